@@ -1,0 +1,47 @@
+# Each target makes what it needs: `make test` on a fresh clone creates .venv, installs and tests.
+PYTHON ?= python3
+BIN := .venv/bin
+RUN := MPLBACKEND=agg $(BIN)/python
+
+.PHONY: help setup demo test test-all check docs bench reproduce clean
+
+help:           ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+setup: .venv/.test  ## create .venv and install the package with the tested versions
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.%: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test$(if $(filter-out test,$*),$(comma)$*)]"
+	touch $@
+comma := ,
+
+demo: setup     ## learn covariance matrices from data, with a table and a picture (under two minutes)
+	$(RUN) -m mmlp.experiments.demo
+
+test: setup     ## the fast tests (what CI runs)
+	$(RUN) -m pytest -n 2 -m "not slow"
+
+test-all: setup ## all tests
+	$(RUN) -m pytest -n 2
+
+check: setup    ## before a commit: format, lint, types, fast tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(MAKE) test
+
+docs: .venv/.docs  ## build the documentation
+	@echo "The documentation is plain Markdown for now: docs/"
+
+bench: .venv/.bench  ## speed, accuracy and scaling tables
+	$(RUN) benchmarks/accuracy.py
+	$(RUN) benchmarks/scaling.py
+
+reproduce: setup  ## the paper's tables and figures
+	@echo "No experiment of the paper is here yet; 'make demo' runs a small one."
+
+clean:          ## remove the environment and caches
+	rm -rf .venv .cache .pytest_cache .ruff_cache

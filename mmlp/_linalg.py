@@ -1,0 +1,269 @@
+"""The few custom derivative rules; everything else in the library is plain JAX.
+
+An SPD matrix is A = T'T and is never factored itself. Two decompositions of T are taken, each once per matrix and
+shared by value and derivative:
+
+    PT = LU    -> `log_abs_det`, `solve`              all orders of derivative
+    T = USV'   -> `log_gram`, and its derivative       two orders: log has them in closed form, an SVD has not
+
+Differentiating through eigenvectors divides by differences of eigenvalues, which is NaN or noise where they meet. The
+rules here use divided differences of log instead (Daleckii and Krein; Higham, "Functions of Matrices", 2008, ch. 3),
+computed so that they are accurate for equal, close and widely spread singular values. Nothing is clamped.
+
+All functions broadcast nothing: their arguments share the leading (batch) dimensions.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.custom_derivatives import SymbolicZero
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+
+def full_precision(function):
+    """Matrix products of `function` in the full precision of their dtype (accelerators round float32 by default)."""
+
+    @functools.wraps(function)
+    def wrapped(*args, **kwargs):
+        with jax.default_matmul_precision("highest"):
+            return function(*args, **kwargs)
+
+    return wrapped
+
+
+def symmetric_part(M: Array) -> Array:
+    return (M + M.mT) / 2
+
+
+# -- one LU: log|det T| and T^-1 b ------------------------------------------------------------------------------------
+
+
+class Factorised(NamedTuple):
+    """A square matrix T and its LU decomposition. T carries the derivatives; `lu` is None for an upper triangle."""
+
+    matrix: Array  # (..., d, d)
+    lu: Array | None
+    permutation: Array | None  # (..., d): row i of PT is row permutation[i] of T
+
+
+def factorise(T: Array, *, upper: bool = False) -> Factorised:
+    if upper:
+        return Factorised(T, None, None)
+    lu, _, permutation = lax.linalg.lu(lax.stop_gradient(T))
+    return Factorised(T, lu, permutation)
+
+
+def log_abs_det(F: Factorised) -> Array:
+    """log|det T|, shape (...); -inf when T is singular. d log|det T| = tr(T^-1 dT)."""
+    if F.lu is None:
+        return _log_abs_diagonal(F.matrix)
+    return _log_abs_det(*F)
+
+
+def _log_abs_diagonal(T: Array) -> Array:
+    return jnp.sum(jnp.log(jnp.abs(jnp.diagonal(T, axis1=-2, axis2=-1))), axis=-1)
+
+
+@jax.custom_jvp
+def _log_abs_det(T, lu, permutation):
+    return _log_abs_diagonal(lu)
+
+
+@_log_abs_det.defjvp
+@full_precision
+def _log_abs_det_jvp(primals, tangents):
+    F = Factorised(*primals)
+    return _log_abs_det(*F), jnp.trace(solve(F, tangents[0]), axis1=-2, axis2=-1)
+
+
+@full_precision
+def solve(F: Factorised, b: Array, *, transpose: bool = False) -> Array:
+    """T^-1 b, or T^-T b, for columns b (..., d, k); infinite when T is singular. d(T^-1 b) = T^-1 (db - dT T^-1 b)."""
+    T = F.matrix.mT if transpose else F.matrix
+    if F.lu is None:
+        return lax.linalg.triangular_solve(T, b, left_side=True, lower=transpose)
+    return lax.custom_linear_solve(
+        lambda x: T @ x,
+        b,
+        lambda _, y: _lu_solve(F, y, transpose=transpose),
+        lambda _, y: _lu_solve(F, y, transpose=not transpose),
+    )
+
+
+def _lu_solve(F: Factorised, b: Array, *, transpose: bool) -> Array:
+    triangle = functools.partial(lax.linalg.triangular_solve, F.lu, left_side=True, transpose_a=transpose)
+    rows = F.permutation[..., None]
+    if transpose:  # T = P'LU, so T' = U'L'P
+        y = triangle(triangle(b, lower=False), lower=True, unit_diagonal=True)
+        x = jnp.take_along_axis(y, jnp.argsort(rows, axis=-2), axis=-2)
+    else:
+        y = triangle(jnp.take_along_axis(b, rows, axis=-2), lower=True, unit_diagonal=True)
+        x = triangle(y, lower=False)
+    singular = jnp.any(jnp.diagonal(F.lu, axis1=-2, axis2=-1) == 0, axis=-1)
+    return jnp.where(singular[..., None, None], jnp.inf, x)
+
+
+# -- one SVD: log(T'T) ------------------------------------------------------------------------------------------------
+
+
+class Spectrum(NamedTuple):
+    """A factor T and the decomposition T'T = V diag(s^2) V'. T carries the derivatives, V and s are constants."""
+
+    factor: Array  # (..., m, d)
+    V: Array  # (..., d, d), eigenvectors in columns
+    s: Array  # (..., d), singular values of T
+
+
+def spectrum(T: Array) -> Spectrum:
+    _, s, Vt = jnp.linalg.svd(lax.stop_gradient(T), full_matrices=False)
+    return Spectrum(T, Vt.mT, s)
+
+
+@jax.custom_jvp
+@full_precision
+def log_gram(S: Spectrum) -> Array:
+    """log A = V diag(2 log s) V' of A = T'T, shape (..., d, d); all -inf when T is singular."""
+    log_A = (S.V * (2 * jnp.log(S.s))[..., None, :]) @ S.V.mT
+    return jnp.where(jnp.any(S.s == 0, axis=-1)[..., None, None], -jnp.inf, symmetric_part(log_A))
+
+
+@log_gram.defjvp
+@full_precision
+def _log_gram_jvp(primals, tangents):
+    (S,), (S_dot,) = primals, tangents
+    return log_gram(S), dlog_gram(S, 2 * symmetric_part(S.factor.mT @ S_dot.factor))
+
+
+def dlog_gram(S: Spectrum, H: Array) -> Array:
+    """The derivative of the logarithm at A = T'T in direction H: V (log[s_i^2, s_j^2] o V'HV) V'.
+
+    Linear and self-adjoint in H. A primitive of its own, because no JAX decorator keeps a derivative rule by T
+    through the transposition in H that reverse mode needs.
+    """
+    return _dlog_p.bind(*S, H)
+
+
+_dlog_p = Primitive("dlog_gram")
+
+
+@full_precision
+def _dlog(T, V, s, H):
+    return V @ (_log_difference(s[..., :, None], s[..., None, :]) * (V.mT @ H @ V)) @ V.mT
+
+
+@full_precision
+def _dlog_jvp(primals, tangents):
+    T, V, s, H = primals
+    T_dot, _, _, H_dot = tangents
+    terms = []  # never empty: V and s have no tangents, and JAX does not call with none at all
+    if not isinstance(H_dot, ad.Zero):
+        terms.append(_dlog_p.bind(T, V, s, H_dot))
+    if not isinstance(T_dot, ad.Zero):
+        terms.append(_d2log(_last_order(T, V, s), H, 2 * symmetric_part(T.mT @ T_dot)))
+    return _dlog_p.bind(*primals), functools.reduce(jnp.add, terms)
+
+
+def _dlog_transpose(cotangent, T, V, s, H):
+    if isinstance(cotangent, ad.Zero):
+        return None, None, None, None
+    return None, None, None, _dlog_p.bind(T, V, s, cotangent)
+
+
+def _dlog_batch(args, axes):
+    size = next(x.shape[a] for x, a in zip(args, axes, strict=True) if a is not batching.not_mapped)
+    return _dlog_p.bind(*(batching.bdim_at_front(x, a, size) for x, a in zip(args, axes, strict=True))), 0
+
+
+_dlog_p.def_impl(jax.jit(_dlog))
+_dlog_p.def_abstract_eval(lambda T, V, s, H: H)
+mlir.register_lowering(_dlog_p, mlir.lower_fun(_dlog, multiple_results=False))
+ad.primitive_jvps[_dlog_p] = _dlog_jvp
+ad.primitive_transposes[_dlog_p] = _dlog_transpose
+batching.primitive_batchers[_dlog_p] = _dlog_batch
+
+
+def _d2log(S: Spectrum, H: Array, K: Array) -> Array:
+    """The second derivative, V (sum_k log[s_i^2, s_k^2, s_j^2] (H_ik K_kj + K_ik H_kj)) V', bilinear in H and K."""
+    _, V, s = S
+    H, K = V.mT @ H @ V, V.mT @ K @ V
+    f = _log_second_difference(s[..., :, None, None], s[..., None, :, None], s[..., None, None, :])  # [i, k, j]
+    return V @ (jnp.einsum("...ikj,...ik,...kj->...ij", f, H, K) + jnp.einsum("...ikj,...ik,...kj->...ij", f, K, H)) @ V.mT
+
+
+def log_ratio(p: Array, q: Array) -> Array:
+    """log(p/q) for p, q > 0, to relative precision when p and q are close."""
+    close = jnp.abs(p - q) < q / 2
+    return jnp.where(close, jnp.log1p((p - q) / q), jnp.log(p) - jnp.log(q))
+
+
+def _log_difference(a: Array, b: Array) -> Array:
+    """log[a^2, b^2] = 2 log(a/b) / ((a - b)(a + b)), and 1/a^2 where a = b: exact in the limit, hence no switch."""
+    equal = a == b
+    gap = jnp.where(equal, 1, a - b)
+    return jnp.where(equal, 1 / (a * b), 2 * log_ratio(a, b) / gap / (a + b))
+
+
+def _log_second_difference(a: Array, b: Array, c: Array) -> Array:
+    """log[a^2, b^2, c^2]: the quotient of first differences across the widest gap, or a series where that cancels."""
+    p = jnp.maximum(jnp.maximum(a, b), c)
+    q = jnp.minimum(jnp.minimum(a, b), c)
+    middle = jnp.maximum(jnp.minimum(a, b), jnp.minimum(jnp.maximum(a, b), c))
+    close = (p - q) < p / 16
+    gap = jnp.where(close, 1, (p - q) * (p + q))
+    quotient = (_log_difference(p, middle) - _log_difference(middle, q)) / gap
+    return jnp.where(close, _log_second_series(p, middle, q), quotient)
+
+
+def _log_second_series(a: Array, b: Array, c: Array, terms: int = 18) -> Array:
+    """sum_k (-1)^(k+1) h_k(x, y, z) / ((k+2) m^2), with x = a^2/m - 1 and so on about the mean m of the squares.
+
+    h_k are complete homogeneous polynomials; x + y + z = 0, so h_k = -e_2 h_{k-2} + e_3 h_{k-3}. With |x| below 1/8,
+    18 terms leave less than 1e-14 of the sum.
+    """
+    m = (a * a + b * b + c * c) / 3
+    x, y, z = a * a / m - 1, b * b / m - 1, c * c / m - 1
+    e2, e3 = x * y + y * z + z * x, x * y * z
+    h = [jnp.ones_like(m), jnp.zeros_like(m), -e2]
+    total = -h[0] / 2 - h[2] / 4
+    for k in range(3, terms):
+        h.append(-e2 * h[k - 2] + e3 * h[k - 3])
+        total += (-1) ** (k + 1) * h[k] / (k + 2)
+    return total / (m * m)
+
+
+# -- the orthogonal factor of a square matrix -------------------------------------------------------------------------
+
+
+@jax.custom_jvp
+@full_precision
+def polar(M: Array) -> Array:
+    """W = UV' of M = USV': the orthogonal matrix nearest to M. Its derivative divides by sums of singular values."""
+    U, _, Vt = jnp.linalg.svd(M, full_matrices=False)
+    return U @ Vt
+
+
+@polar.defjvp
+@full_precision
+def _polar_jvp(primals, tangents):
+    (M,), (M_dot,) = primals, tangents
+    U, s, Vt = jnp.linalg.svd(_last_order(M)[0], full_matrices=False)
+    X = U.mT @ M_dot @ Vt.mT
+    return U @ Vt, U @ ((X - X.mT) / (s[..., :, None] + s[..., None, :])) @ Vt
+
+
+@jax.custom_jvp
+def _last_order(*arrays):
+    """The identity, at the point up to which derivatives are implemented: differentiating it is an error."""
+    return Spectrum(*arrays) if len(arrays) == 3 else arrays
+
+
+@functools.partial(_last_order.defjvp, symbolic_zeros=True)
+def _last_order_jvp(primals, tangents):
+    if not all(isinstance(t, SymbolicZero) for t in tangents):
+        raise NotImplementedError("third derivatives of logm, von_neumann or bures_wasserstein are not implemented")
+    out = _last_order(*primals)
+    return out, jax.tree.map(jnp.zeros_like, out)

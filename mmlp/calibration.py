@@ -1,0 +1,97 @@
+"""Data-dependent initialisation: a batch is passed through, layer by layer, and each layer is put to work.
+
+A freshly drawn matrix MLP hardly depends on its input, and training then finds the constant solution first (docs/maths).
+Here each layer's weights are rescaled so that what they produce varies over the samples by a set amount, and biases are
+moved so that it varies about a random matrix (Z) or about zero (z). In the spirit of layer-sequential unit-variance
+initialisation (Mishkin and Matas, 2016).
+"""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from mmlp._checks import checked_floats
+from mmlp._linalg import full_precision
+from mmlp.networks import BIAS_SCALE, CholeskyMLP, MatrixLayer, MatrixMLP, Perceptron, ShallowMatrixMLP
+
+MATRIX_SPREAD = 0.2  # standard deviation over samples of the entries of Z
+VECTOR_SPREAD = 0.5  # and of z
+
+
+def calibrate(model, X: Array, *, key):
+    """A new network of the same shapes whose layers all respond to the inputs X (n, p); n of a hundred or so is plenty.
+
+    >>> model = MatrixMLP(3, 2, (4, 4), key=jax.random.key(0))
+    >>> X = jax.random.normal(jax.random.key(1), (50, 3))
+    >>> model = calibrate(model, X, key=jax.random.key(2))
+    """
+    X = jnp.asarray(checked_floats(X, "calibrate(X=...)", "(n, p)", ndim=2))
+    if X.ndim != 2 or len(X) < 2:
+        raise ValueError(f"`calibrate(X=...)` must have shape (n, p) with at least two rows, got shape {X.shape}.")
+    return _calibrate(model, X, key)
+
+
+@functools.singledispatch
+def _calibrate(model, X, key):
+    raise ValueError(f"`calibrate(model=...)` must be one of the library's networks, got {type(model).__name__}.")
+
+
+@_calibrate.register
+@full_precision
+def _(model: MatrixMLP, X, key):
+    general = model.layers[0].C is not None
+    H, h = X, jnp.ones((len(X), model.layers[0].A.shape[1])) if general else None
+    layers = []
+    for layer, layer_key in zip(model.layers, jax.random.split(key, len(model.layers)), strict=True):
+        layer = _calibrate_matrix(layer, H, layer_key)
+        H = jax.vmap(layer.matrix)(H)
+        if general:
+            z = jax.vmap(layer.vector)(H, h)
+            gain = _gain(z, VECTOR_SPREAD)
+            layer = eqx.tree_at(lambda m: (m.C, m.b), layer, (gain * layer.C, -jnp.mean(gain * z, axis=0)))
+            h = model.activation(gain * z + layer.b)
+        layers.append(layer)
+    return eqx.tree_at(lambda m: m.layers, model, tuple(layers))
+
+
+@_calibrate.register
+@full_precision
+def _(model: ShallowMatrixMLP, X, key):
+    perceptron = _calibrate_perceptron(model.perceptron, X)
+    h = perceptron.activation(jax.vmap(perceptron)(X))
+    output = _calibrate_matrix(model.output, h, key)
+    return eqx.tree_at(lambda m: (m.perceptron, m.output), model, (perceptron, output))
+
+
+@_calibrate.register
+@full_precision
+def _(model: CholeskyMLP, X, key):
+    return eqx.tree_at(lambda m: m.perceptron, model, _calibrate_perceptron(model.perceptron, X))
+
+
+def _calibrate_matrix(layer: MatrixLayer, source, key) -> MatrixLayer:
+    Z = jax.vmap(layer.product)(source)  # (n, d, d)
+    gain = _gain(Z, MATRIX_SPREAD)
+    centre = BIAS_SCALE * jax.random.normal(key, layer.B.shape, layer.B.dtype)
+    # Z is quadratic in W
+    return eqx.tree_at(lambda m: (m.W, m.B), layer, (jnp.sqrt(gain) * layer.W, centre - gain * jnp.mean(Z, axis=0)))
+
+
+def _calibrate_perceptron(perceptron: Perceptron, X) -> Perceptron:
+    h, weights, biases = X, [], []
+    for W in perceptron.W:
+        z = h @ W.T
+        gain = _gain(z, VECTOR_SPREAD)
+        weights.append(gain * W)
+        biases.append(-jnp.mean(gain * z, axis=0))
+        h = perceptron.activation(gain * z + biases[-1])
+    return eqx.tree_at(lambda m: (m.W, m.b), perceptron, (tuple(weights), tuple(biases)))
+
+
+def _gain(z: Array, spread: float) -> Array:
+    """The factor that gives z (n, ...) this root-mean-square deviation over samples; one where z does not vary at all."""
+    deviation = jnp.sqrt(jnp.mean(jnp.var(z, axis=0)))
+    return jnp.where(deviation > 0, spread / jnp.where(deviation > 0, deviation, 1), 1)

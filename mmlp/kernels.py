@@ -1,0 +1,61 @@
+"""Activation matrix functions: a kernel maps Z (..., d, d) to a factor T of the kernel matrix, K(Z) = T'T.
+
+`[K(Z)]_ij = kappa(z_i, z_j)` over the columns z_i of Z. To add a kernel, write a function or a callable `eqx.Module`
+from Z to T; it needs no derivative of its own. `activate` normalises to trace one.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from mmlp._linalg import full_precision
+from mmlp.gram import DiagonalGram, Gram
+
+Kernel = Callable[[Array], Array]
+
+
+class MercerSigmoid(eqx.Module):
+    """kappa(z_i, z_j) = tanh(slope z_i + intercept) . tanh(slope z_j + intercept), Eq. (msk): T = tanh(slope Z + intercept).
+
+    Large entries of Z saturate: T tends to a matrix of signs, whose rank, and with it the smallest eigenvalue of K, can
+    drop to nothing. At an output layer this limits how small an eigenvalue can be learnt; `Linear` does not.
+    """
+
+    slope: float = eqx.field(default=1.0, static=True)
+    intercept: float = eqx.field(default=0.0, static=True)
+
+    def __call__(self, Z: Array) -> Array:
+        return jnp.tanh(self.slope * Z + self.intercept)
+
+
+class Linear(eqx.Module):
+    """kappa(z_i, z_j) = z_i . z_j: T = Z."""
+
+    def __call__(self, Z: Array) -> Array:
+        return Z
+
+
+class RadialBasis(eqx.Module):
+    """kappa(z_i, z_j) = exp(-|z_i - z_j|^2 / (2 scale^2)).
+
+    Its feature space is infinite, so that the factor is a Cholesky factor of K itself. Columns of Z that (nearly)
+    coincide make K singular and the factor NaN: squared condition numbers count here, unlike in the other kernels.
+    """
+
+    scale: float = eqx.field(default=1.0, static=True)
+
+    @full_precision
+    def __call__(self, Z: Array) -> Array:
+        difference = Z[..., :, :, None] - Z[..., :, None, :]  # (..., d, i, j)
+        K = jnp.exp(-jnp.sum(difference**2, axis=-3) / (2 * self.scale**2))
+        return jnp.linalg.cholesky(K, upper=True)
+
+
+def activate(kernel: Kernel, Z: Array, *, diagonal: bool = False) -> Gram | DiagonalGram:
+    """H(Z) = K(Z) / tr K(Z). With `diagonal`, only kappa(z_i, z_i) is kept (the paper's table of activations, *)."""
+    T = kernel(Z)
+    if diagonal:
+        return DiagonalGram.trace_one(jnp.sqrt(jnp.sum(T**2, axis=-2)))
+    return Gram.trace_one(T)

@@ -1,0 +1,12 @@
+"""Tests run in float64 unless they ask for float32; compiled programs are cached between runs."""
+
+import os
+from pathlib import Path
+
+import jax
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update(
+    "jax_compilation_cache_dir", os.environ.get("MMLP_TEST_CACHE", str(Path(__file__).parent.parent / ".cache" / "jax"))
+)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
