@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jax.typing import ArrayLike
 
 
@@ -13,7 +14,7 @@ def checked_floats(x: ArrayLike, argument: str, shape: str, *, ndim: int):
         raise ValueError(f"`{argument}` must hold floating-point numbers, got dtype {array.dtype}; use `.astype(float)`.")
     if array.ndim < ndim or 0 in array.shape:
         raise ValueError(f"`{argument}` must have shape {shape} with no axis of length 0, got shape {array.shape}.")
-    if not isinstance(array, jax.core.Tracer):
+    if not isinstance(array, Tracer):
         bad = np.argwhere(~np.isfinite(np.asarray(array)))
         if len(bad):
             where = tuple(int(i) for i in bad[0])

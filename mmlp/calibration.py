@@ -42,19 +42,19 @@ def _calibrate(model, X, key):
 @_calibrate.register
 @full_precision
 def _(model: MatrixMLP, X, key):
-    general = model.layers[0].C is not None
-    H, h = X, jnp.ones((len(X), model.layers[0].A.shape[1])) if general else None
-    layers = []
-    for layer, layer_key in zip(model.layers, jax.random.split(key, len(model.layers)), strict=True):
-        layer = _calibrate_matrix(layer, H, layer_key)
-        H = jax.vmap(layer.matrix)(H)
-        if general:
-            z = jax.vmap(layer.vector)(H, h)
+    H, h, matrices, vectors = X, None, [], []
+    for i, layer_key in enumerate(jax.random.split(key, len(model.matrices))):
+        matrices.append(_calibrate_matrix(model.matrices[i], H, layer_key))
+        H = jax.vmap(matrices[-1])(H)
+        if model.vectors:
+            layer = model.vectors[i]
+            h = jnp.ones((len(X), layer.A.shape[1])) if h is None else model.activation(h)
+            z = jax.vmap(layer.product)(H, h)
             gain = _gain(z, VECTOR_SPREAD)
             layer = eqx.tree_at(lambda m: (m.C, m.b), layer, (gain * layer.C, -jnp.mean(gain * z, axis=0)))
-            h = model.activation(gain * z + layer.b)
-        layers.append(layer)
-    return eqx.tree_at(lambda m: m.layers, model, tuple(layers))
+            h = jax.vmap(layer)(H, h)
+            vectors.append(layer)
+    return eqx.tree_at(lambda m: (m.matrices, m.vectors), model, (tuple(matrices), tuple(vectors)))
 
 
 @_calibrate.register
@@ -92,6 +92,7 @@ def _calibrate_perceptron(perceptron: Perceptron, X) -> Perceptron:
 
 
 def _gain(z: Array, spread: float) -> Array:
-    """The factor that gives z (n, ...) this root-mean-square deviation over samples; one where z does not vary at all."""
+    """The factor that gives z (n, ...) this root-mean-square deviation over samples; one where z does not vary."""
     deviation = jnp.sqrt(jnp.mean(jnp.var(z, axis=0)))
-    return jnp.where(deviation > 0, spread / jnp.where(deviation > 0, deviation, 1), 1)
+    varies = deviation > z.shape[0] * jnp.finfo(z.dtype).eps * jnp.max(jnp.abs(z))  # more than rounding of the sums
+    return jnp.where(varies, spread / jnp.where(varies, deviation, 1), 1)

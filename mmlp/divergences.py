@@ -23,9 +23,7 @@ from mmlp._linalg import (
     solve,
     spectrum,
 )
-from mmlp.gram import DiagonalGram, Gram
-
-SPD = Gram | DiagonalGram
+from mmlp.gram import SPD, DiagonalGram, Gram
 
 
 def von_neumann(A: SPD, B: SPD, *, symmetric: bool = True) -> Array:

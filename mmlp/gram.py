@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from mmlp._checks import checked_floats
@@ -56,7 +57,7 @@ class Gram(eqx.Module):
         Concrete values are checked, factored in float64 and then cast: float32 fails at condition numbers that data has.
         Under `jit` or `vmap` an element that is not positive definite becomes NaN, and no other.
         """
-        if isinstance(A, jax.core.Tracer):
+        if isinstance(A, Tracer):
             A = jnp.asarray(checked_floats(A, "Gram.from_dense(A=...)", "(..., d, d)", ndim=2))
             return cls(jnp.linalg.cholesky(A, upper=True), upper=True)
         values = np.asarray(checked_floats(A, "Gram.from_dense(A=...)", "(..., d, d)", ndim=2))
@@ -96,7 +97,7 @@ class Gram(eqx.Module):
     def solve(self, b: ArrayLike) -> Array:
         """A^-1 b = T^-1 T^-T b for b (..., d)."""
         root, columns = self._root(), _Columns(self, b, "solve(b=...)")
-        return columns.restore(solve(root, solve(root, columns.array, transpose=True)))
+        return columns.restore(solve(root, solve(root, columns.array, transpose=True, refine=True), refine=True))
 
     def whiten(self, x: ArrayLike) -> Array:
         """T^-T x for x (..., d): |whiten(x)|^2 = x' A^-1 x."""
@@ -137,7 +138,7 @@ class Gram(eqx.Module):
 
     def _whiten(self, root: Factorised, x: ArrayLike) -> Array:
         columns = _Columns(self, x, "whiten(x=...)")
-        return columns.restore(solve(root, columns.array, transpose=True))
+        return columns.restore(solve(root, columns.array, transpose=True, refine=True))
 
 
 class DiagonalGram(eqx.Module):
@@ -205,6 +206,9 @@ class DiagonalGram(eqx.Module):
         return Gram(self.factor).congruence(W)
 
 
+SPD = Gram | DiagonalGram
+
+
 class _Columns:
     """Vectors (..., d) as columns against a batch of matrices, so that many vectors share one factorisation.
 
@@ -223,7 +227,7 @@ class _Columns:
         return x.reshape(*self.extra, *x.shape[1:])
 
 
-def _vector(gram: Gram | DiagonalGram, x: ArrayLike, argument: str) -> Array:
+def _vector(gram: SPD, x: ArrayLike, argument: str) -> Array:
     x = jnp.asarray(x)
     if x.ndim == 0 or x.shape[-1] != gram.dim:
         raise ValueError(f"`{type(gram).__name__}.{argument}` must have shape (..., {gram.dim}), got shape {x.shape}.")

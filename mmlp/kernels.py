@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from mmlp._linalg import full_precision
-from mmlp.gram import DiagonalGram, Gram
+from mmlp.gram import SPD, DiagonalGram, Gram
 
 Kernel = Callable[[Array], Array]
 
@@ -53,7 +53,7 @@ class RadialBasis(eqx.Module):
         return jnp.linalg.cholesky(K, upper=True)
 
 
-def activate(kernel: Kernel, Z: Array, *, diagonal: bool = False) -> Gram | DiagonalGram:
+def activate(kernel: Kernel, Z: Array, *, diagonal: bool = False) -> SPD:
     """H(Z) = K(Z) / tr K(Z). With `diagonal`, only kappa(z_i, z_i) is kept (the paper's table of activations, *)."""
     T = kernel(Z)
     if diagonal:

@@ -15,46 +15,57 @@ from jax import Array
 
 from mmlp._checks import checked_floats, checked_size, checked_sizes
 from mmlp._linalg import full_precision
-from mmlp.gram import DiagonalGram, Gram
+from mmlp.gram import SPD, DiagonalGram, Gram
 from mmlp.kernels import Kernel, Linear, MercerSigmoid, activate
 
 BIAS_SCALE = 0.5  # of the random B_l: with B near zero H is an even function of x, and signs are lost
 
 
 class MatrixLayer(eqx.Module):
-    """One layer of Eq. (mmlpb): Z = W H W' + B, then H = K(Z) / tr K(Z), and beside it z = C H A h + b."""
+    """Z = W H W' + B, then H = K(Z) / tr K(Z): the matrix path of one layer."""
 
     W: Array  # (d, d_before), or (d, p) at the input
     B: Array  # (d, d)
-    A: Array | None  # (d, r_before)
-    C: Array | None  # (r, d)
-    b: Array | None  # (r,)
     kernel: Kernel
     diagonal: bool = eqx.field(static=True)
 
-    def __init__(self, before: int, d: int, r_before: int | None, r: int | None, kernel: Kernel, diagonal: bool, *, key):
-        keys = jax.random.split(key, 4)
-        self.W = _normal(keys[0], d, before)
-        self.B = BIAS_SCALE * jax.random.normal(keys[1], (d, d))
-        self.A = None if r_before is None else _normal(keys[2], d, r_before)
-        self.C = None if r is None else _normal(keys[3], r, d)
-        self.b = None if r is None else jnp.zeros(r)
+    def __init__(self, before: int, d: int, kernel: Kernel, *, diagonal: bool = False, key):
+        key_W, key_B = jax.random.split(key)
+        self.W = _normal(key_W, d, before)
+        self.B = BIAS_SCALE * jax.random.normal(key_B, (d, d))
         self.kernel = kernel
         self.diagonal = diagonal
 
-    def product(self, source: Array | Gram) -> Array:
-        """W x (W 1)' for the input x, W H W' (times the size of H) for the layers after it."""
-        if isinstance(source, Gram):
+    def product(self, source: Array | SPD) -> Array:
+        """W x (W 1)' for a vector x, W H W' (times the size of H) for a matrix."""
+        if isinstance(source, Gram | DiagonalGram):
             M = source.factor @ self.W.T
             return source.dim * M.T @ M
         return jnp.outer(self.W @ source, jnp.sum(self.W, axis=1))
 
-    def matrix(self, source: Array | Gram) -> Gram | DiagonalGram:
+    def __call__(self, source: Array | SPD) -> SPD:
         return activate(self.kernel, self.product(source) + self.B, diagonal=self.diagonal)
 
-    def vector(self, H: Gram | DiagonalGram, h: Array) -> Array:
-        """C H A h, without its bias."""
+
+class VectorLayer(eqx.Module):
+    """z = C H A h + b: the vector path of one layer, which reads the layer's own H."""
+
+    A: Array  # (d, r_before)
+    C: Array  # (r, d)
+    b: Array  # (r,)
+
+    def __init__(self, r_before: int, d: int, r: int, *, key):
+        key_A, key_C = jax.random.split(key)
+        self.A = _normal(key_A, d, r_before)
+        self.C = _normal(key_C, r, d)
+        self.b = jnp.zeros(r)
+
+    def product(self, H: SPD, h: Array) -> Array:
+        """C H A h (times the size of H)."""
         return self.C @ (H.dim * (H @ (self.A @ h)))
+
+    def __call__(self, H: SPD, h: Array) -> Array:
+        return self.product(H, h) + self.b
 
 
 class MatrixMLP(eqx.Module):
@@ -72,7 +83,8 @@ class MatrixMLP(eqx.Module):
     1.0000
     """
 
-    layers: tuple[MatrixLayer, ...]
+    matrices: tuple[MatrixLayer, ...]  # from the input to the output
+    vectors: tuple[VectorLayer, ...]  # empty in the basic form
     activation: Callable = eqx.field(static=True)
 
     def __init__(
@@ -91,47 +103,29 @@ class MatrixMLP(eqx.Module):
     ):
         p = checked_size(in_features, "MatrixMLP(in_features=...)")
         d = (*checked_sizes(hidden_dims, "MatrixMLP(hidden_dims=...)"), checked_size(dim, "MatrixMLP(dim=...)"))
-        if out_features is None:
-            if hidden_features is not None:
-                raise ValueError(
-                    f"`MatrixMLP(hidden_features=...)` are the widths of the vector path and need `out_features`, got "
-                    f"hidden_features={hidden_features!r} without it."
-                )
-            r = (None,) * len(d)
-        else:
-            widths = checked_sizes(d[:-1] if hidden_features is None else hidden_features, "MatrixMLP(hidden_features=...)")
-            if len(widths) != len(d) - 1:
-                raise ValueError(
-                    f"`MatrixMLP(hidden_features=...)` must have one width for each of the {len(d) - 1} hidden_dims, "
-                    f"got {widths}."
-                )
-            r = (*widths, checked_size(out_features, "MatrixMLP(out_features=...)"))
+        r = _vector_widths(d, hidden_features, out_features)
         kernels = (kernel,) * (len(d) - 1) + (output_kernel,)
-        keys = jax.random.split(key, len(d))
-        self.layers = tuple(
-            MatrixLayer(
-                p if i == 0 else d[i - 1],
-                d[i],
-                r[max(i - 1, 0)],  # the input layer's A is fed ones (r_{j+1},)
-                r[i],
-                kernels[i],
-                diagonal and i == len(d) - 1,
-                key=keys[i],
-            )
-            for i in range(len(d))
+        keys = jax.random.split(key, (2, len(d)))
+        self.matrices = tuple(
+            MatrixLayer(before, size, kernels[i], diagonal=diagonal and i == len(d) - 1, key=keys[0, i])
+            for i, (before, size) in enumerate(zip((p, *d), d, strict=False))
+        )
+        self.vectors = tuple(  # the first layer's A is fed ones (r_{j+1},)
+            VectorLayer(before, size, width, key=keys[1, i])
+            for i, (before, size, width) in enumerate(zip((r[:1] + r), d, r, strict=False))
         )
         self.activation = activation
 
     @full_precision
     def __call__(self, x: Array):
-        H, general = _input(self, x, self.layers[0].W.shape[1]), self.layers[0].C is not None
-        h = jnp.ones(self.layers[0].A.shape[1], H.dtype) if general else None
-        for i, layer in enumerate(self.layers):
-            H = layer.matrix(H)
-            if general:
-                z = layer.vector(H, h) + layer.b
-                h = self.activation(z) if i < len(self.layers) - 1 else z
-        return (h, H) if general else H
+        H = _input(self, x, self.matrices[0].W.shape[1])
+        h = None
+        for i, layer in enumerate(self.matrices):
+            H = layer(H)
+            if self.vectors:
+                A = self.vectors[i].A
+                h = self.vectors[i](H, jnp.ones(A.shape[1], A.dtype) if h is None else self.activation(h))
+        return (h, H) if self.vectors else H
 
 
 class Perceptron(eqx.Module):
@@ -180,12 +174,12 @@ class ShallowMatrixMLP(eqx.Module):
             raise ValueError("`ShallowMatrixMLP(hidden_features=...)` must name at least one hidden layer, got ().")
         key_hidden, key_output = jax.random.split(key)
         self.perceptron = Perceptron((p, *r), key=key_hidden)
-        self.output = MatrixLayer(r[-1], d, None, None, kernel, False, key=key_output)
+        self.output = MatrixLayer(r[-1], d, kernel, key=key_output)
 
     @full_precision
-    def __call__(self, x: Array) -> Gram:
+    def __call__(self, x: Array) -> SPD:
         z = self.perceptron(_input(self, x, self.perceptron.W[0].shape[1]))
-        return self.output.matrix(self.perceptron.activation(z))
+        return self.output(self.perceptron.activation(z))
 
 
 class CholeskyMLP(eqx.Module):
@@ -232,6 +226,23 @@ class CholeskyMLP(eqx.Module):
             T = jnp.diag(diagonal).at[jnp.triu_indices(d, 1)].set(above)
             A = Gram.trace_one(T, upper=True)
         return A if self.out_features is None else (vector, A)
+
+
+def _vector_widths(d: tuple[int, ...], hidden_features, out_features) -> tuple[int, ...]:
+    """(r_{j+1}, ..., r_0), or () for the basic form."""
+    if out_features is None:
+        if hidden_features is not None:
+            raise ValueError(
+                "`MatrixMLP(hidden_features=...)` are widths of the vector path and need `out_features`, got "
+                f"hidden_features={hidden_features!r} without it."
+            )
+        return ()
+    widths = checked_sizes(d[:-1] if hidden_features is None else hidden_features, "MatrixMLP(hidden_features=...)")
+    if len(widths) != len(d) - 1:
+        raise ValueError(
+            f"`MatrixMLP(hidden_features=...)` must have one width for each of the {len(d) - 1} hidden_dims, got {widths}."
+        )
+    return (*widths, checked_size(out_features, "MatrixMLP(out_features=...)"))
 
 
 def _normal(key, rows: int, columns: int) -> Array:
