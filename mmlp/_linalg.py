@@ -90,7 +90,7 @@ def solve(F: Factorised, b: Array, *, transpose: bool = False, refine: bool = Fa
     T = F.matrix.mT if transpose else F.matrix
 
     def once(y, transpose):
-        if F.lu is None:
+        if F.lu is None or F.permutation is None:
             return lax.linalg.triangular_solve(F.matrix, y, left_side=True, lower=False, transpose_a=transpose)
         return _lu_solve(F.lu, F.permutation, y, transpose=transpose)
 
