@@ -21,12 +21,11 @@ BASIC = {
     "one hidden layer": {"in_features": 2, "dim": 4, "hidden_dims": (5,), "output_kernel": mmlp.MercerSigmoid(1.2, -0.2)},
     "linear output": {"in_features": 3, "dim": 3, "hidden_dims": (4, 5), "output_kernel": mmlp.Linear()},
     "diagonal": {"in_features": 3, "dim": 3, "hidden_dims": (4, 2), "output_kernel": MERCER, "diagonal": True},
-    "diagonal linear": {"in_features": 2, "dim": 4, "hidden_dims": (3,), "output_kernel": mmlp.Linear(), "diagonal": True},
 }
 GENERAL = {
-    "deep": {**BASIC["deep"], "out_features": 2, "hidden_features": (3, 6, 2)},
-    "equal widths": {**BASIC["linear output"], "out_features": 4},
-    "diagonal": {**BASIC["diagonal"], "out_features": 5, "hidden_features": (2, 4)},
+    "deep": {**BASIC["deep"], "out_features": 2, "hidden_features": (4, 6, 2)},
+    "default widths": {**BASIC["linear output"], "out_features": 4},
+    "diagonal": {**BASIC["diagonal"], "output_kernel": mmlp.Linear(), "out_features": 5, "hidden_features": (2, 4)},
 }
 SIZE_ONE = {
     "size one": {"in_features": 1, "dim": 1, "hidden_dims": (1, 3, 1), "output_kernel": MERCER},
@@ -376,13 +375,18 @@ def test_derivative_by_A_has_the_factor_h(rng):
 
 
 def test_input_A_has_as_many_columns_as_its_layer_has_features():
-    """Appendix F prints P_(d_l, r_{l+1}) up to l = j+1; A_{j+1} meets r_{j+1} ones, and there is no r_{j+2}."""
+    """Appendix F prints P_(d_l, r_{l+1}) up to l = j+1, and in D_{H_{j+1}} z_{j+1} the ones as 1_{j+1}.
+
+    There is no r_{j+2}: A_{j+1} meets r_{j+1} ones.
+    """
     layers = paper_layers(network(**GENERAL["deep"]))
+    A, d, r, j = layers[-1].A, len(layers[-1].B), len(layers[-1].b), len(layers) - 2
     gradients = general.backpropagation(layers, np.ones(6), lambda y, Y: (np.ones(2), np.ones(9)))
-    assert gradients[-1]["A"].shape == (len(layers[-1].B), len(layers[-1].b))
-    wrong = layers[-1]._replace(A=layers[-1].A[:, :-1])
+    assert gradients[-1]["A"].shape == A.shape == (d, r)
     with pytest.raises(ValueError, match="mismatch"):
-        general.feedforward([*layers[:-1], wrong], np.ones(6))
+        A @ np.ones(j + 1)
+    with pytest.raises(ValueError, match="mismatch"):
+        general.feedforward([*layers[:-1], layers[-1]._replace(A=A[:, :-1])], np.ones(6))
 
 
 def test_derivative_by_the_output_counts_both_ways_to_the_loss():
