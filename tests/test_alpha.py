@@ -125,43 +125,57 @@ def test_feedforward_of_the_shallow_design_equals_the_fast_path(dim, hidden_feat
 # -- backpropagation --------------------------------------------------------------------------------------------------
 
 
-def assert_gradients_equal(fast, model, literal):
-    """`fast` is jax.grad in the structure of the model; every weight of every layer counts, and none is zero."""
+def assert_gradients_equal(fast, model, literal, loss):
+    """`fast` is JAX's gradient in the structure of the model; every weight of every layer counts, and none is zero."""
     for layer, constant, by_weight in zip(fast.layers[::-1], paper_constants(model), literal, strict=True):
+        assert by_weight.keys() == {name for name in constant if getattr(layer, name) is not None}
         for name, gradient in by_weight.items():
             expected = constant[name] * gradient  # the chain rule: paper's weight = constant * mmlp's weight
             largest = np.abs(expected).max()
-            assert largest > 1e-8, f"gradient by {name} is zero"
-            np.testing.assert_allclose(getattr(layer, name), expected, rtol=0, atol=1e-9 * largest, err_msg=name)
+            assert largest > 1e-8, f"gradient of {loss} by {name} is zero"
+            np.testing.assert_allclose(
+                getattr(layer, name), expected, rtol=0, atol=1e-9 * largest, err_msg=f"gradient of {loss} by {name}"
+            )
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+def gradients_of_all_losses(of_model, model):
+    """{loss: gradient by the model}; reverse mode from all losses at once, since one compilation is most of the time."""
+    by_loss = jax.jit(jax.jacrev(of_model))(model)
+    return {name: jax.tree.map(lambda gradient, k=k: gradient[k], by_loss) for k, name in enumerate(LOSSES)}
+
+
 @pytest.mark.parametrize("configuration", BASIC.values(), ids=BASIC)
-def test_backpropagation_of_the_basic_form_equals_automatic_differentiation(configuration, loss):
+def test_backpropagation_of_the_basic_form_equals_automatic_differentiation(configuration):
     model = network(**configuration)
     x, Y, _ = sample(model)
-    fast_loss, literal_loss, d_loss = LOSSES[loss]
-    of_model = jax.value_and_grad(lambda model: fast_loss(model(x), mmlp.Gram.from_dense(Y)))
-    value, fast = jax.jit(of_model)(model)
-    layers = paper_layers(model)
-    np.testing.assert_allclose(value, literal_loss(basic.feedforward(layers, x).H[0], Y), rtol=1e-9)
-    assert_gradients_equal(fast, model, basic.backpropagation(layers, x, lambda Y_hat: d_loss(Y_hat, Y)))
+
+    def of_model(model):
+        Y_hat = model(x)
+        return jnp.stack([fast_loss(Y_hat, mmlp.Gram.from_dense(Y)) for fast_loss, _, _ in LOSSES.values()])
+
+    for loss, fast in gradients_of_all_losses(of_model, model).items():
+        d_loss = LOSSES[loss][2]
+        literal = basic.backpropagation(paper_layers(model), x, lambda Y_hat, d_loss=d_loss: d_loss(Y_hat, Y))
+        assert_gradients_equal(fast, model, literal, loss)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("configuration", GENERAL.values(), ids=GENERAL)
-def test_backpropagation_of_the_general_form_equals_automatic_differentiation(configuration, loss):
+def test_backpropagation_of_the_general_form_equals_automatic_differentiation(configuration):
+    """Under each loss of the matrix plus |yhat - y|^2."""
     model = network(**configuration)
     x, Y, y = sample(model)
-    fast_loss, _, d_loss = LOSSES[loss]
 
     def of_model(model):
         y_hat, Y_hat = model(x)
-        return fast_loss(Y_hat, mmlp.Gram.from_dense(Y)) + jnp.sum((y_hat - y) ** 2)
+        matrix = jnp.stack([fast_loss(Y_hat, mmlp.Gram.from_dense(Y)) for fast_loss, _, _ in LOSSES.values()])
+        return matrix + jnp.sum((y_hat - y) ** 2)
 
-    fast = jax.jit(jax.grad(of_model))(model)
-    literal = general.backpropagation(paper_layers(model), x, lambda y_hat, Y_hat: (2 * (y_hat - y), d_loss(Y_hat, Y)))
-    assert_gradients_equal(fast, model, literal)
+    for loss, fast in gradients_of_all_losses(of_model, model).items():
+
+        def d_loss(y_hat, Y_hat, loss=loss):
+            return 2 * (y_hat - y), LOSSES[loss][2](Y_hat, Y)
+
+        assert_gradients_equal(fast, model, general.backpropagation(paper_layers(model), x, d_loss), loss)
 
 
 def test_a_matrix_of_size_one_has_no_derivative():
@@ -220,6 +234,15 @@ def test_alpha_derivative_of_an_m_by_p_function_has_mp_rows(rng):
     assert D_F.shape == (m * p, n * q)
     formula = calculus.product_rule(L @ X @ R, S @ X @ T, D_F, D_G)
     assert disagreement(formula, differences(lambda X: L @ X @ R @ S @ X @ T, X)) < 1e-7
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_equal_those_of_the_fast_path(rng, loss):
+    Y, Y_hat = spd(rng, 4), spd(rng, 4)
+    fast, value, _ = LOSSES[loss]
+    np.testing.assert_allclose(
+        jax.jit(fast)(mmlp.Gram.from_dense(Y_hat), mmlp.Gram.from_dense(Y)), value(Y_hat, Y), rtol=1e-10
+    )
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -308,7 +331,7 @@ def test_eigenvalues_can_repeat_and_the_eigenvector_method_fails_there():
         assert not np.isfinite(losses.d_von_neumann(Y_hat, Y)).all()
     numbers = symmetric_differences(lambda Y_hat: losses.von_neumann(Y_hat, Y), Y_hat)[0]  # the derivative exists
     T = jnp.asarray(np.linalg.cholesky(Y_hat).T)
-    fast = jax.grad(lambda T: mmlp.von_neumann(mmlp.Gram(T), mmlp.Gram.from_dense(Y)))(T)
+    fast = jax.jit(jax.grad(lambda T: mmlp.von_neumann(mmlp.Gram(T), mmlp.Gram.from_dense(Y))))(T)
     np.testing.assert_allclose(fast, 2 * T @ unvec(numbers, (2, 2)), atol=1e-8)  # l(T'T) has the gradient 2 T D
 
 
