@@ -54,8 +54,8 @@ def stein(A: SPD, B: SPD, *, symmetric: bool = True) -> Array:
 @full_precision
 def quadratic(A: SPD, B: SPD) -> Array:
     """The squared Euclidean distance tr((A - B)(A - B)'), the paper's quadratic loss."""
-    A_dense, B_dense = _together((A.dense(),), (B.dense(),), "quadratic")
-    return jnp.sum((A_dense[0] - B_dense[0]) ** 2, axis=(-2, -1))
+    (T_A,), (T_B,) = _together((_factor(A),), (_factor(B),), "quadratic")
+    return jnp.sum((T_A.mT @ T_A - T_B.mT @ T_B) ** 2, axis=(-2, -1))
 
 
 def log_euclidean(A: SPD, B: SPD) -> Array:

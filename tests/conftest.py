@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # the compilation cache is talkative
+
 import jax
 
 jax.config.update("jax_enable_x64", True)

@@ -43,12 +43,18 @@ def network(cls=mmlp.MatrixMLP, **configuration):
     return jax.tree.map(lambda w: jnp.asarray(rng.standard_normal(w.shape) / w.shape[-1] ** 0.5), shapes)
 
 
+def weights(model):
+    """[{letter: weight}] of the layers, output first as in the paper."""
+    matrices = [{"W": layer.W, "B": layer.B} for layer in model.matrices]
+    vectors = [{"A": layer.A, "C": layer.C, "b": layer.b} for layer in model.vectors] or [{}] * len(matrices)
+    return [{**matrix, **vector} for matrix, vector in zip(matrices, vectors, strict=True)][::-1]
+
+
 def paper_constants(model):
-    """{weight: paper's weight / mmlp's weight} of each layer, output first as in the paper: mmlp carries d_l H_l for H_l."""
-    d = [layer.B.shape[0] for layer in model.layers]
-    return [{"W": d[i - 1] ** 0.5 if i > 0 else 1.0, "B": 1.0, "A": 1.0, "C": float(d[i]), "b": 1.0} for i in range(len(d))][
-        ::-1
-    ]
+    """[{letter: paper's weight / mmlp's weight}]: mmlp carries d_l H_l where the paper has H_l."""
+    d = [layer.B.shape[0] for layer in model.matrices]
+    constants = [{"W": d[i - 1] ** 0.5 if i else 1.0, "B": 1.0, "A": 1.0, "C": float(d[i]), "b": 1.0} for i in range(len(d))]
+    return constants[::-1]
 
 
 def paper_kernel(kernel, diagonal):
@@ -59,25 +65,23 @@ def paper_kernel(kernel, diagonal):
 
 def paper_layers(model):
     layers = []
-    for index, (layer, constant) in enumerate(zip(model.layers[::-1], paper_constants(model), strict=True)):
-        weights = {
-            name: constant[name] * np.asarray(getattr(layer, name)) for name in constant if getattr(layer, name) is not None
-        }
+    for index, (own, constant) in enumerate(zip(weights(model), paper_constants(model), strict=True)):
+        layer = model.matrices[-1 - index]
+        paper = {letter: constant[letter] * np.asarray(weight) for letter, weight in own.items()}
         H = paper_kernel(layer.kernel, layer.diagonal)
-        if layer.C is None:
-            layers.append(basic.Layer(**weights, H=H))
+        if model.vectors:
+            layers.append(general.Layer(**paper, H=H, h=activations.identity if index == 0 else activations.tanh))
         else:
-            layers.append(general.Layer(**weights, H=H, h=activations.identity if index == 0 else activations.tanh))
+            layers.append(basic.Layer(**paper, H=H))
     return layers
 
 
 def sample(model):
     """An input, a target matrix of trace one and a target vector."""
     rng = np.random.default_rng(3)
-    d, last = model.layers[-1].B.shape[0], model.layers[-1]
-    Y = spd(rng, d)
-    y = None if last.b is None else rng.standard_normal(last.b.shape)
-    return rng.standard_normal(model.layers[0].W.shape[1]), Y, y
+    Y = spd(rng, model.matrices[-1].B.shape[0])
+    y = rng.standard_normal(model.vectors[-1].b.shape) if model.vectors else None
+    return rng.standard_normal(model.matrices[0].W.shape[1]), Y, y
 
 
 def spd(rng, d):
@@ -127,15 +131,13 @@ def test_feedforward_of_the_shallow_design_equals_the_fast_path(dim, hidden_feat
 
 def assert_gradients_equal(fast, model, literal, loss):
     """`fast` is JAX's gradient in the structure of the model; every weight of every layer counts, and none is zero."""
-    for layer, constant, by_weight in zip(fast.layers[::-1], paper_constants(model), literal, strict=True):
-        assert by_weight.keys() == {name for name in constant if getattr(layer, name) is not None}
+    for own, constant, by_weight in zip(weights(fast), paper_constants(model), literal, strict=True):
+        assert by_weight.keys() == own.keys()
         for name, gradient in by_weight.items():
             expected = constant[name] * gradient  # the chain rule: paper's weight = constant * mmlp's weight
             largest = np.abs(expected).max()
             assert largest > 1e-8, f"gradient of {loss} by {name} is zero"
-            np.testing.assert_allclose(
-                getattr(layer, name), expected, rtol=0, atol=1e-9 * largest, err_msg=f"gradient of {loss} by {name}"
-            )
+            np.testing.assert_allclose(own[name], expected, rtol=0, atol=1e-9 * largest, err_msg=f"{loss} by {name}")
 
 
 def gradients_of_all_losses(of_model, model):
@@ -186,10 +188,10 @@ def test_a_matrix_of_size_one_has_no_derivative():
     literal = general.backpropagation(paper_layers(model), x, lambda y_hat, Y_hat: (2 * (y_hat - y), np.zeros(1)))
     for name in ("W", "B"):
         np.testing.assert_allclose(literal[0][name], 0, atol=1e-14)
-        np.testing.assert_allclose(getattr(fast.layers[-1], name), 0, atol=1e-14)
+        np.testing.assert_allclose(weights(fast)[0][name], 0, atol=1e-14)
     for name in ("A", "C", "b"):
         expected = paper_constants(model)[0][name] * literal[0][name]
-        np.testing.assert_allclose(getattr(fast.layers[-1], name), expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(weights(fast)[0][name], expected, rtol=1e-9, atol=1e-12)
 
 
 # -- each formula against finite differences; what the paper misprints ------------------------------------------------
