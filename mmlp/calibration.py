@@ -31,6 +31,8 @@ def calibrate(model, X: Array, *, key):
     X = jnp.asarray(checked_floats(X, "calibrate(X=...)", "(n, p)", ndim=2))
     if X.ndim != 2 or len(X) < 2:
         raise ValueError(f"`calibrate(X=...)` must have shape (n, p) with at least two rows, got shape {X.shape}.")
+    if getattr(model, "in_features", X.shape[1]) != X.shape[1]:
+        raise ValueError(f"`calibrate(X=...)` must have {model.in_features} columns, as the model does, got {X.shape[1]}.")
     return _calibrate(model, X, key)
 
 

@@ -3,7 +3,7 @@
 Each maps one sample; a batch is `jax.vmap(network)(X)`. The symbols are the paper's. Between layers the matrices H_l
 are carried by their factors and never formed; where the paper has H_l the code has d_l H_l, whose mean eigenvalue is one,
 so that weights of scale 1/sqrt(fan-in) suit every width. That moves constants only: the paper's W_l is sqrt(d_{l+1}) W_l
-here, its C_l is d_l C_l.
+here (at the input layer just W), its C_l is d_l C_l.
 """
 
 from collections.abc import Callable
@@ -116,9 +116,21 @@ class MatrixMLP(eqx.Module):
         )
         self.activation = activation
 
+    @property
+    def in_features(self) -> int:
+        return self.matrices[0].W.shape[1]
+
+    @property
+    def dim(self) -> int:
+        return self.matrices[-1].B.shape[0]
+
+    @property
+    def out_features(self) -> int | None:
+        return len(self.vectors[-1].b) if self.vectors else None
+
     @full_precision
     def __call__(self, x: Array):
-        H = _input(self, x, self.matrices[0].W.shape[1])
+        H = _input(self, x)
         h = None
         for i, layer in enumerate(self.matrices):
             H = layer(H)
@@ -140,6 +152,10 @@ class Perceptron(eqx.Module):
         self.W = tuple(_normal(k, *pair) for k, pair in zip(jax.random.split(key, len(pairs)), pairs, strict=True))
         self.b = tuple(jnp.zeros(size) for size in sizes[1:])
         self.activation = activation
+
+    @property
+    def in_features(self) -> int:
+        return self.W[0].shape[1]
 
     def __call__(self, x: Array) -> Array:
         for i, (W, b) in enumerate(zip(self.W, self.b, strict=True)):
@@ -176,9 +192,17 @@ class ShallowMatrixMLP(eqx.Module):
         self.perceptron = Perceptron((p, *r), key=key_hidden)
         self.output = MatrixLayer(r[-1], d, kernel, key=key_output)
 
+    @property
+    def in_features(self) -> int:
+        return self.perceptron.in_features
+
+    @property
+    def dim(self) -> int:
+        return self.output.B.shape[0]
+
     @full_precision
     def __call__(self, x: Array) -> SPD:
-        z = self.perceptron(_input(self, x, self.perceptron.W[0].shape[1]))
+        z = self.perceptron(_input(self, x))
         return self.output(self.perceptron.activation(z))
 
 
@@ -215,9 +239,13 @@ class CholeskyMLP(eqx.Module):
         self.perceptron = Perceptron((p, *r, vector + (d if diagonal else d * (d + 1) // 2)), key=key)
         self.dim, self.out_features, self.diagonal = d, out_features, diagonal
 
+    @property
+    def in_features(self) -> int:
+        return self.perceptron.in_features
+
     @full_precision
     def __call__(self, x: Array):
-        z = self.perceptron(_input(self, x, self.perceptron.W[0].shape[1]))
+        z = self.perceptron(_input(self, x))
         d, r = self.dim, self.out_features or 0
         vector, diagonal, above = z[:r], jnp.exp(z[r : r + d]), z[r + d :]
         if self.diagonal:
@@ -249,11 +277,11 @@ def _normal(key, rows: int, columns: int) -> Array:
     return jax.random.normal(key, (rows, columns)) / columns**0.5
 
 
-def _input(network, x: Array, features: int) -> Array:
-    name = type(network).__name__
-    x = jnp.asarray(checked_floats(x, f"{name}.__call__(x=...)", f"({features},)", ndim=1))
-    if x.shape != (features,):
+def _input(network, x: Array) -> Array:
+    name, p = type(network).__name__, network.in_features
+    x = jnp.asarray(checked_floats(x, f"{name}.__call__(x=...)", f"({p},)", ndim=1))
+    if x.shape != (p,):
         raise ValueError(
-            f"`{name}.__call__(x=...)` must have shape ({features},), got shape {x.shape}; use `jax.vmap` for a batch."
+            f"`{name}.__call__(x=...)` must have shape ({p},), got shape {x.shape}; use `jax.vmap` for a batch."
         )
     return x

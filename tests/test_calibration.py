@@ -1,0 +1,69 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mmlp import CholeskyMLP, MatrixMLP, ShallowMatrixMLP, calibrate
+from mmlp.calibration import MATRIX_SPREAD, VECTOR_SPREAD
+
+KEY = jax.random.key(0)
+X = np.random.default_rng(0).normal(size=(200, 6)) * 100 + 1000  # badly scaled on purpose
+
+
+def spread(values):
+    return np.sqrt(np.mean(np.var(values, axis=0)))
+
+
+def test_every_layer_of_a_matrix_mlp_varies_by_the_set_amount():
+    model = calibrate(MatrixMLP(6, 4, (7, 5), 3, (8, 9), key=KEY), X, key=KEY)
+    H, h = X, None
+    for matrix, vector in zip(model.matrices, model.vectors, strict=True):
+        np.testing.assert_allclose(spread(jax.vmap(matrix.product)(H)), MATRIX_SPREAD, rtol=1e-6)
+        H = jax.vmap(matrix)(H)
+        h = jnp.ones((200, 8)) if h is None else jnp.tanh(h)
+        h = jax.vmap(vector)(H, h)
+        np.testing.assert_allclose(spread(h), VECTOR_SPREAD, rtol=1e-6)
+        np.testing.assert_allclose(np.mean(h, axis=0), 0, atol=1e-7)
+
+
+@pytest.mark.parametrize("make", [ShallowMatrixMLP, CholeskyMLP])
+def test_the_other_networks_respond_too(make):
+    model = calibrate(make(6, 4, (7, 5), key=KEY), X, key=KEY)
+    assert np.mean(np.var(jax.vmap(model)(X).dense(), axis=0)) > 1e-4
+
+
+def test_the_model_passed_in_survives_and_the_result_is_reproducible():
+    model = MatrixMLP(6, 4, (7, 5), 3, key=KEY)
+    before = jax.tree.map(np.array, model)
+    a, b = calibrate(model, X, key=KEY), calibrate(model, X, key=KEY)
+    assert jax.tree.all(jax.tree.map(np.array_equal, before, model))
+    assert jax.tree.all(jax.tree.map(np.array_equal, a, b))
+    assert jax.tree.structure(a) == jax.tree.structure(model)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_does_not_vary_is_left_alone(dtype):
+    """Size one is always the matrix 1, a constant input always the same: rounding noise must not be blown up."""
+    single = MatrixMLP(6, 1, (1,), 2, key=KEY)
+    constant = MatrixMLP(6, 4, (7,), 2, key=KEY)
+    for model, inputs in ((single, X), (constant, np.ones((10, 6)))):
+        result = calibrate(jax.tree.map(lambda w: w.astype(dtype), model), inputs.astype(dtype), key=KEY)
+        weights = jax.tree.leaves(result)
+        assert all(np.all(np.isfinite(w)) and np.max(np.abs(w)) < 100 for w in weights)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: calibrate(m, X[:1], key=KEY), r"at least two rows, got shape \(1, 6\)"),
+        (lambda m: calibrate(m, X[:0], key=KEY), r"no axis of length 0"),
+        (lambda m: calibrate(m, X[0], key=KEY), r"must have shape \(n, p\)"),
+        (lambda m: calibrate(m, X.astype(int), key=KEY), r"must hold floating-point numbers"),
+        (lambda m: calibrate(m, np.where(X > 1000, np.nan, X), key=KEY), r"must be finite"),
+        (lambda m: calibrate(m, X[:, :5], key=KEY), r"`calibrate\(X=...\)` must have 6 columns.*got 5"),
+        (lambda m: calibrate(jnp.tanh, X, key=KEY), r"must be one of the library's networks, got"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(MatrixMLP(6, 2, (3,), key=KEY))

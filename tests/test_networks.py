@@ -1,0 +1,119 @@
+"""What test_alpha.py does not hold: saturation, float32, batches, bad input. The equations are held there."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mmlp import CholeskyMLP, DiagonalGram, Gram, MatrixMLP, MercerSigmoid, RadialBasis, ShallowMatrixMLP, von_neumann
+
+KEY = jax.random.key(0)
+NETWORKS = {
+    "basic": lambda: MatrixMLP(4, 3, (6, 5), key=KEY),
+    "basic, the paper's output kernel": lambda: MatrixMLP(4, 3, (6, 5), output_kernel=MercerSigmoid(), key=KEY),
+    "general": lambda: MatrixMLP(4, 3, (6, 5), 2, (7, 8), key=KEY),
+    "general, diagonal": lambda: MatrixMLP(4, 3, (6, 5), 2, diagonal=True, key=KEY),
+    "no hidden layer": lambda: MatrixMLP(4, 3, (), key=KEY),
+    "size one": lambda: MatrixMLP(1, 1, (1, 1), 1, key=KEY),
+    "shallow": lambda: ShallowMatrixMLP(4, 3, (6, 5), key=KEY),
+    "cholesky": lambda: CholeskyMLP(4, 3, (6, 5), key=KEY),
+    "cholesky, diagonal": lambda: CholeskyMLP(4, 3, (6, 5), 2, diagonal=True, key=KEY),
+}
+each = pytest.mark.parametrize("name", NETWORKS)
+
+
+def matrix_of(output):
+    return output[1] if isinstance(output, tuple) else output
+
+
+@each
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_output_is_spd_with_trace_one_from_tiny_to_huge_inputs(name, dtype):
+    model = jax.tree.map(lambda w: w.astype(dtype), NETWORKS[name]())
+    directions = np.random.default_rng(0).normal(size=(5, model.in_features))
+    X = np.concatenate([directions * scale for scale in (1e-6, 1e-3, 1, 1e3, 1e6)]).astype(dtype)
+    output = jax.jit(lambda model, X: jax.vmap(model)(X))(model, X)
+    A = matrix_of(output)
+    for leaf in jax.tree.leaves(output):
+        assert leaf.dtype == dtype
+        assert np.all(np.isfinite(leaf))
+    np.testing.assert_allclose(A.trace(), 1, rtol=10 * np.finfo(dtype).eps)
+    assert np.all(np.linalg.svd(np.asarray(A.factor, float), compute_uv=False) > 0)
+    assert np.all(np.isfinite(A.logdet()))
+
+
+@each
+def test_a_batch_is_the_samples_one_by_one(name):
+    model = NETWORKS[name]()
+    X = np.random.default_rng(1).normal(size=(3, model.in_features))
+    batch = jax.vmap(model)(X)
+    for i in range(3):
+        for one, many in zip(jax.tree.leaves(model(X[i])), jax.tree.leaves(batch), strict=True):
+            np.testing.assert_allclose(one, many[i], rtol=1e-9, atol=1e-12)
+
+
+def test_a_sample_and_its_gradient_do_not_feel_their_neighbours():
+    model = NETWORKS["general"]()
+    X = np.random.default_rng(2).normal(size=(5, 4))
+    loud = X.copy()
+    loud[3] *= 1000
+    target = Gram.trace_one(jnp.eye(3))
+
+    @jax.jit
+    def each_gradient(X):
+        def loss(model, x):
+            vector, A = model(x)
+            return von_neumann(A, target) + jnp.sum(vector**2)
+
+        return jax.vmap(jax.value_and_grad(loss), in_axes=(None, 0))(model, X)
+
+    keep = np.arange(5) != 3
+    for quiet, disturbed in zip(jax.tree.leaves(each_gradient(X)), jax.tree.leaves(each_gradient(loud)), strict=True):
+        np.testing.assert_array_equal(quiet[keep], disturbed[keep])
+
+
+def test_diagonal_networks_return_diagonal_grams():
+    assert isinstance(matrix_of(NETWORKS["general, diagonal"]()(jnp.ones(4))), DiagonalGram)
+    assert isinstance(matrix_of(NETWORKS["cholesky, diagonal"]()(jnp.ones(4))), DiagonalGram)
+
+
+def test_hidden_and_output_kernels_are_chosen_separately():
+    model = MatrixMLP(4, 3, (6, 5), kernel=RadialBasis(), output_kernel=MercerSigmoid(slope=2.0), key=KEY)
+    assert [type(layer.kernel) for layer in model.matrices] == [RadialBasis, RadialBasis, MercerSigmoid]
+    assert np.all(np.isfinite(model(jnp.ones(4)).dense()))
+
+
+def test_cholesky_covers_every_spd_matrix_of_trace_one():
+    """The baseline can be any trace-one matrix: its output layer is solved for a given target."""
+    rng = np.random.default_rng(3)
+    T = np.triu(rng.normal(size=(3, 3)))
+    T[np.diag_indices(3)] = np.abs(np.diag(T))
+    z = np.concatenate([np.log(np.diag(T)), T[np.triu_indices(3, 1)]])
+    model = NETWORKS["cholesky"]()
+    model = eqx.tree_at(lambda m: (m.perceptron.W[-1], m.perceptron.b[-1]), model, (jnp.zeros((6, 5)), jnp.asarray(z)))
+    np.testing.assert_allclose(model(jnp.ones(4)).dense(), T.T @ T / np.sum(T**2), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: MatrixMLP(4, 0, key=KEY), r"`MatrixMLP\(dim=...\)` must be a whole number of at least 1, got 0"),
+        (lambda: MatrixMLP(0, 3, key=KEY), r"`MatrixMLP\(in_features=...\)`.*got 0"),
+        (lambda: MatrixMLP(4, 3.0, key=KEY), r"got 3.0"),
+        (lambda: MatrixMLP(4, 3, (5, -1), key=KEY), r"`MatrixMLP\(hidden_dims=...\)`.*got -1"),
+        (lambda: MatrixMLP(4, 3, 20, key=KEY), r"must be a tuple of sizes such as \(20, 20\), got 20"),
+        (lambda: MatrixMLP(4, 3, (5,), hidden_features=(5,), key=KEY), r"need `out_features`"),
+        (lambda: MatrixMLP(4, 3, (5, 5), 2, (5,), key=KEY), r"one width for each of the 2 hidden_dims, got \(5,\)"),
+        (lambda: ShallowMatrixMLP(4, 3, (), key=KEY), r"at least one hidden layer"),
+        (lambda: CholeskyMLP(4, True, key=KEY), r"`CholeskyMLP\(dim=...\)`.*got True"),
+        (lambda: NETWORKS["basic"]()(np.ones(3)), r"`MatrixMLP.__call__\(x=...\)` must have shape \(4,\), got \(3,\)"),
+        (lambda: NETWORKS["basic"]()(np.ones((2, 4))), r"use `jax.vmap` for a batch"),
+        (lambda: NETWORKS["basic"]()(np.arange(4)), r"must hold floating-point numbers, got dtype int64"),
+        (lambda: NETWORKS["shallow"]()(np.array([1, np.nan, 1, 1])), r"must be finite, got nan at index \(1,\)"),
+        (lambda: NETWORKS["cholesky"]()(np.ones(0)), r"no axis of length 0"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
