@@ -107,7 +107,7 @@ def test_cholesky_covers_every_spd_matrix_of_trace_one():
         (lambda: MatrixMLP(4, 3, (5, 5), 2, (5,), key=KEY), r"one width for each of the 2 hidden_dims, got \(5,\)"),
         (lambda: ShallowMatrixMLP(4, 3, (), key=KEY), r"at least one hidden layer"),
         (lambda: CholeskyMLP(4, True, key=KEY), r"`CholeskyMLP\(dim=...\)`.*got True"),
-        (lambda: NETWORKS["basic"]()(np.ones(3)), r"`MatrixMLP.__call__\(x=...\)` must have shape \(4,\), got \(3,\)"),
+        (lambda: NETWORKS["basic"]()(np.ones(3)), r"`MatrixMLP.__call__\(x=...\)` must have shape \(4,\), got shape \(3,\)"),
         (lambda: NETWORKS["basic"]()(np.ones((2, 4))), r"use `jax.vmap` for a batch"),
         (lambda: NETWORKS["basic"]()(np.arange(4)), r"must hold floating-point numbers, got dtype int64"),
         (lambda: NETWORKS["shallow"]()(np.array([1, np.nan, 1, 1])), r"must be finite, got nan at index \(1,\)"),
