@@ -15,7 +15,7 @@ from jax import Array
 
 from mmlp._checks import checked_floats
 from mmlp._linalg import full_precision
-from mmlp.networks import BIAS_SCALE, CholeskyMLP, MatrixLayer, MatrixMLP, Perceptron, ShallowMatrixMLP
+from mmlp.networks import CholeskyMLP, MatrixLayer, MatrixMLP, Perceptron, ShallowMatrixMLP, random_bias
 
 MATRIX_SPREAD = 0.2  # standard deviation over samples of the entries of Z
 VECTOR_SPREAD = 0.5  # and of z
@@ -77,7 +77,7 @@ def _(model: CholeskyMLP, X, key):
 def _calibrate_matrix(layer: MatrixLayer, source, key) -> MatrixLayer:
     Z = jax.vmap(layer.product)(source)  # (n, d, d)
     gain = _gain(Z, MATRIX_SPREAD)
-    centre = BIAS_SCALE * jax.random.normal(key, layer.B.shape, layer.B.dtype)
+    centre = random_bias(key, len(layer.B), layer.B.dtype)
     # Z is quadratic in W
     return eqx.tree_at(lambda m: (m.W, m.B), layer, (jnp.sqrt(gain) * layer.W, centre - gain * jnp.mean(Z, axis=0)))
 

@@ -18,7 +18,12 @@ from mmlp._linalg import full_precision
 from mmlp.gram import SPD, DiagonalGram, Gram
 from mmlp.kernels import Kernel, Linear, MercerSigmoid, activate
 
-BIAS_SCALE = 0.5  # of the random B_l: with B near zero H is an even function of x, and signs are lost
+BIAS_SCALE = 0.5  # of the entries of B_l at the start: with B near zero H is an even function of x, and signs are lost
+
+
+def random_bias(key, d: int, dtype=None) -> Array:
+    """A random B (d, d): orthogonal up to scale, so that no matrix starts out near singular."""
+    return BIAS_SCALE * d**0.5 * jax.random.orthogonal(key, d, dtype=dtype)
 
 
 class MatrixLayer(eqx.Module):
@@ -32,7 +37,7 @@ class MatrixLayer(eqx.Module):
     def __init__(self, before: int, d: int, kernel: Kernel, *, diagonal: bool = False, key):
         key_W, key_B = jax.random.split(key)
         self.W = _normal(key_W, d, before)
-        self.B = BIAS_SCALE * jax.random.normal(key_B, (d, d))
+        self.B = random_bias(key_B, d)
         self.kernel = kernel
         self.diagonal = diagonal
 
