@@ -131,20 +131,20 @@ def _epoch(program, state, frozen, data, validation, key, epoch, epochs, patienc
     n = len(jax.tree.leaves(data)[0])
     steps, tail = divmod(n, program.batch_size)
     total = steps + (tail > 0)
-    key_order, key_steps = jax.random.split(jax.random.fold_in(key, epoch + 1))
-    order = jax.random.permutation(key_order, n)
+    keys = jax.random.split(jax.random.fold_in(key, epoch + 1), total + 1)
+    order = jax.random.permutation(keys[-1], n)
 
-    def step(state, i, rows):
+    def step(state, i, key, rows):
         t = ((epoch * total + i) / jnp.maximum(epochs * total - 1, 1)).astype(_dtype(state.params))
-        return _step(program, state, frozen, _batch(program, data, rows), jax.random.fold_in(key_steps, i), t)
+        return _step(program, state, frozen, _batch(program, data, rows), key, t)
 
     sums = []
     if steps:
         rows = order[: steps * program.batch_size].reshape(steps, -1)
-        state, (values, applied) = jax.lax.scan(lambda s, x: step(s, *x), state, (jnp.arange(steps), rows))
+        state, (values, applied) = jax.lax.scan(lambda s, x: step(s, *x), state, (jnp.arange(steps), keys[:steps], rows))
         sums.append((program.batch_size * jnp.sum(values), program.batch_size * jnp.sum(applied), jnp.sum(~applied)))
     if tail:
-        state, (value, applied) = step(state, steps, order[steps * program.batch_size :])
+        state, (value, applied) = step(state, steps, keys[steps], order[steps * program.batch_size :])
         sums.append((tail * value, tail * applied, ~applied))
     value, seen, skipped = (sum(column) for column in zip(*sums, strict=True))
     loss = value / seen  # NaN if no step was finite
@@ -199,13 +199,13 @@ def _score(program, model, data, key):
     size = min(n, max(program.batch_size, VALIDATION_BATCH))
     steps, tail = divmod(n, size)
 
-    def mean(i, rows):
-        return program.loss(model, _batch(program, data, rows), jax.random.fold_in(key, i), jnp.ones((), _dtype(model)))
+    def mean(key, rows):
+        return program.loss(model, _batch(program, data, rows), key, jnp.ones((), _dtype(model)))
 
-    rows = np.arange(n)
-    values = jax.lax.map(lambda x: mean(*x), (jnp.arange(steps), rows[: steps * size].reshape(steps, size)))
+    rows, keys = np.arange(n), jax.random.split(key, steps + (tail > 0))
+    values = jax.lax.map(lambda x: mean(*x), (keys[:steps], rows[: steps * size].reshape(steps, size)))
     total = size * jnp.sum(values)
-    return (total + tail * mean(steps, rows[steps * size :]) if tail else total) / n
+    return (total + tail * mean(keys[-1], rows[steps * size :]) if tail else total) / n
 
 
 def _batch(program, data, rows):

@@ -92,9 +92,7 @@ def check_callables(call: str, loss, optimizer, on_epoch) -> None:
     try:
         hash(loss)
     except TypeError:
-        raise ValueError(
-            f"`{call}(loss=...)` must be hashable, got {type(loss).__name__}; wrap it in a function."
-        ) from None
+        raise ValueError(f"`{call}(loss=...)` must be hashable, got {type(loss).__name__}; wrap it in a function.") from None
     if optimizer is not None and not isinstance(optimizer, optax.GradientTransformation):
         raise ValueError(
             f"`{call}(optimizer=...)` must be an Optax optimiser such as `optax.adam(1e-3)`, got {optimizer!r:.80}."
