@@ -92,15 +92,15 @@ def first_state(params, optimizer: optax.GradientTransformation) -> State:
         optimizer=optimizer.init(params),
         good=params,
         best=params,
-        best_value=jnp.inf,
-        stale=0,
-        scale=1.0,
-        bad=0,
-        culprit=0,
-        failed=False,
-        stopped=False,
+        best_value=jnp.array(jnp.inf),
+        stale=jnp.array(0),
+        scale=jnp.array(1.0),
+        bad=jnp.array(0),
+        culprit=jnp.array(0),
+        failed=jnp.array(False),
+        stopped=jnp.array(False),
     )
-    return jax.tree.map(lambda x: jnp.array(x, dtype=jnp.asarray(x).dtype, copy=True), state)
+    return jax.tree.map(lambda x: jnp.array(x, dtype=x.dtype, copy=True), state)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
@@ -126,7 +126,7 @@ def run_epoch(program: Program, state: State, frozen, data, validation, key, epo
     return after, metrics
 
 
-def _epoch(program, state, frozen, data, validation, key, epoch, epochs, patience):
+def _epoch(program: Program, state: State, frozen, data, validation, key, epoch, epochs, patience):
     key = jax.random.wrap_key_data(key, impl=program.key_type)
     n = len(jax.tree.leaves(data)[0])
     steps, tail = divmod(n, program.batch_size)
@@ -134,7 +134,7 @@ def _epoch(program, state, frozen, data, validation, key, epoch, epochs, patienc
     keys = jax.random.split(jax.random.fold_in(key, epoch + 1), total + 1)
     order = jax.random.permutation(keys[-1], n)
 
-    def step(state, i, key, rows):
+    def step(state: State, i, key, rows):
         t = ((epoch * total + i) / jnp.maximum(epochs * total - 1, 1)).astype(_dtype(state.params))
         return _step(program, state, frozen, _batch(program, data, rows), key, t)
 
@@ -162,7 +162,7 @@ def _epoch(program, state, frozen, data, validation, key, epoch, epochs, patienc
     return state, Metrics(loss, score, skipped, state.scale, state.stale, state.culprit, state.failed, state.stopped)
 
 
-def _step(program, state, frozen, batch, key, t):
+def _step(program: Program, state: State, frozen, batch, key, t):
     def loss(params):
         value = program.loss(join(params, frozen, program.static), batch, key, t)
         if jnp.shape(value) != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating):

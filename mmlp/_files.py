@@ -100,5 +100,5 @@ def _digest(arrays: dict[str, np.ndarray], text: str) -> str:
     for name in sorted(arrays):
         array = arrays[name]
         digest.update(f"\0{name}\0{array.dtype}\0{array.shape}\0".encode())
-        digest.update(np.ascontiguousarray(array).view(np.uint8) if array.size else b"")
+        digest.update(array.tobytes())
     return digest.hexdigest()

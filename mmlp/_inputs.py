@@ -23,8 +23,8 @@ def checked_data(tree, argument: str):
         raise ValueError(f"`{argument}` must have as many rows in each of its arrays, got lengths {lengths}.")
     arrays = jax.tree.map(_canonical, tree)
     for path, array in jax.tree_util.tree_flatten_with_path(arrays)[0]:
-        bad = np.argwhere(~np.isfinite(array)) if jnp.issubdtype(array.dtype, jnp.inexact) else ()
-        if len(bad):
+        bad = np.argwhere(~np.isfinite(array)) if jnp.issubdtype(array.dtype, jnp.inexact) else None
+        if bad is not None and len(bad):
             where = tuple(int(i) for i in bad[0])
             raise ValueError(
                 f"`{argument}{jax.tree_util.keystr(path)}` must be finite, got {array[where]} in row {where[0]} "

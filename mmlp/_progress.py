@@ -17,7 +17,7 @@ class Progress(contextlib.AbstractContextManager):
 
     def __init__(self, epochs: int, done: int, *, show: bool):
         self.epochs, self.done, self.show, self.bar, self.skipped = epochs, done, show, None, 0
-        self.start = time.monotonic()
+        self.start = self.first_done = time.monotonic()
         self.last = self.start + FIRST - EVERY
         if show and sys.stderr.isatty():
             with contextlib.suppress(ImportError):
@@ -44,11 +44,14 @@ class Progress(contextlib.AbstractContextManager):
             self.bar.update(info.epoch - self.bar.n)
             return
         now = time.monotonic()
+        if info.epoch == self.done + 1:  # the rate leaves out the first epoch, which compiles
+            self.first_done = now
         last = info.epoch == self.epochs and self.last > self.start
         if self.show and (now - self.last >= EVERY or last):
             self.last = now
-            rate = (info.epoch - self.done) / (now - self.start)
-            print(f"epoch {info.epoch}/{self.epochs}: {text}, {rate:.3g} epochs/s", file=sys.stderr, flush=True)
+            seconds, epochs = now - self.first_done, info.epoch - self.done - 1
+            rate = f", {epochs / seconds:.3g} epochs/s" if epochs and seconds else ""
+            print(f"epoch {info.epoch}/{self.epochs}: {text}{rate}", file=sys.stderr, flush=True)
 
 
 class Interrupts(contextlib.AbstractContextManager):

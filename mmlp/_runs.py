@@ -98,7 +98,7 @@ def fingerprint(program: _epoch.Program, model, data, validation, key: np.ndarra
     params = _epoch.split(one_model)[0]
     state = jax.eval_shape(program.optimizer.init, params)
     batch = jax.tree.map(lambda x: x[:1], data)
-    random = jax.random.wrap_key_data(one_key, impl=program.key_type)
+    random = jax.random.wrap_key_data(jnp.asarray(one_key), impl=program.key_type)
     return {
         "data": digest(data),
         "validation": digest(validation),
@@ -122,9 +122,9 @@ def digest(tree) -> str:
     for leaf in leaves:
         if isinstance(leaf, jax.Array | np.ndarray):
             is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            array = np.ascontiguousarray(jax.random.key_data(leaf) if is_key else leaf)
+            array = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
             sha.update(f"\0{array.dtype}\0{array.shape}\0".encode())
-            sha.update(array.reshape(-1).view(np.uint8))
+            sha.update(array.tobytes())
         else:
             sha.update(_without_addresses(f"\0{leaf!r}\0"))
     return sha.hexdigest()

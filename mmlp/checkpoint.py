@@ -26,16 +26,16 @@ def register(entry: Callable, name: str | None = None) -> Callable:
     return entry
 
 
-for _class in (
+for _entry in (
     *(gram.Gram, gram.DiagonalGram),
     *(kernels.MercerSigmoid, kernels.Linear, kernels.RadialBasis),
     *(networks.MatrixMLP, networks.MatrixLayer, networks.ShallowMatrixMLP, networks.CholeskyMLP, networks.Perceptron),
 ):
-    register(_class)
-for _name in ("tanh", "sin", "cos", "arctan", "square"):
-    register(getattr(jnp, _name), f"jax.numpy.{_name}")
-for _name in ("relu", "gelu", "silu", "elu", "selu", "celu", "softplus", "sigmoid", "leaky_relu", "mish", "identity"):
-    register(getattr(jax.nn, _name), f"jax.nn.{_name}")
+    register(_entry)
+for _function in ("tanh", "sin", "cos", "arctan", "square"):
+    register(getattr(jnp, _function), f"jax.numpy.{_function}")
+for _function in ("relu", "gelu", "silu", "elu", "selu", "celu", "softplus", "sigmoid", "leaky_relu", "mish", "identity"):
+    register(getattr(jax.nn, _function), f"jax.nn.{_function}")
 
 
 def save(model, path: str | os.PathLike) -> None:
@@ -101,8 +101,8 @@ def _describe(node, path: str):
         if node is entry:
             return {"function": name}
         if type(node) is entry:
-            fields = [field.name for field in dataclasses.fields(node)]
-            return {"class": name, "fields": {field: _describe(getattr(node, field), f"{path}.{field}") for field in fields}}
+            fields = {field: _describe(getattr(node, field), f"{path}.{field}") for field in _fields(entry)}
+            return {"class": name, "fields": fields}
     raise ValueError(
         f"{_name(path) or 'the model'} is {node!r:.80}, which this library does not know; `mmlp.checkpoint.register` it."
     )
@@ -130,13 +130,17 @@ def _build(node: dict, arrays: dict[str, np.ndarray]):
         return entry
     if kind != "class" or not isinstance(entry, type):
         raise ValueError(f"names {content!r}, a {kind} that this library does not know; register it, or pass `like=`.")
-    names = {field.name for field in dataclasses.fields(entry)}
-    if names != set(node["fields"]):
+    names = _fields(entry)
+    if set(names) != set(node["fields"]):
         raise ValueError(f"gives {content} the fields {sorted(node['fields'])}, but it has {sorted(names)}.")
     module = object.__new__(entry)
     for name in names:
         object.__setattr__(module, name, _build(node["fields"][name], arrays))
     return module
+
+
+def _fields(module) -> list[str]:
+    return [field.name for field in dataclasses.fields(module)]
 
 
 def _fill(path: Path, arrays: dict[str, np.ndarray], like):

@@ -19,32 +19,24 @@ CACHE = os.environ.get("MMLP_TEST_CACHE", str(ROOT / ".cache" / "jax"))
 
 def loss(model, batch, key, t):
     """Per-sample solves and noise, so that linear algebra and randomness have to agree across devices."""
-    X, Y = batch
-    A = jax.vmap(model)(X)
-    return jnp.mean(mmlp.stein(A, Y)) + 0.01 * jnp.mean(jax.random.normal(key, (len(X),)) * A.logdet())
+    logdet, white = jax.vmap(model)(batch).logdet_and_whiten(batch)
+    noise = jax.random.normal(key, logdet.shape)
+    return jnp.mean((1 + 0.1 * noise) * logdet + jnp.sum(white**2, axis=-1))
 
 
-def train(dtype: str, batch_size: int, epochs: int = 5):
-    """50 steps; batches of 4 divide over two devices, tails of 3 and batches of 5 do not."""
-    key = jax.random.key(0)
-    X = np.asarray(jax.random.normal(key, (39, 2)), dtype)
-    Y = mmlp.Gram.trace_one(jax.random.normal(key, (39, 2, 2)).astype(dtype))
-    model = jax.tree.map(lambda x: x.astype(dtype), mmlp.CholeskyMLP(2, 2, (5,), key=key))
+def train(dtype: str):
+    """50 steps; batches of 4 divide over two devices, tails of 3 do not."""
+    X = np.random.default_rng(0).normal(size=(39, 2)).astype(dtype)
+    model = jax.tree.map(lambda x: x.astype(dtype), mmlp.CholeskyMLP(2, 2, (5,), key=jax.random.key(0)))
     return mmlp.fit(
-        *(model, loss, (X, Y)),
-        key=key,
-        epochs=epochs,
-        batch_size=batch_size,
-        optimizer=optax.adam(0.01),
-        validation=(X[:7], Y.__class__(Y.factor[:7])),
-        progress=False,
+        model, loss, X, key=jax.random.key(0), epochs=5, batch_size=4, optimizer=optax.adam(0.01), progress=False
     )
 
 
 def train_many():
     keys = jax.random.split(jax.random.key(0), 4)
     models = eqx.filter_vmap(lambda key: eqx.nn.Linear(2, 1, key=key))(keys)
-    X = np.asarray(jax.random.normal(keys[0], (20, 2)))
+    X = np.random.default_rng(0).normal(size=(20, 2))
     return mmlp.fit_many(models, quadratic, X, keys=keys, epochs=3, batch_size=8, optimizer=optax.adam(0.1), progress=False)
 
 
@@ -90,9 +82,8 @@ def test_two_processes_give_the_weights_of_one(tmp_path):
 
 def results() -> dict[str, np.ndarray]:
     return {
-        "float64": flat(train("float64", 4)),
-        "float64, batch 5": flat(train("float64", 5, 7)),
-        "float32": flat(train("float32", 4)),
+        "float64": flat(train("float64")),
+        "float32": flat(train("float32")),
         "many": flat(train_many()),
     }
 
