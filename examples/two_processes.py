@@ -14,6 +14,8 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import optax
 
 import mmlp
 
@@ -25,13 +27,11 @@ def loss(model, batch, key, t):
 
 def train() -> mmlp.FitResult:
     """What one process would run as well: nothing here knows of the others."""
-    key = jax.random.key(0)
-    X = jax.random.normal(key, (40, 2))
-    scale = jnp.exp(0.5 * X)
-    turn = jnp.array([[0.8, 0.6], [-0.6, 0.8]])
-    Y = mmlp.Gram.trace_one(scale[:, :, None] * turn)
-    model = mmlp.calibrate(mmlp.MatrixMLP(2, 2, (4,), key=key), X, key=key)
-    return mmlp.fit(model, loss, (X, Y), key=key, epochs=12, batch_size=10, progress=False)
+    X = np.random.default_rng(0).normal(size=(40, 2)).astype(jnp.zeros(()).dtype)
+    Y = mmlp.Gram(np.exp(0.5 * X)[:, :, None] * np.array([[0.8, 0.6], [-0.6, 0.8]], X.dtype)).scaled(0.4)
+    model = mmlp.MatrixMLP(2, 2, (4,), key=jax.random.key(0))
+    adam = optax.adam(0.02)
+    return mmlp.fit(model, loss, (X, Y), key=jax.random.key(1), epochs=13, batch_size=10, optimizer=adam, progress=False)
 
 
 def main(address: str, processes: int, number: int) -> None:

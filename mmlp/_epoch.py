@@ -190,7 +190,7 @@ def _step(program: Program, state: State, frozen, batch, key, t):
         culprit=jnp.where(applied | state.failed, state.culprit, jnp.argmin(finite).astype(state.culprit.dtype)),
         failed=state.failed | (scale < 0.5**HALVINGS),
     )
-    return state, (jnp.where(applied, value, 0), applied)
+    return state, (jnp.where(applied, jnp.asarray(value), 0), applied)
 
 
 def _score(program, model, data, key):
