@@ -25,11 +25,11 @@ class RunDirectory:
 
     def __init__(self, path, fingerprint: dict, *, writes: bool):
         self.path, self.fingerprint, self.writes = Path(path), fingerprint, writes
-        self.lines, self.duration, self.written_at = 0, 0.0, -np.inf
+        self.duration, self.written_at = 0.0, -np.inf
         if writes:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
-                for stray in self.path.glob(".*.tmp"):
+                for stray in (*self.path.glob(".checkpoint-*.tmp"), *self.path.glob(".history.jsonl.tmp")):
                     stray.unlink(missing_ok=True)
             except OSError as error:
                 raise OSError(error.errno, f"`fit(checkpoint=...)` cannot use the directory {path}: {error}") from error
@@ -77,19 +77,11 @@ class RunDirectory:
         self.duration = self.written_at - start
 
     def _write_history(self, history: dict[str, np.ndarray]) -> None:
-        """Append what is new. The first time, all is written, for what a killed run left may be torn or ahead."""
-        length = len(next(iter(history.values())))
         lines = [
             json.dumps({"epoch": i + 1, **{name: _jsonable(values[i]) for name, values in history.items()}}) + "\n"
-            for i in range(self.lines, length)
+            for i in range(len(history["loss"]))
         ]
-        path = self.path / "history.jsonl"
-        if self.lines:
-            with open(path, "a", encoding="utf-8") as file:
-                file.writelines(lines)
-        else:
-            _files.replace(path, "".join(lines).encode())
-        self.lines = length
+        _files.replace(self.path / "history.jsonl", "".join(lines).encode())
 
 
 def fingerprint(program: _epoch.Program, model, data, validation, key: np.ndarray, **numbers) -> dict:

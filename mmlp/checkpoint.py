@@ -51,7 +51,7 @@ def save(model, path: str | os.PathLike) -> None:
     """
     arrays = _named_arrays(model, "save(model=...)")
     try:
-        architecture, reason = _describe(model, ""), None
+        architecture, reason = _describe(model, "", arrays), None
     except ValueError as error:
         architecture, reason = None, str(error)
     metadata = {"kind": "model", "version": 1, "architecture": architecture, "reason": reason}
@@ -87,21 +87,21 @@ def load(path: str | os.PathLike, like=None):
 # -- the architecture as JSON -----------------------------------------------------------------------------------------
 
 
-def _describe(node, path: str):
+def _describe(node, path: str, arrays: dict):
     """A tree of dictionaries with one key that says what they are; arrays are named by their path in the module."""
-    if _is_array(node):
+    if _is_array(node) and _name(path) in arrays:  # an array in a static field is none of the model's
         return {"array": [_name(path), list(node.shape), str(node.dtype)]}
     if node is None or type(node) in (bool, int, float, str):
         return {"value": node}
     if type(node) in (tuple, list):
-        return {type(node).__name__: [_describe(child, f"{path}[{i}]") for i, child in enumerate(node)]}
+        return {type(node).__name__: [_describe(child, f"{path}[{i}]", arrays) for i, child in enumerate(node)]}
     if type(node) is dict and all(type(key) is str for key in node):
-        return {"dict": {key: _describe(node[key], f"{path}[{key!r}]") for key in node}}
+        return {"dict": {key: _describe(node[key], f"{path}[{key!r}]", arrays) for key in node}}
     for name, entry in REGISTRY.items():
         if node is entry:
             return {"function": name}
         if type(node) is entry:
-            fields = {field: _describe(getattr(node, field), f"{path}.{field}") for field in _fields(entry)}
+            fields = {field: _describe(getattr(node, field), f"{path}.{field}", arrays) for field in _fields(entry)}
             return {"class": name, "fields": fields}
     raise ValueError(
         f"{_name(path) or 'the model'} is {node!r:.80}, which this library does not know; `mmlp.checkpoint.register` it."
