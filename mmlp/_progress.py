@@ -17,8 +17,8 @@ class Progress(contextlib.AbstractContextManager):
 
     def __init__(self, epochs: int, done: int, *, show: bool):
         self.epochs, self.done, self.show, self.bar, self.skipped = epochs, done, show, None, 0
-        self.start = self.first_done = time.monotonic()
-        self.last = self.start + FIRST - EVERY
+        self.first_done = time.monotonic()
+        self.next, self.printed = self.first_done + FIRST, False
         if show and sys.stderr.isatty():
             with contextlib.suppress(ImportError):
                 from tqdm import tqdm
@@ -46,9 +46,8 @@ class Progress(contextlib.AbstractContextManager):
         now = time.monotonic()
         if info.epoch == self.done + 1:  # the rate leaves out the first epoch, which compiles
             self.first_done = now
-        last = info.epoch == self.epochs and self.last > self.start
-        if self.show and (now - self.last >= EVERY or last):
-            self.last = now
+        if self.show and (now >= self.next or (self.printed and info.epoch == self.epochs)):
+            self.next, self.printed = now + EVERY, True
             seconds, epochs = now - self.first_done, info.epoch - self.done - 1
             rate = f", {epochs / seconds:.3g} epochs/s" if epochs and seconds else ""
             print(f"epoch {info.epoch}/{self.epochs}: {text}{rate}", file=sys.stderr, flush=True)

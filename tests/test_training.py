@@ -1,12 +1,12 @@
 """`fit` and `fit_many`: what is trained, in what order, and what happens when numbers are not finite."""
 
 import functools
+import io
 import json
 import os
 import subprocess
 import sys
 import threading
-import time
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ import optax
 import pytest
 
 import mmlp
-from mmlp import _epoch
+from mmlp import _epoch, _progress
 from mmlp.training import NonFiniteError
 
 KEY = jax.random.key(0)
@@ -171,17 +171,28 @@ def test_history_lies_beside_the_checkpoint_as_json_lines_without_clock_times(tm
     assert set(history) == {"loss", "validation", "skipped", "step_scale"}
 
 
-def test_progress_is_silent_for_short_runs_and_lines_where_there_is_no_terminal(capsys):
+def test_progress_is_silent_for_short_runs_and_lines_where_there_is_no_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(_progress, "FIRST", 1e9)  # seconds; every run is short
     fit(model(), loss, (X, Y), progress=True)
     assert capsys.readouterr() == ("", "")
-    slow = (lambda info: time.sleep(2.2 if info.epoch == 1 else 0),)
-    fit(model(), loss, (X, Y), progress=True, on_epoch=slow)
-    err = capsys.readouterr().err
-    assert err.count("\n") == 2
-    assert "epoch 3/3: loss" in err
-    assert "epochs/s" in err
-    fit(model(), loss, (X, Y), progress=False, on_epoch=slow)
+    monkeypatch.setattr(_progress, "FIRST", 0.0)  # none is
+    fit(model(), loss, (X, Y), progress=True)
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("epoch 1/3: loss ")
+    assert last.startswith("epoch 3/3: loss ")
+    assert last.endswith("epochs/s")
+    fit(model(), loss, (X, Y), progress=False)
     assert capsys.readouterr() == ("", "")
+
+
+def test_on_a_terminal_progress_is_a_bar(monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(_progress, "FIRST", 0.0)
+    fit(model(), loss, (X, Y), validation=(X, Y), progress=True)
+    assert "3/3" in terminal.getvalue()
+    assert "validation" in terminal.getvalue()
 
 
 def test_fit_works_outside_the_main_thread(tmp_path):
