@@ -1,0 +1,140 @@
+"""The directory of a training run: checkpoints, each a whole file, the newest few kept, and `history.jsonl` beside them.
+
+A run is known by its fingerprint: what it was asked to do. Only the run that wrote a directory may go on from it.
+"""
+
+import hashlib
+import json
+import re
+import time
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mmlp import _epoch, _files
+
+KEEP = 3
+SHARE = 20  # writing takes at most about one part in this many of the time
+
+
+class RunDirectory:
+    """The checkpoints of one run, under `path`."""
+
+    def __init__(self, path, fingerprint: dict, *, writes: bool):
+        self.path, self.fingerprint, self.writes = Path(path), fingerprint, writes
+        self.duration, self.written_at = 0.0, -np.inf
+        if writes:
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                for stray in (*self.path.glob(".checkpoint-*.tmp"), *self.path.glob(".history.jsonl.tmp")):
+                    stray.unlink(missing_ok=True)
+            except OSError as error:
+                raise OSError(error.errno, f"`fit(checkpoint=...)` cannot use the directory {path}: {error}") from error
+
+    def files(self) -> list[Path]:
+        """Checkpoints, newest first."""
+        return sorted(self.path.glob("checkpoint-*.safetensors"), reverse=True)
+
+    def clear(self) -> None:
+        for file in (*self.files(), self.path / "history.jsonl") if self.writes else ():
+            file.unlink(missing_ok=True)
+
+    def newest(self) -> tuple[dict[str, np.ndarray], dict] | None:
+        """The newest checkpoint that is not damaged; each damaged one is reported by a warning."""
+        for file in self.files():
+            try:
+                arrays, metadata = _files.read(file)
+            except ValueError as error:
+                warnings.warn(f"`fit(checkpoint=...)` goes on from the checkpoint before: {error}", stacklevel=4)
+                continue
+            theirs = metadata.get("fingerprint", {})
+            other = [name for name, value in self.fingerprint.items() if theirs.get(name) != value]
+            if other:
+                raise ValueError(
+                    f"`fit(checkpoint=...)`: {self.path} holds another run (it differs in {', '.join(other)}). Give this "
+                    "run a directory of its own, or `resume=False` to discard the other one."
+                )
+            return arrays, metadata
+        return None
+
+    def due(self) -> bool:
+        return time.monotonic() - self.written_at > SHARE * self.duration
+
+    def write(self, epoch: int, arrays: dict[str, np.ndarray], history: dict[str, np.ndarray], *, finished: bool) -> None:
+        """One more checkpoint, after `epoch` epochs; the oldest ones go."""
+        if not self.writes:
+            return
+        start = time.monotonic()
+        metadata = {"kind": "run", "version": 1, "fingerprint": self.fingerprint, "epoch": epoch, "finished": finished}
+        _files.write(self.path / f"checkpoint-{epoch:08d}.safetensors", arrays, metadata)
+        for old in self.files()[KEEP:]:
+            old.unlink(missing_ok=True)
+        self._write_history(history)
+        self.written_at = time.monotonic()
+        self.duration = self.written_at - start
+
+    def _write_history(self, history: dict[str, np.ndarray]) -> None:
+        lines = [
+            json.dumps({"epoch": i + 1, **{name: _jsonable(values[i]) for name, values in history.items()}}) + "\n"
+            for i in range(len(history["loss"]))
+        ]
+        _files.replace(self.path / "history.jsonl", "".join(lines).encode())
+
+
+def fingerprint(program: _epoch.Program, model, data, validation, key: np.ndarray, **numbers) -> dict:
+    """What makes a run this run, by name. The weights that it begins with count as part of the model."""
+    one_model, one_key = jax.tree.map(lambda x: x[0], (model, key)) if program.many else (model, key)
+    params = _epoch.split(one_model)[0]
+    state = jax.eval_shape(program.optimizer.init, params)
+    batch = jax.tree.map(lambda x: x[:1], data)
+    random = jax.random.wrap_key_data(jnp.asarray(one_key), impl=program.key_type)
+    return {
+        "data": digest(data),
+        "validation": digest(validation),
+        "key": digest(key),
+        "optimizer": digest_function(program.optimizer.update, params, state, params),
+        "loss": digest_function(lambda params, *rest: _loss(program, one_model, params, *rest), params, batch, random, 1.0),
+        "model": digest(model),
+        **numbers,
+    }
+
+
+def _loss(program: _epoch.Program, model, params, *rest):
+    _, frozen, static = _epoch.split(model)
+    return program.loss(_epoch.join(params, frozen, static), *rest)
+
+
+def digest(tree) -> str:
+    """SHA-256 of a tree of arrays and other values: structure, dtypes, shapes and numbers."""
+    leaves, treedef = jax.tree.flatten(tree)
+    sha = hashlib.sha256(_without_addresses(str(treedef)))
+    for leaf in leaves:
+        if isinstance(leaf, jax.Array | np.ndarray):
+            is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            array = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+            sha.update(f"\0{array.dtype}\0{array.shape}\0".encode())
+            sha.update(array.tobytes())
+        else:
+            sha.update(_without_addresses(f"\0{leaf!r}\0"))
+    return sha.hexdigest()
+
+
+def digest_function(function, *arguments) -> str:
+    """SHA-256 of what a function computes: its jaxpr, with the constants in it."""
+    jaxpr = jax.make_jaxpr(function)(*arguments)
+    return hashlib.sha256(_without_addresses(str(jaxpr.jaxpr)) + digest(jaxpr.consts).encode()).hexdigest()
+
+
+def _without_addresses(text: str) -> bytes:
+    return re.sub(r"0x[0-9a-f]+", "0x", text).encode()
+
+
+def _jsonable(value):
+    """Numbers that JSON has; null for those it has not."""
+    value = np.asarray(value).tolist()
+    if isinstance(value, list):
+        return [_jsonable(v) for v in value]
+    return value if np.isfinite(value) else None

@@ -1,0 +1,285 @@
+"""`fit` trains anything: a model, a loss, data. `fit_many` trains many models at once, in one compiled program.
+
+    fit(model, loss, data, key=key, epochs=100, batch_size=50) -> FitResult(model, history)
+
+The loss is a function `loss(model, batch, key, t)`: the mean over a batch of the data, with a random key of its own and
+t in [0, 1], how far training is. An epoch is one call of a compiled program (`_epoch.py`), and a second `fit` with the same
+loss, optimiser and shapes does not compile again.
+"""
+
+import dataclasses
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from mmlp import _epoch
+from mmlp._checks import checked_size
+from mmlp._devices import all_devices, largest_of_processes, local, placed, to_host
+from mmlp._inputs import check_alike, check_callables, check_stacked, checked_data, checked_key, checked_model
+from mmlp._progress import Interrupts, Progress
+from mmlp._runs import RunDirectory, fingerprint
+from mmlp.optimizers import default_optimizer
+
+
+class FitResult(NamedTuple):
+    """A trained model and its `history`: arrays over epochs `loss`, `validation`, `skipped` (steps), `step_scale`."""
+
+    model: Any
+    history: dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class EpochInfo:
+    """What `on_epoch` is told: `epoch` of `epochs` is done, with these values; `model()` is a copy of the model now."""
+
+    epoch: int
+    epochs: int
+    loss: Any
+    validation: Any  # None without a validation set
+    skipped: Any  # steps that were not finite
+    step_scale: Any  # one, less after a return to earlier weights
+    model: Callable[[], Any]
+
+
+class NonFiniteError(FloatingPointError):
+    """Training failed on numbers that are not finite; `result` holds the last good model and the history."""
+
+    result: FitResult
+
+
+def fit(
+    model,
+    loss: Callable,
+    data,
+    *,
+    key,
+    epochs: int,
+    batch_size: int,
+    optimizer: optax.GradientTransformation | None = None,
+    validation=None,
+    patience: int | None = None,
+    checkpoint=None,
+    resume: bool = True,
+    progress: bool = True,
+    on_epoch: Sequence[Callable[[EpochInfo], None]] = (),
+) -> FitResult:
+    """Train `model` to make the mean of `loss(model, batch, key, t)` over `data` small.
+
+    `data` is any tree of arrays with a common first axis (`Gram`s too). With `validation`, data of the same form, the
+    weights of the best epoch are returned, and after `patience` epochs without a better one training ends. `checkpoint`
+    is a directory: the same call goes on from where it was interrupted, with the same result bit for bit. Steps that are
+    not finite are left out and counted; if they persist, training goes back with a smaller step, or raises
+    `NonFiniteError`. With several devices each batch is spread over them.
+
+    >>> import equinox as eqx
+    >>> X = jax.random.normal(jax.random.key(0), (32, 2))
+    >>> y = X @ jnp.array([1.0, -2.0])
+    >>> def loss(model, batch, key, t):
+    ...     return jnp.mean((jax.vmap(model)(batch[0])[:, 0] - batch[1]) ** 2)
+    >>> model = eqx.nn.Linear(2, 1, key=jax.random.key(1))
+    >>> result = fit(model, loss, (X, y), key=jax.random.key(2), epochs=30, batch_size=8, optimizer=optax.adam(0.1))
+    >>> result.history["loss"].shape, bool(result.history["loss"][-1] < 0.01)
+    ((30,), True)
+    """
+    call = _Call("fit", False, epochs, batch_size, patience, checkpoint, resume, progress, on_epoch)
+    return _train(call, model, loss, data, key, optimizer, validation)
+
+
+def fit_many(
+    models,
+    loss: Callable,
+    data,
+    *,
+    keys,
+    epochs: int,
+    batch_size: int,
+    optimizer: optax.GradientTransformation | None = None,
+    validation=None,
+    patience: int | None = None,
+    checkpoint=None,
+    resume: bool = True,
+    progress: bool = True,
+    on_epoch: Sequence[Callable[[EpochInfo], None]] = (),
+) -> FitResult:
+    """`fit` for many models at once: every array of `models` and `keys` has a leading axis of models.
+
+    Each model is trained as `fit` would with its key, on the same data in an order of its own, and stops on its own;
+    history arrays are (epochs, models), NaN where a model had stopped. A model that fails rests at its last good weights,
+    with a warning; an error is raised when all have failed. Several devices share out the models.
+
+    >>> import equinox as eqx
+    >>> keys = jax.random.split(jax.random.key(0), 3)
+    >>> models = eqx.filter_vmap(lambda key: eqx.nn.Linear(2, 1, key=key))(keys)
+    >>> def loss(model, batch, key, t):
+    ...     return jnp.mean(jax.vmap(model)(batch) ** 2)
+    >>> result = fit_many(models, loss, jnp.ones((8, 2)), keys=keys, epochs=2, batch_size=4)
+    >>> result.history["loss"].shape
+    (2, 3)
+    """
+    call = _Call("fit_many", True, epochs, batch_size, patience, checkpoint, resume, progress, on_epoch)
+    return _train(call, models, loss, data, keys, optimizer, validation)
+
+
+class _Call(NamedTuple):
+    name: str
+    many: bool
+    epochs: int
+    batch_size: int
+    patience: int | None
+    checkpoint: Any
+    resume: bool
+    progress: bool
+    on_epoch: Sequence[Callable]
+
+
+def _train(call: _Call, model, loss, data, key, optimizer, validation) -> FitResult:
+    model, data, key, key_type, validation = _checked(call, model, loss, data, key, optimizer, validation)
+    params, frozen, static = _epoch.split(model)
+    if optimizer is None:
+        optimizer = default_optimizer(call.epochs * -(-len(jax.tree.leaves(data)[0]) // call.batch_size))
+    mesh, validated = all_devices(), validation is not None
+    program = _epoch.Program(loss, optimizer, static, call.batch_size, key_type, call.many, mesh)
+
+    state = (jax.vmap(_epoch.first_state, in_axes=(0, None)) if call.many else _epoch.first_state)(params, optimizer)
+    rows, run, finished = [], None, False
+    if call.checkpoint is not None:
+        numbers = {"epochs": call.epochs, "batch_size": call.batch_size, "patience": call.patience}
+        known = fingerprint(program, model, data, validation, key, **numbers)
+        run = RunDirectory(call.checkpoint, known, writes=jax.process_index() == 0)
+        state, rows, finished = _resumed(call, run, state)
+    state, frozen, key = placed(mesh, (state, frozen, key), len(key) if call.many else None)
+    data, validation = placed(mesh, (data, validation))
+
+    def model_of(weights):
+        return _epoch.join(local(mesh, weights), local(mesh, frozen), static)
+
+    def result():
+        return FitResult(model_of(state.best if validated else state.params), _history(rows, validated))
+
+    with Progress(call.epochs, len(rows), show=call.progress) as bar, Interrupts(active=run is not None) as interrupts:
+        while not finished:
+            numbers = (np.int32(x) for x in (len(rows), call.epochs, call.patience or np.iinfo(np.int32).max))
+            state, metrics = _epoch.run_epoch(program, state, frozen, data, validation, key, *numbers)
+            rows.append(np.asarray(metrics))
+            now = _columns(rows[-1])
+            _report_trouble(call, now, _columns(rows[-2]) if rows[1:] else None, params, len(rows), result)
+            info = EpochInfo(
+                epoch=len(rows),
+                epochs=call.epochs,
+                loss=now.loss,
+                validation=now.validation if validated else None,
+                skipped=now.skipped.astype(int),
+                step_scale=now.scale,
+                model=lambda weights=state.params: model_of(jax.tree.map(jnp.copy, weights)),
+            )
+            bar.update(info)
+            for callback in call.on_epoch:
+                callback(info)
+            finished = len(rows) == call.epochs or bool(np.all(now.stopped))
+            stop = largest_of_processes(interrupts.received or 0)
+            if run is not None and (finished or stop or run.due()):
+                run.write(len(rows), _named(state, rows, key), _history(rows, validated), finished=finished)
+            if stop and not finished:
+                _stop(call, stop, len(rows))
+    if validated and not np.all(np.isfinite(to_host(state.best_value))):
+        warnings.warn(f"`{call.name}(validation=...)` was not finite in any epoch; the model is as it began.", stacklevel=3)
+    return result()
+
+
+def _checked(call: _Call, model, loss, data, key, optimizer, validation):
+    for name in ("epochs", "batch_size"):
+        checked_size(getattr(call, name), f"{call.name}({name}=...)")
+    check_callables(call.name, loss, optimizer, call.on_epoch)
+    model = checked_model(model, call.name)
+    key, key_type = checked_key(key, f"{call.name}({'keys' if call.many else 'key'}=...)", many=call.many)
+    if call.many:
+        check_stacked(model, len(key))
+    data = checked_data(data, f"{call.name}(data=...)")
+    if validation is not None:
+        validation = checked_data(validation, f"{call.name}(validation=...)")
+        check_alike(data, validation, f"{call.name}(validation=...)")
+    if call.patience is not None:
+        checked_size(call.patience, f"{call.name}(patience=...)")
+        if validation is None:
+            raise ValueError(f"`{call.name}(patience={call.patience})` needs `validation` data to judge by.")
+    return model, data, key, key_type, validation
+
+
+def _columns(row: np.ndarray) -> _epoch.Metrics:
+    return _epoch.Metrics(*np.moveaxis(row, -1, 0))
+
+
+def _history(rows: list[np.ndarray], validated: bool) -> dict[str, np.ndarray]:
+    columns = _columns(np.asarray(rows))
+    history = {"loss": columns.loss, "skipped": columns.skipped.astype(int), "step_scale": columns.scale}
+    return history | ({"validation": columns.validation} if validated else {})
+
+
+def _report_trouble(call: _Call, now, before, params, epoch: int, result) -> None:
+    """A warning when the step was made smaller, an error when all models have failed."""
+    scale = np.ones_like(now.scale) if before is None else before.scale
+    smaller = np.atleast_1d(now.scale < scale)
+    if not smaller.any():
+        return
+    failed, first = np.atleast_1d(now.failed > 0), np.argmax(smaller)
+    quantity = _epoch.quantities(params)[int(np.atleast_1d(now.culprit)[first])]
+    who = f" of model {first}" if call.many else ""
+    what = f"`{call.name}`: {quantity}{who} was not finite in {_epoch.IN_A_ROW} steps in a row in epoch {epoch}"
+    if np.all(failed):
+        error = NonFiniteError(
+            f"{what}, also after going back to the last good weights with a smaller step, {_epoch.HALVINGS} times. Try a "
+            "smaller learning rate in `optimizer`, `calibrate` the model on its inputs, scale the data to about one, or use "
+            "float64 (`jax.config.update('jax_enable_x64', True)`). The last good model is in `.result` of this error."
+        )
+        error.result = result()
+        raise error
+    if failed[first]:
+        what += "; this model rests at its last good weights"
+    else:
+        what += f"; went back to the last good weights, with the step now {np.atleast_1d(now.scale)[first]:.3g} of its size"
+    warnings.warn(what, RuntimeWarning, stacklevel=4)
+
+
+# -- interruption -----------------------------------------------------------------------------------------------------
+
+
+def _named(state: _epoch.State, rows: list[np.ndarray], key) -> dict[str, np.ndarray]:
+    """What a checkpoint holds, each array by its path."""
+    leaves = jax.tree_util.tree_flatten_with_path(state)[0]
+    arrays = {f"state{jax.tree_util.keystr(path)}": to_host(leaf) for path, leaf in leaves}
+    return arrays | {"metrics": np.asarray(rows), "key": to_host(key)}
+
+
+def _resumed(call: _Call, run: RunDirectory, state: _epoch.State):
+    """(state, rows, finished) as the run left them, or as a new one begins."""
+    if not call.resume:
+        run.clear()
+    arrays, metadata = (run.newest() if call.resume else None) or ({}, {"epoch": 0, "finished": False})
+    if largest_of_processes(metadata["epoch"]) != metadata["epoch"]:
+        raise ValueError(f"`{call.name}(checkpoint=...)`: {run.path} must be one directory that all processes see.")
+    if not arrays:
+        return state, [], False
+    wanted = _named(state, [], ())
+    for name in wanted.keys() - {"metrics", "key"}:
+        if name not in arrays or (arrays[name].shape, arrays[name].dtype) != (wanted[name].shape, wanted[name].dtype):
+            raise ValueError(
+                f"`{call.name}(checkpoint=...)`: the checkpoint in {run.path} has no {name} of this run's shape; another "
+                "version of Optax may have written it. Give this run a directory of its own."
+            )
+    leaves = [jnp.array(arrays[name]) for name in wanted if name not in ("metrics", "key")]
+    return jax.tree.unflatten(jax.tree.structure(state), leaves), list(arrays["metrics"]), metadata["finished"]
+
+
+def _stop(call: _Call, number: int, epoch: int):
+    text = f"`{call.name}` stopped after epoch {epoch} of {call.epochs}. The same call goes on from {call.checkpoint}."
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt(text)
+    print(text, file=sys.stderr)
+    raise SystemExit(128 + number)

@@ -1,0 +1,356 @@
+"""Files: round trips, refusals, damage, full disks; and runs that go on where they stopped."""
+
+import contextlib
+import dataclasses
+import errno
+import inspect
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tracemalloc
+import warnings
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import safetensors.numpy
+
+import mmlp
+from mmlp import _files, _runs, checkpoint, gram, kernels, networks
+
+KEY = jax.random.key(0)
+X = np.asarray(jax.random.normal(KEY, (20, 3)))
+ADAM = optax.adam(0.05)
+
+MODELS = {
+    "basic": lambda: mmlp.MatrixMLP(3, 2, (4, 3), key=KEY),
+    "general": lambda: mmlp.MatrixMLP(3, 2, (4,), 2, (5,), kernel=mmlp.RadialBasis(0.3), activation=jax.nn.gelu, key=KEY),
+    "diagonal": lambda: mmlp.MatrixMLP(3, 2, (4,), output_kernel=mmlp.MercerSigmoid(2.0, -0.1), diagonal=True, key=KEY),
+    "shallow": lambda: mmlp.ShallowMatrixMLP(3, 2, (4, 4), key=KEY),
+    "cholesky": lambda: mmlp.CholeskyMLP(3, 2, (4,), 2, key=KEY),
+    "gram": lambda: mmlp.Gram(jnp.eye(3)[None], upper=True),
+    "a tree": lambda: {"a": [mmlp.DiagonalGram(jnp.ones(2)), None, (1, 2.5, True, "text", float("inf"))]},
+}
+
+
+class Own(eqx.Module):
+    network: mmlp.MatrixMLP
+    scale: jax.Array
+    function: object = eqx.field(static=True)
+
+
+def loss(model, batch, key, t):
+    return jnp.mean((jax.vmap(model)(batch) - 1) ** 2) + 0.01 * jax.random.normal(key)
+
+
+def model():
+    return eqx.nn.Linear(3, 1, key=KEY)
+
+
+def fit(folder=None, /, start=None, data=X, **options):
+    defaults = {"key": KEY, "epochs": 6, "batch_size": 8, "optimizer": ADAM, "progress": False}
+    return mmlp.fit(start or model(), options.pop("loss", loss), data, checkpoint=folder, **(defaults | options))
+
+
+def same(a, b):
+    """Bit for bit."""
+    leaves = [(np.asarray(x), np.asarray(y)) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)]
+    return all(x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in leaves)
+
+
+@pytest.fixture
+def each_epoch(monkeypatch):
+    """A checkpoint after every epoch, however long writing takes."""
+    monkeypatch.setattr(_runs, "SHARE", 0)
+
+
+# -- save and load ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_comes_back_bit_for_bit(name, dtype, tmp_path):
+    before = jax.tree.map(lambda x: x.astype(dtype) if eqx.is_array(x) else x, MODELS[name]())
+    mmlp.save(before, tmp_path / "model.safetensors")
+    after = mmlp.load(tmp_path / "model.safetensors")
+    assert jax.tree.structure(before) == jax.tree.structure(after)
+    assert same(before, after)
+    assert os.listdir(tmp_path) == ["model.safetensors"]
+
+
+def test_every_module_class_of_the_library_can_be_saved():
+    for module in (gram, kernels, networks):
+        for name, entry in inspect.getmembers(module, inspect.isclass):
+            if issubclass(entry, eqx.Module) and entry.__module__ == module.__name__:
+                assert checkpoint.REGISTRY[name] is entry
+
+
+def test_a_users_own_module_is_loaded_into_one_like_it(tmp_path):
+    path = tmp_path / "own.safetensors"
+    own = Own(MODELS["basic"](), jnp.arange(3.0), lambda x: x)
+    mmlp.save(own, path)
+    blank = jax.tree.map(jnp.zeros_like, own)
+    assert same(mmlp.load(path, like=blank), own)
+    with pytest.raises(ValueError, match=r"needs `like=`.*Own"):
+        mmlp.load(path)
+    with pytest.raises(ValueError, match=r"holds 'scale' as float64 \(3,\), `like` has it as float64 \(4,\)"):
+        mmlp.load(path, like=dataclasses.replace(own, scale=jnp.ones(4)))
+    with pytest.raises(ValueError, match=r"lacks the arrays \[\] and has \['network.*'scale'\]"):
+        mmlp.load(path, like=())
+
+
+def test_float64_is_not_cut_to_float32_in_silence(tmp_path):
+    path = tmp_path / "model.safetensors"
+    mmlp.save(MODELS["basic"](), path)
+    with jax.enable_x64(False), pytest.raises(ValueError, match=r"float64.*jax_enable_x64"):
+        mmlp.load(path)
+
+
+def forged(path, **changes):
+    """A file with a good checksum whose architecture or arrays were changed."""
+    mmlp.save(MODELS["basic"](), path)
+    arrays, metadata = _files.read(path)
+    change = changes.pop("architecture", lambda node: node)
+    metadata["architecture"] = change(metadata["architecture"])
+    _files.write(path, changes.pop("arrays", lambda a: a)(dict(arrays)), metadata)
+
+
+FORGERIES = {
+    "unknown class": ({"architecture": lambda n: {**n, "class": "os.system"}}, "names 'os.system', a class that"),
+    "a function as class": ({"architecture": lambda n: {**n, "class": "jax.numpy.tanh"}}, "does not know"),
+    "a class as function": ({"architecture": lambda n: {"function": "MatrixMLP"}}, "does not know"),
+    "other fields": ({"architecture": lambda n: {**n, "fields": {"x": {"value": 1}}}}, r"fields \['x'\], but it has"),
+    "another kind": ({"architecture": lambda n: {"eval": "1"}}, "does not know"),
+    "no sense": ({"architecture": lambda n: [1, 2]}, "makes no sense"),
+    "no array": (
+        {"arrays": lambda a: {k: v for k, v in a.items() if k != "layers[0].W"}},
+        r"lacks the array 'layers\[0\].W'",
+    ),
+    "extra array": ({"arrays": lambda a: {**a, "extra": np.ones(1)}}, r"does not have: \['extra'\]"),
+    "another shape": ({"arrays": lambda a: {**a, "layers[0].W": np.ones((4, 2))}}, r"float64 \(4, 2\).*float64 \(4, 3\)"),
+    "another dtype": ({"arrays": lambda a: {**a, "layers[0].W": np.ones((4, 3), "f4")}}, "as float32"),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_an_architecture_that_does_not_fit_is_refused(name, tmp_path):
+    changes, message = FORGERIES[name]
+    forged(tmp_path / "forged.safetensors", **changes)
+    with pytest.raises(ValueError, match=f"forged.safetensors.*{message}"):
+        mmlp.load(tmp_path / "forged.safetensors")
+
+
+def test_foreign_files_are_refused_and_nothing_in_them_is_run_or_allocated(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "executed"),))
+
+    huge = (10 * 2**30).to_bytes(8, "little")
+    deep = b'{"__metadata__":' + b"[" * 100_000
+    files = {
+        "pickle": (pickle.dumps(Bomb()), "no pickles"),
+        "pickle with a plausible length": ((4).to_bytes(8, "little") + pickle.dumps(Bomb()), "not a JSON object"),
+        "another library's": (safetensors.numpy.save({"W": np.ones(3)}, {"format": "pt"}), "another library"),
+        "10 GB header": (huge + b"{}", "its header claims 10737418240"),
+        "10 GB tensor": (
+            b'\x58\0\0\0\0\0\0\0{"__metadata__":{"mmlp":"{}"},"a":{"dtype":"F32","shape":[2684354560],"data_offsets":[0,10737418240]}}',
+            "",
+        ),
+        "deep nesting": (len(deep).to_bytes(8, "little") + deep, "not a JSON object"),
+        "empty": (b"", "it has 0 bytes"),
+        "text": (b"W = [[1, 2], [3, 4]]\n", "not a complete safetensors file"),
+    }
+    for name, (content, message) in files.items():
+        path = tmp_path / f"{name}.safetensors"
+        path.write_bytes(content)
+        tracemalloc.start()
+        with pytest.raises(ValueError, match=f"{name}.safetensors.*{message}"):
+            mmlp.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+        tracemalloc.stop()
+    assert not (tmp_path / "executed").exists()
+
+
+def damaged(content: bytes, random) -> bytes:
+    kind = random.integers(4)
+    if kind == 0:
+        return b""
+    if kind == 1:
+        return content[: random.integers(len(content))]
+    flipped = bytearray(content)
+    header = int.from_bytes(content[:8], "little") + 8
+    where = random.integers(header if kind == 2 else len(content))
+    flipped[where] ^= 1 << random.integers(8)
+    return bytes(flipped)
+
+
+def test_a_damaged_model_file_is_refused_never_misread(tmp_path):
+    path, random = tmp_path / "model.safetensors", np.random.default_rng(0)
+    mmlp.save(MODELS["general"](), path)
+    content = path.read_bytes()
+    for _ in range(200):
+        path.write_bytes(damaged(content, random))
+        with pytest.raises(ValueError, match=r"model.safetensors"):
+            mmlp.load(path)
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+class StopError(Exception):
+    pass
+
+
+def stop_after(epoch):
+    def stop(info):
+        if info.epoch > epoch:
+            raise StopError
+
+    return (stop,)
+
+
+@pytest.mark.parametrize("options", [{}, {"validation": X[:9], "patience": 4, "optimizer": None}])
+def test_an_interrupted_run_ends_as_an_undisturbed_one(options, tmp_path, each_epoch):
+    undisturbed = fit(tmp_path / "a", **options)
+    for epoch in (1, 2, 4):
+        with pytest.raises(StopError):
+            fit(tmp_path / "b", on_epoch=stop_after(epoch), **options)
+    resumed = fit(tmp_path / "b", **options)
+    assert same(resumed, undisturbed)
+    assert (tmp_path / "a/history.jsonl").read_bytes() == (tmp_path / "b/history.jsonl").read_bytes()
+    assert same(fit(**options), undisturbed)
+
+
+def test_many_models_resume_as_one_does(tmp_path, each_epoch):
+    keys = jax.random.split(KEY, 2)
+    models = eqx.filter_vmap(lambda k: eqx.nn.Linear(3, 1, key=k))(keys)
+    options = {"keys": keys, "epochs": 4, "batch_size": 8, "optimizer": ADAM, "progress": False, "checkpoint": tmp_path}
+    undisturbed = mmlp.fit_many(models, loss, X, **{**options, "checkpoint": None})
+    with pytest.raises(StopError):
+        mmlp.fit_many(models, loss, X, on_epoch=stop_after(2), **options)
+    assert same(mmlp.fit_many(models, loss, X, **options), undisturbed)
+
+
+def test_a_finished_run_is_returned_at_once_and_resume_false_begins_anew(tmp_path, each_epoch):
+    epochs = []
+    first = fit(tmp_path, on_epoch=(lambda info: epochs.append(info.epoch),))
+    again = fit(tmp_path, on_epoch=(lambda info: epochs.append(info.epoch),))
+    assert same(first, again)
+    assert epochs == [1, 2, 3, 4, 5, 6]
+    assert len(list(tmp_path.glob("checkpoint-*"))) == _runs.KEEP
+    anew = fit(tmp_path, resume=False, on_epoch=(lambda info: epochs.append(info.epoch),))
+    assert same(first, anew)
+    assert len(epochs) == 12
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    {
+        "data": {"data": X + 1},
+        "validation": {"validation": X},
+        "key": {"key": jax.random.key(1)},
+        "epochs": {"epochs": 7},
+        "batch_size": {"batch_size": 9},
+        "optimizer": {"optimizer": optax.adam(0.051)},
+        "model": {"start": eqx.nn.Linear(3, 1, use_bias=False, key=KEY)},
+        "loss": {"loss": lambda m, b, k, t: 2 * loss(m, b, k, t)},
+    }.items(),
+)
+def test_the_directory_of_another_run_is_refused(part, change, tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp() / "one-run"
+    fit(folder)
+    with pytest.raises(ValueError, match=rf"holds another run \(it differs in .*{part}.*resume=False"):
+        fit(folder, **change)
+
+
+def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(tmp_path, each_epoch):
+    """200 damages at the level of files, and a few whole runs."""
+    undisturbed = fit(tmp_path)
+    run = _runs.RunDirectory(tmp_path, {}, writes=True)
+    newest, before = run.files()[:2]
+    content, expected = newest.read_bytes(), _files.read(before)
+    random = np.random.default_rng(1)
+    for i in range(200):
+        newest.write_bytes(damaged(content, random))
+        with pytest.warns(UserWarning, match=f"goes on from the checkpoint before: .*{newest.name}"):
+            arrays, metadata = run.newest()
+        assert metadata == expected[1]
+        assert same(arrays, expected[0])
+        if i < 4:
+            with pytest.warns(UserWarning, match="goes on from the checkpoint before"):
+                assert same(fit(tmp_path), undisturbed)
+    for file in run.files():
+        file.write_bytes(b"")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert same(fit(tmp_path), undisturbed)
+    assert len(caught) == _runs.KEEP
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("function", ["fsync", "replace"])
+def test_a_write_that_fails_is_a_clear_error_and_the_last_checkpoint_stays(
+    number, function, tmp_path, each_epoch, monkeypatch
+):
+    calls, original = [], getattr(os, function)
+
+    def failing(*arguments):
+        calls.append(arguments)
+        if len(calls) > 8:
+            raise OSError(number, os.strerror(number))
+        return original(*arguments)
+
+    monkeypatch.setattr(os, function, failing)
+    with pytest.raises(OSError, match=r"could not write .*checkpoint-.*intact") as info:
+        fit(tmp_path, epochs=40)
+    monkeypatch.setattr(os, function, original)
+    assert info.value.errno == number
+    assert not list(tmp_path.glob(".*"))
+    files = _runs.RunDirectory(tmp_path, {}, writes=False).files()
+    assert 0 < len(files) <= _runs.KEEP
+    assert all(_files.read(file) for file in files)
+    assert same(fit(tmp_path, epochs=40), fit(epochs=40))
+
+
+def test_a_refused_open_is_a_clear_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"`fit\(checkpoint=...\)` cannot use the directory"):
+        fit(tmp_path / "file" / "run")
+    with pytest.raises(OSError, match=r"could not write .*model.safetensors"):
+        mmlp.save(model(), tmp_path / "missing" / "model.safetensors")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A real file system of 64 kB, where this machine lets us mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = shutil.which("mount")
+    if not sys.platform.startswith("linux") or os.geteuid() != 0 or command is None:
+        pytest.skip("only root on Linux can mount a small file system")
+    if subprocess.run([command, "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_real_full_disk_keeps_the_last_checkpoint(small_disk, each_epoch):
+    with pytest.raises(StopError):
+        fit(small_disk, on_epoch=stop_after(2))
+    before = {file.name: file.read_bytes() for file in small_disk.glob("checkpoint-*")}
+    filler = small_disk / "filler"
+    with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * 512)
+    with pytest.raises(OSError, match=r"could not write .*No space left on device") as info:
+        fit(small_disk)
+    assert info.value.errno == errno.ENOSPC
+    assert not list(small_disk.glob(".*"))
+    assert {name: (small_disk / name).read_bytes() for name in before} == before
+    filler.unlink()
+    assert same(fit(small_disk), fit())
