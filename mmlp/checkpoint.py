@@ -29,7 +29,14 @@ def register(entry: Callable, name: str | None = None) -> Callable:
 for _entry in (
     *(gram.Gram, gram.DiagonalGram),
     *(kernels.MercerSigmoid, kernels.Linear, kernels.RadialBasis),
-    *(networks.MatrixMLP, networks.MatrixLayer, networks.ShallowMatrixMLP, networks.CholeskyMLP, networks.Perceptron),
+    *(
+        networks.MatrixMLP,
+        networks.MatrixLayer,
+        networks.VectorLayer,
+        networks.ShallowMatrixMLP,
+        networks.CholeskyMLP,
+        networks.Perceptron,
+    ),
 ):
     register(_entry)
 for _function in ("tanh", "sin", "cos", "arctan", "square"):

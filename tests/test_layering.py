@@ -13,14 +13,14 @@ ROOT = Path(mmlp.__file__).parent
 # A module may import from the rows above its own, and from modules of its own row that stand before it.
 LAYERS = [
     ["_checks", "_linalg"],
-    ["gram"],
+    ["gram", "_radius"],
     ["divergences", "kernels", "distributions"],
     ["networks"],
     ["heads"],
     ["vae"],
     ["calibration"],
-    ["checkpoint"],
-    ["training"],
+    ["_files", "checkpoint"],
+    ["_devices", "_epoch", "_runs", "_inputs", "_progress", "optimizers", "training"],
     ["metrics", "datasets", "plotting"],
     ["estimators"],
     ["experiments"],
