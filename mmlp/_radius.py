@@ -46,7 +46,7 @@ def log_gamma_derivative(a: Array, s: Array) -> Array:
     """ds/da at a fixed quantile, for s = log x and x ~ Gamma(a, 1); the formulas are at the head of this module.
 
     >>> print(f"{log_gamma_derivative(jnp.array(1.0), jnp.log(jnp.log(2.0))):.4f}")  # at the median of an exponential
-    1.3678
+    1.3966
     """
     x, psi = jnp.exp(s), digamma(a + 1)
     below = s <= psi

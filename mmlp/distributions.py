@@ -6,24 +6,60 @@ with u = (x - mu)' Omega^-1 (x - mu) / (alpha eta). Omega is a `Gram` or `Diagon
 of its factor. Shapes: mu (..., d), Omega (..., d, d), eta, alpha, beta (...); leading dimensions broadcast.
 """
 
+import abc
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
 
-from mmlp._checks import checked_floats
+from mmlp._checks import check_trace_one, checked_floats, checked_positive
 from mmlp._radius import log_gamma_draw, log_gamma_ratio
 from mmlp.gram import DiagonalGram, Gram
 
 SPD = Gram | DiagonalGram
-TRACE_TOLERANCE = 1e-3
-RADII = ("gamma", "normal")
 
 
-class TraceOneGaussian(eqx.Module):
+class _TraceOne(eqx.Module):
+    """What the two families share: a location, and a covariance proportional to omega."""
+
+    loc: eqx.AbstractVar[Array]
+    omega: eqx.AbstractVar[SPD]
+
+    @property
+    @abc.abstractmethod
+    def batch_shape(self) -> tuple[int, ...]: ...
+
+    @abc.abstractmethod
+    def _variance(self) -> Array:
+        """V / omega, shape (...)."""
+
+    @property
+    def dim(self) -> int:
+        return self.omega.dim
+
+    @property
+    def mean(self) -> Array:
+        return jnp.broadcast_to(self.loc, (*self.batch_shape, self.dim))
+
+    @property
+    def covariance(self) -> SPD:
+        return self.omega.scaled(self._variance())
+
+    def _logdet_and_whiten(self, x: ArrayLike) -> tuple[Array, Array]:
+        x = jnp.asarray(x)
+        if x.ndim == 0 or x.shape[-1] != self.dim:
+            raise ValueError(
+                f"`{type(self).__name__}.log_prob(x=...)` must have shape (..., {self.dim}), got shape {x.shape}."
+            )
+        residual = x - self.loc
+        return _aligned(self.omega, residual.shape[:-1]).logdet_and_whiten(residual)
+
+
+class TraceOneGaussian(_TraceOne):
     """N(loc, eta omega) with tr omega = 1, Appendix H.
 
         log p(x) = -(d log(2 pi eta) + log det omega + |omega.whiten(x - loc)|^2 / eta) / 2
@@ -42,27 +78,14 @@ class TraceOneGaussian(eqx.Module):
         self.loc, self.omega, (self.eta,) = _parameters(self, loc, omega, eta=eta)
 
     @property
-    def dim(self) -> int:
-        return self.omega.dim
-
-    @property
     def batch_shape(self) -> tuple[int, ...]:
         return jnp.broadcast_shapes(self.loc.shape[:-1], self.omega.batch_shape, self.eta.shape)
 
-    @property
-    def mean(self) -> Array:
-        return jnp.broadcast_to(self.loc, (*self.batch_shape, self.dim))
-
-    @property
-    def covariance(self) -> SPD:
-        """eta omega."""
-        return _aligned(self.omega, self.batch_shape).scaled(self.eta)
-
     def log_prob(self, x: ArrayLike) -> Array:
         """log p(x) for x (..., d)."""
-        logdet, y = _logdet_and_whitened(self, x)
+        logdet, y = self._logdet_and_whiten(x)
         y = y / jnp.sqrt(self.eta)[..., None]
-        return -(self.dim * jnp.log(2 * jnp.pi * self.eta) + logdet + jnp.sum(y**2, axis=-1)) / 2
+        return -(self.dim * jnp.log(2 * math.pi * self.eta) + logdet + jnp.sum(y**2, axis=-1)) / 2
 
     def sample(self, key, shape: tuple[int, ...] = ()) -> Array:
         """Draws of shape (*shape, ..., d), differentiable by every parameter."""
@@ -70,13 +93,16 @@ class TraceOneGaussian(eqx.Module):
         eps = jax.random.normal(key, (*batch, self.dim), self.loc.dtype)
         return self.loc + jnp.sqrt(self.eta)[..., None] * _aligned(self.omega, batch).color(eps)
 
+    def _variance(self) -> Array:
+        return self.eta
+
     def entropy(self) -> Array:
         """(d log(2 pi e eta) + log det omega) / 2, shape (...)."""
-        entropy = (self.dim * (1 + jnp.log(2 * jnp.pi * self.eta)) + self.omega.logdet()) / 2
+        entropy = (self.dim * (1 + jnp.log(2 * math.pi * self.eta)) + self.omega.logdet()) / 2
         return jnp.broadcast_to(entropy, self.batch_shape)
 
 
-class TraceOnePowerExponential(eqx.Module):
+class TraceOnePowerExponential(_TraceOne):
     """The multivariate power exponential E(loc, omega, eta, alpha, beta), tr omega = 1; alpha = beta = 1 is Gaussian.
 
         log p(x) = log c - log det(eta omega) / 2 - u^beta / 2,   u = |omega.whiten(x - loc)|^2 / (alpha eta)
@@ -106,31 +132,18 @@ class TraceOnePowerExponential(eqx.Module):
     ):
         self.loc, self.omega, scalars = _parameters(self, loc, omega, eta=eta, alpha=alpha, beta=beta)
         self.eta, self.alpha, self.beta = scalars
-        if radius not in RADII:
+        if radius not in ("gamma", "normal"):
             raise ValueError(f'`TraceOnePowerExponential(radius=...)` must be "gamma" or "normal", got {radius!r}.')
         self.radius = radius
-
-    @property
-    def dim(self) -> int:
-        return self.omega.dim
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
         shapes = (self.eta.shape, self.alpha.shape, self.beta.shape)
         return jnp.broadcast_shapes(self.loc.shape[:-1], self.omega.batch_shape, *shapes)
 
-    @property
-    def mean(self) -> Array:
-        return jnp.broadcast_to(self.loc, (*self.batch_shape, self.dim))
-
-    @property
-    def covariance(self) -> SPD:
-        """alpha eta nu(beta) omega with nu = 2^(1/beta) Gamma((d + 2) / (2 beta)) / (d Gamma(d / (2 beta))), Eq. (meanandcov)."""
-        return _aligned(self.omega, self.batch_shape).scaled(self._variance())
-
     def log_prob(self, x: ArrayLike) -> Array:
         """log p(x) for x (..., d)."""
-        logdet, y = _logdet_and_whitened(self, x)
+        logdet, y = self._logdet_and_whiten(x)
         u = jnp.sum((y / jnp.sqrt(self.alpha * self.eta)[..., None]) ** 2, axis=-1)
         return self._log_c() - (self.dim * jnp.log(self.eta) + logdet + _power(u, self.beta)) / 2
 
@@ -151,21 +164,18 @@ class TraceOnePowerExponential(eqx.Module):
     def _log_c(self) -> Array:
         """log c(alpha, beta), with beta Gamma(d/2) / Gamma(d/(2 beta)) = Gamma(1 + d/2) / Gamma(1 + d/(2 beta))."""
         half, a = self.dim / 2, self.dim / (2 * self.beta)
-        half_factorial = gammaln(jnp.asarray(1 + half, a.dtype))
-        return half_factorial - gammaln(1 + a) - half * jnp.log(jnp.pi * self.alpha) - a * jnp.log(2.0).astype(a.dtype)
+        return math.lgamma(1 + half) - gammaln(1 + a) - half * jnp.log(math.pi * self.alpha) - a * math.log(2)
 
     def _variance(self) -> Array:
-        """alpha eta nu(beta)."""
-        log_nu = (
-            log_gamma_ratio(self.dim / (2 * self.beta), 1 / self.beta) + jnp.log(2.0).astype(self.beta.dtype) / self.beta
-        )
+        """alpha eta nu(beta), nu = 2^(1/beta) Gamma((d + 2)/(2 beta)) / (d Gamma(d/(2 beta))), Eq. (meanandcov)."""
+        log_nu = math.log(2) / self.beta + log_gamma_ratio(self.dim / (2 * self.beta), 1 / self.beta)
         return self.alpha * self.eta * jnp.exp(log_nu) / self.dim
 
     def _log_radius(self, key, batch: tuple[int, ...]) -> Array:
         """log r: in the log, a tiny shape d / (2 beta) neither underflows nor loses its derivative."""
         beta = jnp.broadcast_to(self.beta, batch).astype(self.loc.dtype)
         if self.radius == "gamma":
-            return (jnp.log(2.0).astype(beta.dtype) + log_gamma_draw(key, self.dim / (2 * beta))) / (2 * beta)
+            return (math.log(2) + log_gamma_draw(key, self.dim / (2 * beta))) / (2 * beta)
         eps = jax.random.normal(key, batch, beta.dtype)
         return jnp.log(jnp.abs(self.dim / beta + eps * jnp.sqrt(2 * self.dim / beta))) / (2 * beta)
 
@@ -185,20 +195,21 @@ def kl_divergence(q: TraceOneGaussian | TraceOnePowerExponential, p: TraceOneGau
     """
     if not isinstance(p, TraceOneGaussian):
         raise ValueError(
-            f"`kl_divergence(q, p)` has a closed form for a `TraceOneGaussian` p only, got {type(p).__name__}; use the Monte "
-            "Carlo estimate: x = q.sample(key, (n,)), then jnp.mean(q.log_prob(x) - p.log_prob(x), axis=0)."
+            f"`kl_divergence(q, p)` has a closed form for a `TraceOneGaussian` p only, got {type(p).__name__}; use the "
+            "Monte Carlo estimate: x = q.sample(key, (n,)), then jnp.mean(q.log_prob(x) - p.log_prob(x), axis=0)."
         )
     if q.dim != p.dim:
         raise ValueError(f"`kl_divergence(q, p)` needs distributions of one dimension, got {q.dim} and {p.dim}.")
-    batch = jnp.broadcast_shapes(q.batch_shape, p.batch_shape)
-    V = q.covariance
+    d, V, batch = q.dim, q.covariance, jnp.broadcast_shapes(q.batch_shape, p.batch_shape)
     if isinstance(V, DiagonalGram) and isinstance(p.omega, DiagonalGram):
-        rows = V.scale[None]  # tr(omega_p^-1 V) is the sum of (V.scale / p.omega.scale)^2
+        factor = V.scale[..., None, :]  # the one case where tr(omega_p^-1 V) needs no matrix
     else:
-        rows = jnp.moveaxis(V.factor, -2, 0)  # (m, ..., d)
-    rows = jnp.concatenate([jnp.broadcast_to(x, (len(x), *batch, q.dim)) for x in (rows, (q.loc - p.loc)[None])])
+        factor = V.factor
+    rows = jnp.broadcast_to(factor, (*batch, *factor.shape[-2:]))
+    shift = jnp.broadcast_to(q.loc - p.loc, (*batch, d))
+    rows = jnp.moveaxis(jnp.concatenate([rows, shift[..., None, :]], axis=-2), -2, 0)  # (m + 1, ..., d)
     logdet, y = _aligned(p.omega, batch).logdet_and_whiten(rows)
-    cross = q.dim * jnp.log(2 * jnp.pi * p.eta) + logdet + jnp.sum(y**2, axis=(0, -1)) / p.eta
+    cross = d * jnp.log(2 * math.pi * p.eta) + logdet + jnp.sum(y**2, axis=(0, -1)) / p.eta
     return cross / 2 - q.entropy()
 
 
@@ -206,14 +217,6 @@ def _power(u: Array, beta: Array) -> Array:
     """u^beta for u >= 0, with derivative zero by u at u = 0: the derivative by x, u^(beta - 1) |y|, is inf * 0 there."""
     zero = u == 0
     return jnp.where(zero, 0, jnp.where(zero, 1, u) ** beta)
-
-
-def _logdet_and_whitened(p, x: ArrayLike) -> tuple[Array, Array]:
-    x = jnp.asarray(x)
-    if x.ndim == 0 or x.shape[-1] != p.dim:
-        raise ValueError(f"`{type(p).__name__}.log_prob(x=...)` must have shape (..., {p.dim}), got shape {x.shape}.")
-    residual = x - p.loc
-    return _aligned(p.omega, residual.shape[:-1]).logdet_and_whiten(residual)
 
 
 def _aligned(omega: SPD, batch: tuple[int, ...]) -> SPD:
@@ -236,8 +239,8 @@ def _parameters(p, loc: ArrayLike, omega: SPD, **scalars: ArrayLike) -> tuple[Ar
         )
     if loc.shape[-1] != omega.dim:
         raise ValueError(f"`{name}(loc=...)` must have shape (..., {omega.dim}) to fit omega, got shape {loc.shape}.")
-    _check_trace(omega, name)
-    values = [_positive(value, f"{name}({argument}=...)", loc.dtype) for argument, value in scalars.items()]
+    check_trace_one(omega, f"{name}(omega=...)")
+    values = [checked_positive(value, f"{name}({argument}=...)", loc.dtype) for argument, value in scalars.items()]
     try:
         jnp.broadcast_shapes(loc.shape[:-1], omega.batch_shape, *(x.shape for x in values))
     except ValueError:
@@ -246,24 +249,3 @@ def _parameters(p, loc: ArrayLike, omega: SPD, **scalars: ArrayLike) -> tuple[Ar
             f"`{name}(...)` cannot broadcast batch dimensions loc {loc.shape[:-1]}, omega {omega.batch_shape}, {shapes}."
         ) from None
     return loc, omega, values
-
-
-def _check_trace(omega: SPD, name: str) -> None:
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(omega)):
-        return
-    trace = np.asarray(omega.trace())
-    off = ~(np.abs(trace - 1) <= TRACE_TOLERANCE)
-    if off.any():
-        kind = type(omega).__name__
-        raise ValueError(
-            f"`{name}(omega=...)` must have trace one to {TRACE_TOLERANCE}, got {trace[off][0]:.6g}; use "
-            f"`{kind}.trace_one(...)`, with the scale in `eta`."
-        )
-
-
-def _positive(value: ArrayLike, argument: str, dtype) -> Array:
-    array = jnp.asarray(value, dtype if isinstance(value, int | float) else None)
-    array = jnp.asarray(checked_floats(array, argument, "(...)", ndim=0))
-    if not isinstance(array, jax.core.Tracer) and not np.all(np.asarray(array) > 0):
-        raise ValueError(f"`{argument}` must be positive, got {np.min(np.asarray(array)):.6g}; exp or softplus makes it so.")
-    return array
