@@ -5,6 +5,7 @@ transpose. Since eta carries the scale, give T a prior without one, such as a co
 """
 
 import abc
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
@@ -59,8 +60,12 @@ class TraceOneGaussian(_TraceOne):
     -1.8379
     """
 
-    arg_constraints = {"loc": constraints.real_vector, "factor": constraints.real_matrix, "eta": constraints.positive}
-    reparametrized_params = ["loc", "factor", "eta"]
+    arg_constraints: ClassVar = {
+        "loc": constraints.real_vector,
+        "factor": constraints.real_matrix,
+        "eta": constraints.positive,
+    }
+    reparametrized_params: ClassVar = ["loc", "factor", "eta"]
 
     def __init__(self, loc, factor, eta, *, validate_args=None):
         self.loc, self.factor, self.eta = loc, factor, eta
@@ -76,8 +81,12 @@ class TraceOnePowerExponential(_TraceOne):
     alpha and eta enter the density as their product: fix one of them where both would be learnt.
     """
 
-    arg_constraints = {**TraceOneGaussian.arg_constraints, "alpha": constraints.positive, "beta": constraints.positive}
-    reparametrized_params = ["loc", "factor", "eta", "alpha", "beta"]
+    arg_constraints: ClassVar = {
+        **TraceOneGaussian.arg_constraints,
+        "alpha": constraints.positive,
+        "beta": constraints.positive,
+    }
+    reparametrized_params: ClassVar = ["loc", "factor", "eta", "alpha", "beta"]
 
     def __init__(self, loc, factor, eta, alpha, beta, *, validate_args=None):
         self.loc, self.factor, self.eta, self.alpha, self.beta = loc, factor, eta, alpha, beta

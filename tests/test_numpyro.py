@@ -128,6 +128,7 @@ def test_nuts_recovers_the_parameters_within_credible_intervals():
     assert np.std(draws["beta"]) < 0.2  # the data inform the shape: the prior's spread is 1.3
 
 
+@pytest.mark.slow
 def test_nuts_steps_are_finite():
     _, data = simulated(50, seed=2)
     kernel = NUTS(power_exponential_model, max_tree_depth=4, init_strategy=init_to_value(values={"loc": data[0]}))
