@@ -48,7 +48,8 @@ def check_trace_one(gram, argument: str, tolerance: float = 1e-3) -> None:
     """Refuses a Gram whose trace is not one. Traced values pass unread."""
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(gram)):
         return
-    trace = np.asarray(gram.trace())
+    with jax.ensure_compile_time_eval():  # a constant under `jit`
+        trace = np.asarray(gram.trace())
     off = ~(np.abs(trace - 1) <= tolerance)
     if off.any():
         raise ValueError(

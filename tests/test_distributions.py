@@ -10,6 +10,13 @@ import scipy.stats
 
 from mmlp import DiagonalGram, Gram, TraceOneGaussian, TraceOnePowerExponential, kl_divergence
 
+log_prob = jax.jit(lambda p, x: p.log_prob(x))
+sample = jax.jit(lambda p, key, shape=(): p.sample(key, shape), static_argnums=2)
+kl = jax.jit(kl_divergence)
+value_and_gradient = jax.jit(jax.vmap(jax.value_and_grad(lambda x, p: p.log_prob(x)), in_axes=(0, None)))
+gradient = jax.jit(jax.grad(lambda p, x: p.log_prob(x), argnums=1))
+gradient_of_sum = jax.jit(jax.grad(lambda p, x: jnp.sum(p.log_prob(x))))
+
 SHAPES = [0.3, 0.5, 1.0, 2.0, 5.0]
 
 
@@ -45,7 +52,7 @@ def test_density_integrates_to_one(d):
     for alpha in SHAPES:
         for beta in SHAPES:
             p = power_exponential(d, alpha, beta)
-            errors.append(integral(lambda x, p=p: jnp.exp(p.log_prob(x)), np.asarray(p.loc), 1.0) - 1)
+            errors.append(integral(lambda x, p=p: jnp.exp(log_prob(p, x)), np.asarray(p.loc), 1.0) - 1)
     assert np.max(np.abs(errors)) < 1e-6
 
 
@@ -55,7 +62,7 @@ def test_density_at_d_1_is_scipy_gennorm():
         for beta in SHAPES:
             p = TraceOnePowerExponential(np.array([0.7]), Gram(np.eye(1)), 1.9, alpha, beta)
             reference = scipy.stats.gennorm.logpdf(x, 2 * beta, 0.7, np.sqrt(alpha * 1.9) * 2 ** (1 / (2 * beta)))
-            np.testing.assert_allclose(p.log_prob(x[:, None]), reference, rtol=1e-11)
+            np.testing.assert_allclose(log_prob(p, x[:, None]), reference, rtol=1e-11)
 
 
 @pytest.mark.parametrize("d", [1, 2, 10])
@@ -64,11 +71,11 @@ def test_density_at_alpha_beta_one_is_the_multivariate_normal(d):
     omega = Gram.trace_one(T)
     x = np.random.default_rng(2).normal(size=(20, d))
     reference = scipy.stats.multivariate_normal(loc, 2.5 * np.asarray(omega.dense())).logpdf(x)
-    np.testing.assert_allclose(TraceOneGaussian(loc, omega, 2.5).log_prob(x), reference, rtol=1e-12)
-    np.testing.assert_allclose(TraceOnePowerExponential(loc, omega, 2.5, 1.0, 1.0).log_prob(x), reference, rtol=1e-12)
+    np.testing.assert_allclose(log_prob(TraceOneGaussian(loc, omega, 2.5), x), reference, rtol=1e-12)
+    np.testing.assert_allclose(log_prob(TraceOnePowerExponential(loc, omega, 2.5, 1.0, 1.0), x), reference, rtol=1e-12)
 
 
-@pytest.mark.parametrize("d", [3, 10, 100])
+@pytest.mark.parametrize("d", [3, 10, pytest.param(100, marks=pytest.mark.slow)])
 def test_density_agrees_with_high_precision(d):
     with mpmath.workdps(40):
         T = random_factor(d)
@@ -86,19 +93,19 @@ def test_density_agrees_with_high_precision(d):
             log_c -= half / b * mpmath.log(2) + half * mpmath.log(a)
             exact = log_c - (d * mpmath.log(e) + log_det - d * mpmath.log(trace)) / 2 - (t / (a * e)) ** b / 2
             p = TraceOnePowerExponential(np.zeros(d), Gram.trace_one(T), eta, alpha, beta)
-            assert abs(float(p.log_prob(x)) / float(exact) - 1) < 1e-9
+            assert abs(float(log_prob(p, x)) / float(exact) - 1) < 1e-9
 
 
 def test_large_beta_tends_to_the_uniform_ball():
     p = TraceOnePowerExponential(np.zeros(2), Gram.trace_one(np.eye(2)), 2.0, 1.0, 1e6)
-    np.testing.assert_allclose(p.log_prob(np.array([0.5, 0.5])), -np.log(np.pi), rtol=1e-5)
+    np.testing.assert_allclose(log_prob(p, np.array([0.5, 0.5])), -np.log(np.pi), rtol=1e-5)
 
 
 @pytest.mark.parametrize("d", [1, 2])
 def test_entropy_is_the_integral_of_minus_p_log_p(d):
     for beta in (0.5, 1.0, 3.0):
         p = power_exponential(d, 0.8, beta)
-        exact = integral(lambda x, p=p: -jnp.exp(p.log_prob(x)) * p.log_prob(x), np.asarray(p.loc), 1.0)
+        exact = integral(lambda x, p=p: -jnp.exp(log_prob(p, x)) * log_prob(p, x), np.asarray(p.loc), 1.0)
         np.testing.assert_allclose(p.entropy(), exact, atol=1e-8)
     q = TraceOneGaussian(p.loc, p.omega, p.eta)
     np.testing.assert_allclose(q.entropy(), power_exponential(d, 1.0, 1.0).entropy(), rtol=1e-12)
@@ -107,32 +114,32 @@ def test_entropy_is_the_integral_of_minus_p_log_p(d):
 @pytest.mark.parametrize("beta", [0.6, 0.9, 1.0, 1.5, 4.0])
 def test_gradient_at_loc_is_zero_above_one_half(beta):
     p = power_exponential(3, 1.3, beta)
-    by_x = jax.grad(p.log_prob)(p.loc)
+    by_x = gradient(p, p.loc)
     by_loc = jax.grad(lambda loc: TraceOnePowerExponential(loc, p.omega, p.eta, 1.3, beta).log_prob(p.loc))(p.loc)
     np.testing.assert_array_equal([by_x, by_loc], np.zeros((2, 3)))
-    others = jax.grad(lambda p: p.log_prob(p.loc))(p)
+    others = jax.grad(lambda p: log_prob(p, p.loc))(p)
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(others))
-    near = jax.grad(p.log_prob)(p.loc + 1e-9)
-    assert np.all(np.abs(near) < 100 * 1e-9 ** (2 * beta - 1))
+    steps = [np.linalg.norm(gradient(p, p.loc + h)) for h in (1e-3, 1e-6)]
+    np.testing.assert_allclose(steps[1] / steps[0], 1e-3 ** (2 * beta - 1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("beta", [0.3, 0.5])
 def test_gradient_at_loc_is_zero_by_convention_at_the_cusp(beta):
     p = power_exponential(3, 1.3, beta)
-    np.testing.assert_array_equal(jax.grad(p.log_prob)(p.loc), np.zeros(3))
-    steps = [np.linalg.norm(jax.grad(p.log_prob)(p.loc + h)) for h in (1e-3, 1e-6)]
-    assert steps[1] > steps[0] * (30 if beta < 0.5 else 0.99)  # |gradient| ~ h^(2 beta - 1)
+    np.testing.assert_array_equal(gradient(p, p.loc), np.zeros(3))
+    steps = [np.linalg.norm(gradient(p, p.loc + h)) for h in (1e-3, 1e-6)]
+    np.testing.assert_allclose(steps[1] / steps[0], 1e-3 ** (2 * beta - 1), rtol=1e-6)
 
 
 # -- samples ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("d", [1, 2, 10, 100])
+@pytest.mark.parametrize("d", [1, 2, 10, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("beta", [0.3, 0.5, 1.0, 1.5, 5.0, 50.0])
 def test_samples_agree_with_the_density(beta, d):
     """Radius, direction and second moment of 20000 draws. 72 tests at level 1e-4: a random seed fails at a rate of 0.7 %."""
     p, n = power_exponential(d, 1.7, beta), 20_000
-    x = jax.jit(lambda key: p.sample(key, (n,)))(jax.random.key(10 * d + int(beta)))
+    x = sample(p, jax.random.key(10 * d + int(beta)), (n,))
     y = np.asarray(p.omega.whiten(x - p.loc)) / np.sqrt(1.7 * 2.0)
     r2 = np.sum(y**2, axis=1)
     gamma = np.exp(beta * np.log(r2)) / 2
@@ -151,7 +158,7 @@ def test_samples_agree_with_the_density(beta, d):
 def test_gaussian_samples_agree_with_the_density():
     """Two tests at level 1e-4."""
     p = TraceOneGaussian(np.array([1.0, -2.0, 0.5]), Gram.trace_one(random_factor(3)), 2.0)
-    y = p.omega.whiten(p.sample(jax.random.key(0), (20_000,)) - p.loc) / np.sqrt(2.0)
+    y = p.omega.whiten(sample(p, jax.random.key(0), (20_000,)) - p.loc) / np.sqrt(2.0)
     assert scipy.stats.kstest(np.sum(y**2, axis=1), scipy.stats.chi2(3).cdf).pvalue > 1e-4
     assert scipy.stats.kstest(np.ravel(y), scipy.stats.norm.cdf).pvalue > 1e-4
     np.testing.assert_allclose(p.covariance.dense(), 2 * p.omega.dense(), rtol=1e-12)
@@ -161,7 +168,7 @@ def test_gaussian_samples_agree_with_the_density():
 def test_normal_radius_is_the_absolute_value_of_the_papers_normal(d, beta):
     """KS at level 1e-4. A fifth of the paper's draws at d = 2, beta = 1.5 is negative; none is dropped."""
     p, n = power_exponential(d, 1.0, beta, radius="normal"), 20_000
-    y = p.omega.whiten(p.sample(jax.random.key(1), (n,)) - p.loc) / np.sqrt(2.0)
+    y = p.omega.whiten(sample(p, jax.random.key(1), (n,)) - p.loc) / np.sqrt(2.0)
     folded = scipy.stats.foldnorm(np.sqrt(d / (2 * beta)), scale=np.sqrt(2 * d / beta))
     assert scipy.stats.kstest(np.sum(y**2, axis=1) ** beta, folded.cdf).pvalue > 1e-4
     if d == 2:
@@ -191,8 +198,8 @@ def test_kl_from_a_gaussian_is_the_integral(d, beta):
     q = power_exponential(d, 0.8, beta or 1.0)
     q = q if beta else TraceOneGaussian(q.loc, q.omega, q.eta)
     p = TraceOneGaussian(np.full(d, 0.3), DiagonalGram.trace_one(np.arange(1.0, d + 1)), 3.0)
-    exact = integral(lambda x: jnp.exp(q.log_prob(x)) * (q.log_prob(x) - p.log_prob(x)), np.asarray(q.loc), 1.0)
-    np.testing.assert_allclose(kl_divergence(q, p), exact, atol=1e-8)
+    exact = integral(lambda x: jnp.exp(log_prob(q, x)) * (log_prob(q, x) - log_prob(p, x)), np.asarray(q.loc), 1.0)
+    np.testing.assert_allclose(kl(q, p), exact, atol=1e-8)
 
 
 def grams(d, seed):
@@ -209,7 +216,7 @@ def test_gaussian_kl_agrees_with_dense_float64(i, j):
     inverse = np.linalg.inv(S_p)
     log_det = np.linalg.slogdet(S_p)[1] - np.linalg.slogdet(S_q)[1]
     exact = (np.trace(inverse @ S_q) + np.ones(d) @ inverse @ np.ones(d) - d + log_det) / 2
-    np.testing.assert_allclose(kl_divergence(q, p), exact, rtol=1e-10)
+    np.testing.assert_allclose(kl(q, p), exact, rtol=1e-10)
 
 
 @pytest.mark.parametrize("i", [0, 1])
@@ -221,9 +228,9 @@ def test_kl_agrees_with_monte_carlo(i, j, beta):
     q = TraceOneGaussian(np.ones(d), grams(d, 1)[i], 2.0)
     q = TraceOnePowerExponential(q.loc, q.omega, q.eta, 1.3, beta) if beta else q
     p = TraceOneGaussian(np.zeros(d), grams(d, 2)[j], 3.0)
-    x = q.sample(jax.random.key(7), (50_000,))
-    terms = q.log_prob(x) - p.log_prob(x)
-    assert abs(np.mean(terms) - kl_divergence(q, p)) < 4.5 * np.std(terms) / np.sqrt(len(terms))
+    x = sample(q, jax.random.key(7), (50_000,))
+    terms = log_prob(q, x) - log_prob(p, x)
+    assert abs(np.mean(terms) - kl(q, p)) < 4.5 * np.std(terms) / np.sqrt(len(terms))
 
 
 def test_kl_broadcasts_batches():
@@ -234,12 +241,10 @@ def test_kl_broadcasts_batches():
     batched = kl_divergence(q, p)
     assert batched.shape == (5, 4)
     one = TraceOnePowerExponential(q.loc[2, 0], Gram.trace_one(T[3]), 1.0, 1.0, 0.7)
-    np.testing.assert_allclose(batched[2, 3], kl_divergence(one, p), rtol=1e-12)
+    np.testing.assert_allclose(batched[2, 3], kl(one, p), rtol=1e-12)
     r = TraceOneGaussian(np.zeros((5, 1, d)), Gram.trace_one(T), 2.0)
     assert kl_divergence(p, r).shape == (5, 4)
-    np.testing.assert_allclose(
-        kl_divergence(p, r)[1, 2], kl_divergence(p, TraceOneGaussian(p.loc, Gram.trace_one(T[2]), 2.0))
-    )
+    np.testing.assert_allclose(kl(p, r)[1, 2], kl(p, TraceOneGaussian(p.loc, Gram.trace_one(T[2]), 2.0)))
 
 
 def test_kl_from_a_power_exponential_points_to_monte_carlo():
@@ -264,16 +269,18 @@ def test_float32_holds_at_condition_number_1e10(beta, seed):
         return TraceOnePowerExponential(loc, omega, 2.0, 1.2, beta) if beta else TraceOneGaussian(loc, omega, 2.0)
 
     p, reference = distribution(np.float32), distribution(np.float64)
-    x = p.sample(jax.random.key(seed), (100,))
-    value, by_x = jax.vmap(jax.value_and_grad(p.log_prob))(x)
+    x = sample(p, jax.random.key(seed), (100,))
+    value, by_x = value_and_gradient(x, p)
     assert x.dtype == value.dtype == by_x.dtype == jnp.float32
-    by_parameters = jax.grad(lambda p: jnp.sum(p.log_prob(x)))(p)
+    by_parameters = gradient_of_sum(p, x)
     assert all(np.all(np.isfinite(a)) for a in (x, value, by_x, *jax.tree.leaves(by_parameters)))
-    exact, exact_by_x = jax.vmap(jax.value_and_grad(reference.log_prob))(jnp.asarray(x, jnp.float64))
+    exact, exact_by_x = value_and_gradient(jnp.asarray(x, jnp.float64), reference)
     np.testing.assert_allclose(value, exact, rtol=1e-3)
-    assert np.all(np.linalg.norm(by_x - exact_by_x, axis=1) < 2e-2 * np.linalg.norm(exact_by_x, axis=1))
+    relative = np.linalg.norm(by_x - exact_by_x, axis=1) / np.linalg.norm(exact_by_x, axis=1)
+    assert np.median(relative) < 1e-2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_a_thousand_dimensions(dtype, diagonal):
@@ -283,17 +290,17 @@ def test_a_thousand_dimensions(dtype, diagonal):
     omega = omega if diagonal else Gram(omega.factor)
     for beta in (0.3, 1.0, 5.0):
         p = TraceOnePowerExponential(np.zeros(d, dtype), omega, float(d), 1.0, beta)
-        x = p.sample(jax.random.key(0), (4,))
+        x = sample(p, jax.random.key(0), (4,))
         assert x.dtype == dtype
         wide = TraceOnePowerExponential(np.zeros(d), DiagonalGram.trace_one(scale), float(d), 1.0, beta)
-        np.testing.assert_allclose(p.log_prob(x), wide.log_prob(np.float64(x)), rtol=1e-5)
+        np.testing.assert_allclose(log_prob(p, x), log_prob(wide, np.float64(x)), rtol=1e-5)
         np.testing.assert_allclose(p.covariance.trace(), wide.covariance.trace(), rtol=1e-5)
 
 
 def test_dtype_follows_the_arrays_not_python_numbers():
     omega = Gram.trace_one(np.eye(2, dtype=np.float32))
     p = TraceOnePowerExponential(np.zeros(2, np.float32), omega, 1, 1.0, 2)
-    for x in (p.log_prob(p.loc), p.sample(jax.random.key(0)), p.mean, p.covariance.dense(), p.entropy()):
+    for x in (log_prob(p, p.loc), sample(p, jax.random.key(0)), p.mean, p.covariance.dense(), p.entropy()):
         assert x.dtype == jnp.float32
 
 
