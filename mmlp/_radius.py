@@ -1,17 +1,16 @@
-"""The radius of a power exponential: log-gamma draws with an exact derivative by their shape.
+"""The radius of a power exponential: draws of a log x, x ~ Gamma(a, 1), with an exact derivative by the shape a.
 
-    s = log x,  x ~ Gamma(a, 1),      ds/da = -(dP/da) / (x p)
+The product y = a log x is what the radius needs, r = exp((y + a log 2) / d) with a = d / (2 beta), and unlike log x it
+stays of order one for tiny a. With s = log x, P and p the distribution function and density of x, and psi the digamma
+function, its derivative at a fixed quantile (implicit reparameterisation; Figurnov, Mohamed and Mnih, 2018) is
 
-is the derivative at a fixed quantile (implicit reparameterisation; Figurnov, Mohamed and Mnih, 2018), with P and p the
-distribution function and density of x. Both P and 1 - P are integrals over t = x exp(z), from which
+    dy/da = s - a (dP/da) / (x p)
+          = s + a int_0^inf (s - psi(a) + w) exp(a w - x (e^w - 1)) dw                                    s > psi(a + 1)
+          = psi(b) + x int_0^inf (psi(b) - s + w) exp(-b w + x (1 - e^-w)) dw,  b = a + 1,                s <= psi(a + 1)
 
-    ds/da = int_0^inf (s - psi(a) + w) exp(a w - x (e^w - 1)) dw                                       (above)
-    ds/da = (psi(b) - s + x int_0^inf (psi(b) - s + w) exp(-b w + x (1 - e^-w)) dw) / a,  b = a + 1    (below)
-
-The first has positive terms where s > psi(b), the second where s <= psi(b), so that nothing cancels, and the limit
-(psi(b) - s) / a of tiny x is explicit: x may underflow, s does not. Measured against 40 digits,
-for shapes from 1e-4 to 1e4 and quantiles from 1e-12 to 1 - 1e-12, the relative error is at most 1e-11 in float64 and 1e-4 in
-float32 (3e-5 up to shape 2000).
+where 1 - P and P are written as integrals over t = x e^w and x e^-w. All terms under the integrals are positive, so that
+nothing cancels, and x may underflow. Measured against 40 digits, for shapes from 1e-4 to 1e4 and quantiles from 1e-12 to
+1 - 1e-12, the error relative to 1 + |dy/da| is at most 1e-12 in float64 and 1e-5 in float32.
 """
 
 import jax
@@ -25,28 +24,28 @@ NODES, WEIGHTS = (0.5 * x for x in np.polynomial.legendre.leggauss(32))
 NODES = NODES + 0.5  # on [0, 1]
 
 
-def log_gamma_draw(key, a: Array) -> Array:
-    """s = log x for x ~ Gamma(a, 1), shape of a; differentiable by a."""
+def a_log_gamma_draw(key, a: Array) -> Array:
+    """a log x for x ~ Gamma(a, 1), shape of a; differentiable by a."""
     return _at_fixed_quantile(a, jax.random.loggamma(key, jax.lax.stop_gradient(a), dtype=a.dtype))
 
 
 @jax.custom_jvp
 def _at_fixed_quantile(a: Array, s: Array) -> Array:
-    return s
+    return a * s
 
 
 @_at_fixed_quantile.defjvp
 def _at_fixed_quantile_jvp(primals, tangents):
     a, s = primals
-    s = _at_fixed_quantile(a, s)  # so that the derivative knows that s depends on a
-    return s, log_gamma_derivative(a, s) * tangents[0]
+    y = _at_fixed_quantile(a, s)
+    return y, a_log_gamma_derivative(a, y / a) * tangents[0]  # y / a, not s: the next derivative sees that it depends on a
 
 
-def log_gamma_derivative(a: Array, s: Array) -> Array:
-    """ds/da at a fixed quantile, for s = log x and x ~ Gamma(a, 1); the formulas are at the head of this module.
+def a_log_gamma_derivative(a: Array, s: Array) -> Array:
+    """dy/da at a fixed quantile, for y = a s, s = log x and x ~ Gamma(a, 1): the formula at the head of this module.
 
-    >>> print(f"{log_gamma_derivative(jnp.array(1.0), jnp.log(jnp.log(2.0))):.4f}")  # at the median of an exponential
-    1.3966
+    >>> print(f"{a_log_gamma_derivative(jnp.array(1.0), jnp.log(jnp.log(2.0))):.4f}")  # at the median of an exponential
+    1.0301
     """
     x, psi = jnp.exp(s), digamma(a + 1)
     below = s <= psi
@@ -57,7 +56,7 @@ def log_gamma_derivative(a: Array, s: Array) -> Array:
     z = jnp.where(below[..., None], -w, w)
     integrand = (offset[..., None] + w) * jnp.exp(b[..., None] * z - x[..., None] * jnp.expm1(z))
     integral = width * jnp.sum(WEIGHTS.astype(x.dtype) * integrand, axis=-1)
-    return jnp.where(below, (offset + x * integral) / a, integral)
+    return jnp.where(below, psi + x * integral, s + a * integral)
 
 
 def _width_below(b: Array, x: Array) -> Array:

@@ -17,7 +17,7 @@ from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
 
 from mmlp._checks import check_trace_one, checked_floats, checked_positive
-from mmlp._radius import log_gamma_draw, log_gamma_ratio
+from mmlp._radius import a_log_gamma_draw, log_gamma_ratio
 from mmlp.gram import DiagonalGram, Gram
 
 SPD = Gram | DiagonalGram
@@ -172,10 +172,11 @@ class TraceOnePowerExponential(_TraceOne):
         return self.alpha * self.eta * jnp.exp(log_nu) / self.dim
 
     def _log_radius(self, key, batch: tuple[int, ...]) -> Array:
-        """log r: in the log, a tiny shape d / (2 beta) neither underflows nor loses its derivative."""
+        """log r, from which a tiny shape a = d / (2 beta) neither underflows nor loses its derivative."""
         beta = jnp.broadcast_to(self.beta, batch).astype(self.loc.dtype)
         if self.radius == "gamma":
-            return (math.log(2) + log_gamma_draw(key, self.dim / (2 * beta))) / (2 * beta)
+            a = self.dim / (2 * beta)
+            return (a_log_gamma_draw(key, a) + a * math.log(2)) / self.dim
         eps = jax.random.normal(key, batch, beta.dtype)
         return jnp.log(jnp.abs(self.dim / beta + eps * jnp.sqrt(2 * self.dim / beta))) / (2 * beta)
 

@@ -8,9 +8,9 @@ import pytest
 import scipy.special
 
 from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential
-from mmlp._radius import log_gamma_derivative, log_gamma_draw, log_gamma_ratio
+from mmlp._radius import a_log_gamma_derivative, a_log_gamma_draw, log_gamma_ratio
 
-derivative = jax.jit(log_gamma_derivative)
+derivative = jax.jit(a_log_gamma_derivative)
 
 
 def log_quantile(a, probability, upper):
@@ -21,7 +21,7 @@ def log_quantile(a, probability, upper):
 
 
 def exact_derivative(a, s):
-    """-(dP/da) / (x p) by a central difference in 40 digits."""
+    """s - a (dP/da) / (x p) by a central difference in 40 digits."""
     with mpmath.workdps(40):
         a, s = mpmath.mpf(a), mpmath.mpf(s)
         x, h, upper = mpmath.exp(s), a * mpmath.mpf(10) ** -13, s > mpmath.digamma(a + 1)
@@ -32,30 +32,30 @@ def exact_derivative(a, s):
             )
 
         slope = (probability(a + h) - probability(a - h)) / (2 * h)
-        return float((slope if upper else -slope) / mpmath.exp(a * s - x - mpmath.loggamma(a)))
+        return float(s + a * (slope if upper else -slope) / mpmath.exp(a * s - x - mpmath.loggamma(a)))
 
 
 @pytest.mark.parametrize("a", [1e-4, 1e-2, 0.3, 1.0, 2.5, 10.0, 200.0, 2000.0, 1e4])
 def test_shape_derivative_agrees_with_40_digits(a):
-    """The accuracy that the samples rely on: 1e-11 in float64; in float32 3e-5, and 1e-4 beyond shape 2000."""
+    """The accuracy that the samples rely on, relative to 1 + |dy/da|: 1e-12 in float64, 1e-5 in float32."""
     for probability in (1e-12, 1e-3, 0.3, 0.5, 0.7, 0.999, 1 - 1e-12):
         upper = probability > 0.5
         s = float(log_quantile(a, 1 - probability if upper else probability, upper))
-        assert float(derivative(jnp.float64(a), jnp.float64(s))) == pytest.approx(exact_derivative(a, s), rel=1e-11)
-        a32, s32 = np.float32(a), np.float32(s)
-        value = derivative(jnp.asarray(a32), jnp.asarray(s32))
-        assert value.dtype == jnp.float32
-        assert float(value) == pytest.approx(exact_derivative(float(a32), float(s32)), rel=3e-5 if a <= 2000 else 1e-4)
+        for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 1e-5)):
+            a_, s_ = dtype(a), dtype(s)
+            value, exact = derivative(jnp.asarray(a_), jnp.asarray(s_)), exact_derivative(float(a_), float(s_))
+            assert value.dtype == dtype
+            assert abs(float(value) - exact) < tolerance * (1 + abs(exact))
 
 
 def test_shape_derivative_of_tiny_draws_is_its_limit():
-    """As x -> 0, ds/da tends to (psi(a + 1) - s) / a, here where x itself underflows."""
+    """As x -> 0, ds/da tends to (psi(a + 1) - s) / a, so that d(a s)/da tends to psi(a + 1), here where x underflows."""
     a, s = jnp.array([0.01, 0.1, 1.0]), jnp.array([-2000.0, -900.0, -800.0])
-    np.testing.assert_allclose(derivative(a, s), (scipy.special.digamma(a + 1) - s) / a, rtol=1e-14)
+    np.testing.assert_allclose(derivative(a, s), scipy.special.digamma(a + 1), rtol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("d", [1, 2, 10, 100])
+@pytest.mark.parametrize("d", [1, *(pytest.param(d, marks=pytest.mark.slow) for d in (2, 10, 100))])
 @pytest.mark.parametrize("beta", [0.3, 0.5, 1.0, 1.5, 5.0, 50.0])
 def test_sample_derivative_by_beta_agrees_with_the_exact_quantile(beta, d, dtype):
     """d log r / d beta at a fixed quantile of r, through `sample`, within 1e-4: 200 draws each."""
@@ -81,25 +81,25 @@ def test_sample_derivative_by_beta_agrees_with_the_exact_quantile(beta, d, dtype
 
 def test_second_derivative_knows_that_the_draw_depends_on_the_shape():
     def log_draw(a):
-        return log_gamma_draw(jax.random.key(0), a)
+        return a_log_gamma_draw(jax.random.key(0), a)
 
     second = jax.jit(jax.grad(jax.grad(log_draw)))(0.8)
-    s, h = float(log_draw(jnp.array(0.8))), 1e-4
+    s, h = float(log_draw(jnp.array(0.8))) / 0.8, 1e-4
     P = scipy.special.gammainc(0.8, np.exp(s))
-    f = [np.log(scipy.special.gammaincinv(a, P)) for a in (0.8 - h, 0.8, 0.8 + h)]
+    f = [a * np.log(scipy.special.gammaincinv(a, P)) for a in (0.8 - h, 0.8, 0.8 + h)]
     assert float(second) == pytest.approx((f[0] - 2 * f[1] + f[2]) / h**2, rel=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_log_gamma_ratio_does_not_cancel(dtype):
-    """Relative to 1 + |ratio|: 3e-15 in float64, 1e-6 in float32, where a difference of two gammaln loses 1e-3."""
+    """Relative to 1 + |ratio|: 3e-15 in float64, 2e-6 in float32, where a difference of two gammaln loses 1e-3."""
     z, delta = (x.ravel() for x in np.meshgrid(np.geomspace(1e-3, 1e4, 30), np.geomspace(1e-3, 20, 20)))
     z, delta = z.astype(dtype), delta.astype(dtype)
     with mpmath.workdps(30):
         pairs = [(mpmath.mpf(float(a)), mpmath.mpf(float(b))) for a, b in zip(z, delta, strict=True)]
         exact = np.array([float(mpmath.loggamma(a + b) - mpmath.loggamma(a)) for a, b in pairs])
     error = np.abs(jax.jit(log_gamma_ratio)(z, delta) - exact) / (1 + np.abs(exact))
-    assert np.max(error) < (3e-15 if dtype is np.float64 else 1e-6)
+    assert np.max(error) < (3e-15 if dtype is np.float64 else 2e-6)
 
 
 # -- expectations -----------------------------------------------------------------------------------------------------
