@@ -108,7 +108,24 @@ def test_the_papers_derivative_by_Omega_with_a_half_moves_the_covariance_rightly
     np.testing.assert_allclose(dPhi @ Phi.T + Phi @ dPhi.T, dA, rtol=1e-12)
     assert not np.allclose(np.triu(dPhi, 1), 0)  # not the triangular root
     S = densities.symmetric_root(ETA * OMEGA)
-    dS = dA @ np.linalg.inv(S).T / 2
     W = np.diag([1.0, 2.0, 3.0])
     dS = W @ np.linalg.inv(S).T / 2
     assert not np.allclose(dS, dS.T)  # not the symmetric root
+
+
+def test_the_papers_derivatives_by_log_eta_and_alpha_are_twice_too_large():
+    Phi = densities.symmetric_root(ETA * OMEGA)
+    printed = ETA * np.kron(EPS[None], np.eye(D)) @ np.ravel(OMEGA @ np.linalg.inv(Phi).T, order="F")
+    np.testing.assert_allclose(printed / 2, densities.gaussian_sample(EPS, OMEGA, ETA)["log_eta"][:, 0], rtol=1e-11)
+    Phi = densities.symmetric_root(ALPHA * ETA * OMEGA)
+    printed = 1.3 * ETA * np.kron(NU[None], np.eye(D)) @ np.ravel(OMEGA @ np.linalg.inv(Phi).T, order="F")
+    right = densities.power_exponential_sample(NU, 1.3, 0.0, OMEGA, ETA, ALPHA)["alpha"][:, 0]
+    np.testing.assert_allclose(printed / 2, right, rtol=1e-11)
+
+
+def test_the_papers_derivative_of_the_radius_lacks_its_exponent():
+    beta, eps = 1.4, 0.3
+    radius, slope = densities.normal_radius(eps, beta, D)
+    printed = -D / (2 * beta**3 * radius ** (2 * beta - 1)) * (1 + eps * (2 * D / beta) ** -0.5)
+    np.testing.assert_allclose(slope - printed, -radius * np.log(radius) / beta, rtol=1e-12)
+    assert abs(slope / printed - 1) > 0.1

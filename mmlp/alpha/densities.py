@@ -45,7 +45,7 @@ def gaussian_sample(eps, Omega, eta) -> Derivatives:
     Phi = symmetric_root(eta * Omega)
     return {
         "mu": np.eye(len(eps)),
-        "Omega": eta * np.kron(eps[None], np.eye(len(eps))) @ D_root(Phi),
+        "Omega": eta * np.kron(eps[None], np.eye(len(eps))) @ root_derivative(Phi),
         "log_eta": _column(Phi @ eps) / 2,
     }
 
@@ -59,7 +59,7 @@ def power_exponential_sample(nu, radius, D_radius, Omega, eta, alpha) -> Derivat
     step = _column(Phi @ nu)
     return {
         "mu": np.eye(len(nu)),
-        "Omega": radius * alpha * eta * np.kron(nu[None], np.eye(len(nu))) @ D_root(Phi),
+        "Omega": radius * alpha * eta * np.kron(nu[None], np.eye(len(nu))) @ root_derivative(Phi),
         "log_eta": radius * step / 2,
         "alpha": radius * step / (2 * alpha),
         "beta": D_radius * step,
@@ -92,7 +92,7 @@ def symmetric_root(A: NDArray) -> NDArray:
     return (V * np.sqrt(values)) @ V.T
 
 
-def D_root(Phi: NDArray) -> NDArray:
+def root_derivative(Phi: NDArray) -> NDArray:
     """D_A Phi of the symmetric root Phi Phi = A: dA = dPhi Phi + Phi dPhi gives (Phi x I + I x Phi)^-1, x Kronecker."""
     identity = np.eye(len(Phi))
     return np.linalg.inv(np.kron(Phi, identity) + np.kron(identity, Phi))
