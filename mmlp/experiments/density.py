@@ -24,7 +24,7 @@ class Settings:
     betas: tuple[float, ...] = (0.5, 0.75, 1.0, 1.5, 5.0)
     rho: float = 0.5
     points: int = 121
-    extent: float = 3.0
+    extent: float = 3.5
 
     QUICK: ClassVar = {"points": 25, "alphas": (0.5, 1.5), "betas": (0.5, 1.5)}
 
@@ -67,6 +67,7 @@ def draw(record: dict, out: Path) -> None:
         ax.contourf(result["axis"], result["axis"], p / p.max(), levels=np.linspace(0, 1, 21), cmap="viridis")
         ax.contour(result["axis"], result["axis"], p / p.max(), levels=[0.1, 0.5, 0.9], colors="white", linewidths=0.6)
         ax.set_aspect("equal")
+        ax.set(xticks=[-2, 0, 2], yticks=[-2, 0, 2])
         ax.text(0.04, 0.94, f"peak {panel['peak']:.2g}", color="white", transform=ax.transAxes, va="top", fontsize=8)
         if panel["alpha"] == panel["beta"] == 1:
             ax.text(0.04, 0.05, "Gaussian", color="white", transform=ax.transAxes, fontsize=8)
