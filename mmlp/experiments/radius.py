@@ -92,10 +92,10 @@ def verdict(rows: list[dict], laws: list[dict]) -> str:
     safe = [shape for shape in (law["d"] / (2 * law["beta"]) for law in laws) if shape > max(failing, default=0)]
     threshold = f"every case with d / (2 beta) >= {min(safe):.3g}" if safe else "no case here"
     return (
-        f"At d = {worst['d']}, beta = {worst['beta']:g}, {worst['negative']:.0%} of the normal draws are negative, the radius "
-        f"has a distribution function off by up to {worst['distance']:.2f} and {worst['variance_ratio']:.2f} times the exact "
-        f"variance, and the covariance error is {excess:.3g} times that of exact samples. Variance within 1 % and distribution "
-        f"function within 0.05 hold in {threshold}. The mean tells nothing: the direction is symmetric whatever the radius."
+        f"At d = {worst['d']}, beta = {worst['beta']:g}, {worst['negative']:.0%} of the normal draws are negative, the "
+        f"radius has a distribution function off by up to {worst['distance']:.2f} and {worst['variance_ratio']:.2f} times "
+        f"the exact variance, and the covariance error is {excess:.3g} times that of exact samples. Variance within 1 % and "
+        f"distribution function within 0.05 hold in {threshold}. The mean tells nothing: the direction is symmetric."
     )
 
 
