@@ -1,14 +1,16 @@
 """Networks that return a distribution: the vector output is read as (mu, log eta[, alpha, beta]), the Gram as Omega."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
-from mmlp.networks import CholeskyMLP, MatrixMLP, ShallowMatrixMLP
+from mmlp.networks import MatrixMLP, ShallowMatrixMLP
 
-Network = MatrixMLP | CholeskyMLP
+Network = Callable  # x -> (vector, Gram): a `MatrixMLP` or `CholeskyMLP` with `out_features`, or one's own
 
 
 class GaussianHead(eqx.Module):

@@ -17,7 +17,9 @@ from mmlp.gram import Gram
 
 
 class _TraceOne(Distribution):
-    support = constraints.real_vector
+    support = constraints.real_vector  # pyright: ignore[reportAssignmentType]
+    loc: Array
+    factor: Array
 
     def __init__(self, *, validate_args=None):
         scalars = [jnp.shape(getattr(self, name)) for name in self.arg_constraints if name not in ("loc", "factor")]
@@ -25,7 +27,7 @@ class _TraceOne(Distribution):
         super().__init__(batch_shape, jnp.shape(self.factor)[-1:], validate_args=validate_args)
 
     @abc.abstractmethod
-    def value(self):
+    def value(self) -> distributions.TraceOneGaussian | distributions.TraceOnePowerExponential:
         """The same distribution of `mmlp`."""
 
     def sample(self, key, sample_shape=()) -> Array:

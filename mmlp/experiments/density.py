@@ -23,7 +23,7 @@ class Settings:
     alphas: tuple[float, ...] = (0.5, 1.0, 1.5)
     betas: tuple[float, ...] = (0.5, 0.75, 1.0, 1.5, 5.0)
     rho: float = 0.5
-    points: int = 121
+    points: int = 81
     extent: float = 3.5
 
     QUICK: ClassVar = {"points": 25, "alphas": (0.5, 1.5), "betas": (0.5, 1.5)}
@@ -48,7 +48,7 @@ def run(settings: Settings) -> dict:
                     "beta": beta,
                     "peak": float(values.max()),
                     "mass": float(values.sum() * (axis[1] - axis[0]) ** 2),
-                    "density": [[float(f"{v:.4g}") for v in row] for row in values],
+                    "density": [[float(f"{v:.3g}") for v in row] for row in values],
                 }
             )
     return {"axis": axis.tolist(), "panels": panels}

@@ -32,7 +32,7 @@ class Settings:
     betas: tuple[float, ...] = (0.3, 0.5, 0.75, 1.0, 1.5, 3.0, 10.0)
     dims: tuple[int, ...] = (2, 5, 10, 50)
     samples: int = 100_000
-    seeds: int = 5
+    seeds: int = 3
 
     QUICK: ClassVar = {"alphas": (1.0,), "betas": (0.5, 1.5), "dims": (2, 5), "samples": 2000, "seeds": 2}
 
