@@ -36,7 +36,7 @@ def compare(ours, names, function, *arguments):
     """Each named derivative equals the Jacobian by the argument in that place; symmetric directions only for Omega."""
     assert list(ours) == list(names)
     for i, name in enumerate(names):
-        exact = np.asarray(jax.jacobian(function, argnums=i)(*arguments))
+        exact = np.asarray(jax.jit(jax.jacobian(function, argnums=i))(*arguments))
         if name == "Omega":
             exact, mine = exact.reshape(-1, D, D), ours[name].reshape(-1, D, D, order="F")
             exact, mine = exact + exact.transpose(0, 2, 1), mine + mine.transpose(0, 2, 1)
