@@ -1,4 +1,4 @@
-"""Appendix K: the exact gamma radius against the paper's normal approximation, from the moments of samples.
+"""Appendix L: the exact gamma radius against the paper's normal approximation, from the moments of samples.
 
     python -m mmlp.experiments.radius [--quick] [--seeds N] [--out report]
 
