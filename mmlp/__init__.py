@@ -1,9 +1,12 @@
 """Networks whose output is a covariance: a symmetric positive definite matrix."""
 
+from mmlp._version import __version__
 from mmlp.calibration import calibrate
 from mmlp.checkpoint import load, save
+from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential, kl_divergence
 from mmlp.divergences import affine_invariant, bures_wasserstein, log_euclidean, quadratic, stein, von_neumann
 from mmlp.gram import DiagonalGram, Gram
+from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.kernels import Linear, MercerSigmoid, RadialBasis
 from mmlp.networks import CholeskyMLP, MatrixMLP, ShallowMatrixMLP
 from mmlp.training import FitResult, fit, fit_many
@@ -12,17 +15,23 @@ __all__ = [
     "CholeskyMLP",
     "DiagonalGram",
     "FitResult",
+    "GaussianHead",
     "Gram",
     "Linear",
     "MatrixMLP",
     "MercerSigmoid",
+    "PowerExponentialHead",
     "RadialBasis",
     "ShallowMatrixMLP",
+    "TraceOneGaussian",
+    "TraceOnePowerExponential",
+    "__version__",
     "affine_invariant",
     "bures_wasserstein",
     "calibrate",
     "fit",
     "fit_many",
+    "kl_divergence",
     "load",
     "log_euclidean",
     "quadratic",
@@ -30,4 +39,3 @@ __all__ = [
     "stein",
     "von_neumann",
 ]
-__version__ = "0.1.0"

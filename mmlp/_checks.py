@@ -34,3 +34,26 @@ def checked_sizes(values, argument: str) -> tuple[int, ...]:
     if not isinstance(values, tuple | list):
         raise ValueError(f"`{argument}` must be a tuple of sizes such as (20, 20), got {values!r}.")
     return tuple(checked_size(value, argument) for value in values)
+
+
+def checked_positive(value: ArrayLike, argument: str, dtype) -> jax.Array:
+    """`value` as an array of positive numbers; a Python number takes `dtype`. Traced values pass unread."""
+    value = jnp.asarray(value, dtype) if isinstance(value, int | float) else value
+    array = jnp.asarray(checked_floats(value, argument, "(...)", ndim=0))
+    if not isinstance(array, Tracer) and not np.all(np.asarray(array) > 0):
+        raise ValueError(f"`{argument}` must be positive, got {np.min(np.asarray(array)):.6g}; use exp or softplus of it.")
+    return array
+
+
+def check_trace_one(gram, argument: str, tolerance: float = 1e-3) -> None:
+    """Refuses a Gram whose trace is not one. Traced values pass unread."""
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(gram)):
+        return
+    with jax.ensure_compile_time_eval():  # a constant under `jit`
+        trace = np.asarray(gram.trace())
+    off = ~(np.abs(trace - 1) <= tolerance)
+    if off.any():
+        raise ValueError(
+            f"`{argument}` must have trace one to {tolerance}, got {trace[off][0]:.6g}; use "
+            f"`{type(gram).__name__}.trace_one(...)`, with the scale in `eta`."
+        )

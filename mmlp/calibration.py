@@ -15,6 +15,7 @@ from jax import Array
 
 from mmlp._checks import checked_floats
 from mmlp._linalg import full_precision
+from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.networks import CholeskyMLP, MatrixLayer, MatrixMLP, Perceptron, ShallowMatrixMLP, random_bias
 
 MATRIX_SPREAD = 0.2  # standard deviation over samples of the entries of Z
@@ -38,7 +39,7 @@ def calibrate(model, X: Array, *, key):
 
 @functools.singledispatch
 def _calibrate(model, X, key):
-    raise ValueError(f"`calibrate(model=...)` must be one of the library's networks, got {type(model).__name__}.")
+    raise ValueError(f"`calibrate(model=...)` must be one of the library's networks or heads, got {type(model).__name__}.")
 
 
 @_calibrate.register
@@ -72,6 +73,12 @@ def _(model: ShallowMatrixMLP, X, key):
 @full_precision
 def _(model: CholeskyMLP, X, key):
     return eqx.tree_at(lambda m: m.perceptron, model, _calibrate_perceptron(model.perceptron, X))
+
+
+@_calibrate.register(GaussianHead)
+@_calibrate.register(PowerExponentialHead)
+def _(model, X, key):
+    return eqx.tree_at(lambda m: m.network, model, calibrate(model.network, X, key=key))
 
 
 def _calibrate_matrix(layer: MatrixLayer, source, key) -> MatrixLayer:

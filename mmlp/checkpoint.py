@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mmlp import _files, gram, kernels, networks
+from mmlp import _files, distributions, gram, heads, kernels, networks
 
 REGISTRY: dict[str, Callable] = {}
 
@@ -27,7 +27,8 @@ def register(entry: Callable, name: str | None = None) -> Callable:
 
 
 for _entry in (
-    *(gram.Gram, gram.DiagonalGram),
+    *(gram.Gram, gram.DiagonalGram, distributions.TraceOneGaussian, distributions.TraceOnePowerExponential),
+    *(heads.GaussianHead, heads.PowerExponentialHead),
     *(kernels.MercerSigmoid, kernels.Linear, kernels.RadialBasis),
     *(
         networks.MatrixMLP,

@@ -74,8 +74,8 @@ class Gram(eqx.Module):
     @full_precision
     def __matmul__(self, x: ArrayLike) -> Array:
         """A x = T'(T x) for x (..., d)."""
-        columns = _Columns(self, x, "__matmul__(x=...)")
-        return columns.restore(self.factor.mT @ (self.factor @ columns.array))
+        A, columns = self._against(x, "__matmul__(x=...)")
+        return columns.restore(A.factor.mT @ (A.factor @ columns.array))
 
     @full_precision
     def dense(self) -> Array:
@@ -96,23 +96,25 @@ class Gram(eqx.Module):
 
     def solve(self, b: ArrayLike) -> Array:
         """A^-1 b = T^-1 T^-T b for b (..., d)."""
-        root, columns = self._root(), _Columns(self, b, "solve(b=...)")
+        A, columns = self._against(b, "solve(b=...)")
+        root = A._root()
         return columns.restore(solve(root, solve(root, columns.array, transpose=True, refine=True), refine=True))
 
     def whiten(self, x: ArrayLike) -> Array:
         """T^-T x for x (..., d): |whiten(x)|^2 = x' A^-1 x."""
-        return self._whiten(self._root(), x)
+        return self.logdet_and_whiten(x)[1]
 
     @full_precision
     def color(self, eps: ArrayLike) -> Array:
         """T' eps for eps (..., d), the inverse of `whiten`: white noise gets covariance A."""
-        columns = _Columns(self, eps, "color(eps=...)")
-        return columns.restore(self._root_matrix().mT @ columns.array)
+        A, columns = self._against(eps, "color(eps=...)")
+        return columns.restore(A._root_matrix().mT @ columns.array)
 
     def logdet_and_whiten(self, x: ArrayLike) -> tuple[Array, Array]:
         """`logdet()` and `whiten(x)` from one decomposition: what a density needs."""
-        root = self._root()
-        return 2 * log_abs_det(root), self._whiten(root, x)
+        A, columns = self._against(x, "whiten(x=...)")
+        root = A._root()
+        return 2 * log_abs_det(root), columns.restore(solve(root, columns.array, transpose=True, refine=True))
 
     def scaled(self, c: ArrayLike) -> "Gram":
         """cA for c > 0, shape (...)."""
@@ -136,9 +138,16 @@ class Gram(eqx.Module):
     def _root(self) -> Factorised:
         return factorise(self._root_matrix(), upper=self.upper or self.factor.shape[-2] > self.dim)
 
-    def _whiten(self, root: Factorised, x: ArrayLike) -> Array:
-        columns = _Columns(self, x, "whiten(x=...)")
-        return columns.restore(solve(root, columns.array, transpose=True, refine=True))
+    def _against(self, vectors: ArrayLike, argument: str) -> tuple["Gram", "_Columns"]:
+        """The vectors as columns, and this Gram with batch dimensions of length one repeated where the vectors have more."""
+        x = _vector(self, vectors, argument)
+        own = self.batch_shape
+        theirs = ((1,) * len(own) + x.shape[:-1])[len(x.shape) - 1 :]
+        batch = tuple(b if a == 1 else a for a, b in zip(own, theirs, strict=True))
+        if any(b not in (1, a) for a, b in zip(batch, theirs, strict=True)):
+            raise ValueError(f"`Gram.{argument}` cannot broadcast {x.shape[:-1]} against batch dimensions {own}.")
+        A = self if batch == own else Gram(jnp.broadcast_to(self.factor, batch + self.factor.shape[-2:]), upper=self.upper)
+        return A, _Columns(batch, x)
 
 
 class DiagonalGram(eqx.Module):
@@ -215,11 +224,10 @@ class _Columns:
     Dimensions of the vectors in front of the matrices' batch dimensions become columns; the others broadcast.
     """
 
-    def __init__(self, gram: Gram, vectors: ArrayLike, argument: str):
-        x = _vector(gram, vectors, argument)
-        self.extra = x.shape[: max(x.ndim - 1 - len(gram.batch_shape), 0)]
+    def __init__(self, batch: tuple[int, ...], x: Array):
+        self.extra = x.shape[: max(x.ndim - 1 - len(batch), 0)]
         x = x.reshape(-1, *x.shape[len(self.extra) :])  # (k, ..., d)
-        x = jnp.broadcast_to(x, (x.shape[0], *gram.batch_shape, gram.dim)) if gram.batch_shape else x
+        x = jnp.broadcast_to(x, (x.shape[0], *batch, x.shape[-1]))
         self.array = jnp.moveaxis(x, 0, -1)  # (..., d, k)
 
     def restore(self, columns: Array) -> Array:

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mmlp import CholeskyMLP, MatrixMLP, ShallowMatrixMLP, calibrate
+from mmlp import CholeskyMLP, GaussianHead, MatrixMLP, ShallowMatrixMLP, calibrate
 from mmlp.calibration import MATRIX_SPREAD, VECTOR_SPREAD
 
 KEY = jax.random.key(0)
@@ -30,6 +30,12 @@ def test_every_layer_of_a_matrix_mlp_varies_by_the_set_amount():
 def test_the_other_networks_respond_too(make):
     model = calibrate(make(6, 4, (7, 5), key=KEY), X, key=KEY)
     assert np.mean(np.var(jax.vmap(model)(X).dense(), axis=0)) > 1e-4
+
+
+def test_a_head_is_calibrated_by_its_network():
+    network = MatrixMLP(6, 4, (7, 5), 5, key=KEY)
+    head = calibrate(GaussianHead(network), X, key=KEY)
+    assert jax.tree.all(jax.tree.map(np.array_equal, head.network, calibrate(network, X, key=KEY)))
 
 
 def test_the_model_passed_in_survives_and_the_result_is_reproducible():
@@ -61,7 +67,7 @@ def test_what_does_not_vary_is_left_alone(dtype):
         (lambda m: calibrate(m, X.astype(int), key=KEY), r"must hold floating-point numbers"),
         (lambda m: calibrate(m, np.where(X > 1000, np.nan, X), key=KEY), r"must be finite"),
         (lambda m: calibrate(m, X[:, :5], key=KEY), r"`calibrate\(X=...\)` must have 6 columns.*got 5"),
-        (lambda m: calibrate(jnp.tanh, X, key=KEY), r"must be one of the library's networks, got"),
+        (lambda m: calibrate(jnp.tanh, X, key=KEY), r"must be one of the library's networks or heads, got"),
     ],
 )
 def test_bad_input_is_named(call, message):

@@ -21,7 +21,7 @@ import pytest
 import safetensors.numpy
 
 import mmlp
-from mmlp import _files, _runs, checkpoint, gram, kernels, networks
+from mmlp import _files, _runs, checkpoint, distributions, gram, heads, kernels, networks
 
 KEY = jax.random.key(0)
 X = np.asarray(jax.random.normal(KEY, (20, 3)))
@@ -84,9 +84,9 @@ def test_a_model_comes_back_bit_for_bit(name, dtype, tmp_path):
 
 
 def test_every_module_class_of_the_library_can_be_saved():
-    for module in (gram, kernels, networks):
+    for module in (distributions, gram, heads, kernels, networks):
         for name, entry in inspect.getmembers(module, inspect.isclass):
-            if issubclass(entry, eqx.Module) and entry.__module__ == module.__name__:
+            if issubclass(entry, eqx.Module) and entry.__module__ == module.__name__ and name[0] != "_":
                 assert checkpoint.REGISTRY[name] is entry
 
 
@@ -128,12 +128,12 @@ FORGERIES = {
     "another kind": ({"architecture": lambda n: {"eval": "1"}}, "does not know"),
     "no sense": ({"architecture": lambda n: [1, 2]}, "makes no sense"),
     "no array": (
-        {"arrays": lambda a: {k: v for k, v in a.items() if k != "layers[0].W"}},
-        r"lacks the array 'layers\[0\].W'",
+        {"arrays": lambda a: {k: v for k, v in a.items() if k != "matrices[0].W"}},
+        r"lacks the array 'matrices\[0\].W'",
     ),
     "extra array": ({"arrays": lambda a: {**a, "extra": np.ones(1)}}, r"does not have: \['extra'\]"),
-    "another shape": ({"arrays": lambda a: {**a, "layers[0].W": np.ones((4, 2))}}, r"float64 \(4, 2\).*float64 \(4, 3\)"),
-    "another dtype": ({"arrays": lambda a: {**a, "layers[0].W": np.ones((4, 3), "f4")}}, "as float32"),
+    "another shape": ({"arrays": lambda a: {**a, "matrices[0].W": np.ones((4, 2))}}, r"float64 \(4, 2\).*float64 \(4, 3\)"),
+    "another dtype": ({"arrays": lambda a: {**a, "matrices[0].W": np.ones((4, 3), "f4")}}, "as float32"),
 }
 
 

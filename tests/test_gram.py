@@ -190,6 +190,16 @@ def test_vectors_in_front_of_the_batch_share_one_factorisation():
     assert Gram(jnp.eye(3)).color(x).shape == x.shape
 
 
+def test_batch_dimensions_of_length_one_stretch():
+    rng = np.random.default_rng(11)
+    T, x = rng.normal(size=(1, 4, 3, 3)), rng.normal(size=(6, 5, 4, 3))
+    for method in ("whiten", "color", "solve", "__matmul__"):
+        result = getattr(Gram(T), method)(x)
+        np.testing.assert_allclose(result[2, 3, 1], getattr(Gram(T[0, 1]), method)(x[2, 3, 1]), rtol=1e-9)
+    with pytest.raises(ValueError, match=r"`Gram.whiten\(x=...\)` cannot broadcast \(5,\) against batch dimensions \(4,\)"):
+        Gram(rng.normal(size=(4, 3, 3))).whiten(rng.normal(size=(5, 3)))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_sample_does_not_feel_its_neighbours(dtype):
     rng = np.random.default_rng(8)

@@ -55,11 +55,11 @@ def test_a_matrix_mlp_learns_covariances_held_as_grams():
     inputs = jax.random.normal(KEY, (40, 2))
     turn = jnp.stack([jnp.cos(inputs[:, 0]), -jnp.sin(inputs[:, 0]), jnp.sin(inputs[:, 0]), jnp.cos(inputs[:, 0])], -1)
     target = mmlp.Gram.trace_one(jnp.array([[1.0], [0.3]]) * turn.reshape(-1, 2, 2))
-    start = mmlp.calibrate(mmlp.MatrixMLP(2, 2, (4,), key=KEY), inputs, key=KEY)
+    start = mmlp.calibrate(mmlp.MatrixMLP(2, 2, (8, 8), key=KEY), inputs, key=KEY)
     before = spd_loss(start, (inputs, target), KEY, 1.0)
-    result = mmlp.fit(start, spd_loss, (inputs, target), key=KEY, epochs=30, batch_size=20, progress=False)
+    result = mmlp.fit(start, spd_loss, (inputs, target), key=KEY, epochs=60, batch_size=20, progress=False)
     assert spd_loss(result.model, (inputs, target), KEY, 1.0) < 0.5 * before
-    assert result.history["loss"].shape == (30,)
+    assert result.history["loss"].shape == (60,)
     assert not result.history["skipped"].any()
 
 

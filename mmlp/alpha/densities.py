@@ -1,0 +1,121 @@
+"""Appendices H and I: the alpha-derivatives of both log densities and both stochastic representations, corrected.
+
+    D_X F = d vec F / d (vec X)',   vec stacks columns
+
+Every function takes one point and returns its derivatives by name, each of shape (size of F, size of X). Entries of Omega
+count as free, as in the paper; r = theta - mu and t = r' Omega^-1 r. `docs/errata` lists what differs from the paper.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Derivatives = dict[str, NDArray]
+
+
+def gaussian_log_density(theta, mu, Omega, eta) -> Derivatives:
+    """Derivatives of log N(theta; mu, eta Omega), Appendix H."""
+    r, P = theta - mu, np.linalg.inv(Omega)
+    t = r @ P @ r
+    return {
+        "mu": _row(P @ r / eta),
+        "Omega": -_row(P.T) / 2 + _row(P @ np.outer(r, r) @ P) / (2 * eta),
+        "log_eta": _row(-len(mu) / 2 + t / (2 * eta)),
+    }
+
+
+def power_exponential_log_density(theta, mu, Omega, eta, alpha, beta) -> Derivatives:
+    """Derivatives of log E(theta; mu, Omega, eta, alpha, beta), Appendix I."""
+    d, r, P = len(mu), theta - mu, np.linalg.inv(Omega)
+    u = r @ P @ r / (alpha * eta)
+    by_t = -beta / (2 * alpha * eta) * u ** (beta - 1)
+    D_log_c = 1 / beta + d / (2 * beta**2) * (digamma(d / (2 * beta)) + math.log(2))
+    return {
+        "mu": by_t * -2 * _row(P @ r),
+        "Omega": -_row(P.T) / 2 - by_t * _row(P @ np.outer(r, r) @ P),
+        "log_eta": _row(-d / 2 + beta / 2 * u**beta),
+        "alpha": _row((-d / 2 + beta / 2 * u**beta) / alpha),
+        "beta": _row(D_log_c - u**beta * math.log(u) / 2),
+    }
+
+
+def gaussian_sample(eps, Omega, eta) -> Derivatives:
+    """Derivatives of theta = mu + Phi eps, Phi the symmetric root of eta Omega, Eq. (rep)."""
+    Phi = symmetric_root(eta * Omega)
+    return {
+        "mu": np.eye(len(eps)),
+        "Omega": eta * np.kron(eps[None], np.eye(len(eps))) @ root_derivative(Phi),
+        "log_eta": _column(Phi @ eps) / 2,
+    }
+
+
+def power_exponential_sample(nu, radius, D_radius, Omega, eta, alpha) -> Derivatives:
+    """Derivatives of theta = mu + radius Phi nu, Phi the symmetric root of alpha eta Omega, Eq. (rt_mpe).
+
+    `D_radius` is the derivative of the radius by beta: `normal_radius` or `gamma_radius`.
+    """
+    Phi = symmetric_root(alpha * eta * Omega)
+    step = _column(Phi @ nu)
+    return {
+        "mu": np.eye(len(nu)),
+        "Omega": radius * alpha * eta * np.kron(nu[None], np.eye(len(nu))) @ root_derivative(Phi),
+        "log_eta": radius * step / 2,
+        "alpha": radius * step / (2 * alpha),
+        "beta": D_radius * step,
+    }
+
+
+def normal_radius(eps, beta, d) -> tuple[float, float]:
+    """radius = y^(1/(2 beta)) with y = d/beta + eps sqrt(2 d/beta) > 0, Eq. (gauss_app), and its derivative by beta."""
+    y = d / beta + eps * math.sqrt(2 * d / beta)
+    radius = y ** (1 / (2 * beta))
+    by_base = -d / (2 * beta**3 * radius ** (2 * beta - 1)) * (1 + eps / math.sqrt(2 * d / beta))
+    by_exponent = -radius * math.log(radius) / beta
+    return radius, by_base + by_exponent
+
+
+def gamma_radius(x, beta, d) -> tuple[float, float]:
+    """radius = (2 x)^(1/(2 beta)) for a draw x of Gamma(a, 1), a = d/(2 beta), and its derivative by beta.
+
+    dx/da = -(dP/da) / p keeps the quantile of x, with P = sum_n x^(a + n) e^-x / Gamma(a + n + 1) and p its density.
+    """
+    a, radius = d / (2 * beta), (2 * x) ** (1 / (2 * beta))
+    terms = [((a + n) * math.log(x) - x - math.lgamma(a + n + 1), digamma(a + n + 1)) for n in range(200 + 4 * int(x))]
+    D_P = sum(math.exp(log_term) * (math.log(x) - psi) for log_term, psi in terms)
+    D_x = -D_P / math.exp((a - 1) * math.log(x) - x - math.lgamma(a))
+    return radius, radius * (D_x / x * (-a / beta) / (2 * beta) - math.log(radius) / beta)
+
+
+def symmetric_root(A: NDArray) -> NDArray:
+    values, V = np.linalg.eigh(A)
+    return (V * np.sqrt(values)) @ V.T
+
+
+def root_derivative(Phi: NDArray) -> NDArray:
+    """D_A Phi of the symmetric root Phi Phi = A: dA = dPhi Phi + Phi dPhi gives (Phi x I + I x Phi)^-1, x Kronecker."""
+    identity = np.eye(len(Phi))
+    return np.linalg.inv(np.kron(Phi, identity) + np.kron(identity, Phi))
+
+
+def digamma(z: float) -> float:
+    """psi(z), z > 0: up to z >= 10 by psi(z) = psi(z + 1) - 1/z, then its asymptotic series (error below 1e-15).
+
+    >>> print(f"{digamma(1.0):.12f}")
+    -0.577215664902
+    """
+    below = 0.0
+    while z < 10:
+        below, z = below - 1 / z, z + 1
+    series = sum(
+        c / z ** (2 * k) for k, c in enumerate((1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12), 1)
+    )
+    return below + math.log(z) - 1 / (2 * z) - series
+
+
+def _row(X) -> NDArray:
+    return np.ravel(X, order="F")[None]
+
+
+def _column(x: NDArray) -> NDArray:
+    return x[:, None]

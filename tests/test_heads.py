@@ -1,0 +1,81 @@
+"""Heads: networks that return a distribution."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mmlp import (
+    CholeskyMLP,
+    DiagonalGram,
+    GaussianHead,
+    Gram,
+    MatrixMLP,
+    PowerExponentialHead,
+    ShallowMatrixMLP,
+    TraceOneGaussian,
+    TraceOnePowerExponential,
+)
+
+HEADS = [(GaussianHead, TraceOneGaussian, 1), (PowerExponentialHead, TraceOnePowerExponential, 3)]
+
+
+def network(cls, d, out, diagonal=False):
+    return cls(3, d, (4, 4), out_features=out, diagonal=diagonal, key=jax.random.key(0))
+
+
+@pytest.mark.parametrize(("head", "family", "extra"), HEADS)
+@pytest.mark.parametrize("cls", [MatrixMLP, CholeskyMLP])
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_head_reads_the_vector_and_the_gram(head, family, extra, cls, diagonal):
+    net = network(cls, 2, 2 + extra, diagonal)
+    X = jax.random.normal(jax.random.key(1), (5, 3))
+    p = jax.jit(jax.vmap(head(net)))(X)
+    vector, omega = jax.jit(jax.vmap(net))(X)
+    assert isinstance(p, family)
+    assert isinstance(p.omega, DiagonalGram if diagonal else Gram)
+    np.testing.assert_allclose(p.loc, vector[:, :2], rtol=1e-6)
+    np.testing.assert_allclose(p.eta, np.exp(vector[:, 2]), rtol=1e-6)
+    np.testing.assert_allclose(p.omega.dense(), omega.dense(), rtol=1e-5, atol=1e-7)
+    if extra == 3:  # the paper's output activations
+        np.testing.assert_allclose(p.alpha, 0.5 + jax.nn.sigmoid(vector[:, 3]), rtol=1e-6)
+        np.testing.assert_allclose(p.beta, 0.5 + jax.nn.sigmoid(vector[:, 4]), rtol=1e-6)
+    assert jax.eval_shape(p.log_prob, jnp.zeros((5, 2))).shape == (5,)
+    assert jax.eval_shape(lambda key: p.sample(key, (7,)), jax.random.key(2)).shape == (7, 5, 2)
+
+
+@pytest.mark.parametrize(("head", "family", "extra"), HEADS)
+def test_likelihood_has_a_gradient_by_every_weight(head, family, extra):
+    model = head(network(MatrixMLP, 2, 2 + extra))
+    loss = jax.jit(jax.grad(lambda model: model(jnp.ones(3)).log_prob(jnp.array([0.3, -0.4]))))
+    leaves = jax.tree.leaves(loss(model))
+    assert len(leaves) == len(jax.tree.leaves(model))
+    assert all(np.all(np.isfinite(g)) and np.any(g != 0) for g in leaves)
+
+
+def test_bounds_are_arguments():
+    net = network(CholeskyMLP, 2, 5)
+    p = PowerExponentialHead(net, alpha_bounds=(1.0, 2.0), beta_bounds=(0.1, 9.1))(jnp.ones(3))
+    z, _ = net(jnp.ones(3))
+    np.testing.assert_allclose([p.alpha, p.beta], [1 + jax.nn.sigmoid(z[3]), 0.1 + 9 * jax.nn.sigmoid(z[4])], rtol=1e-6)
+    for bad in ((0.0, 1.0), (2.0, 1.0), (1.0, np.inf), (1.0,)):
+        with pytest.raises(ValueError, match=r"beta_bounds=...\)` must be \(low, high\) with 0 < low < high"):
+            PowerExponentialHead(net, beta_bounds=bad)
+
+
+@pytest.mark.parametrize(("head", "family", "extra"), HEADS)
+@pytest.mark.parametrize("cls", [MatrixMLP, CholeskyMLP])
+@pytest.mark.parametrize("out", [None, 2, 4, 6])
+def test_out_features_that_do_not_fit_are_refused(head, family, extra, cls, out):
+    with pytest.raises(
+        ValueError,
+        match=rf"needs a network with out_features=dim \+ {extra} = {2 + extra}, got .*MLP with out_features={out}",
+    ):
+        head(network(cls, 2, out))
+
+
+def test_a_network_without_a_vector_is_refused():
+    with pytest.raises(ValueError, match="got ShallowMatrixMLP with out_features=None"):
+        GaussianHead(ShallowMatrixMLP(3, 2, (4,), key=jax.random.key(0)))  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="with out_features=None"):
+        GaussianHead(jnp.tanh)  # pyright: ignore[reportArgumentType]
