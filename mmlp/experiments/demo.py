@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import expm
+from matplotlib.figure import Figure
 
 from mmlp.calibration import calibrate
 from mmlp.divergences import quadratic, stein, von_neumann
@@ -84,9 +85,8 @@ def train(network, data, validation, settings: Settings):
 
 def draw(path: Path, samples: dict[str, Gram], count: int = 4) -> None:
     """Matrices as images, a row for each predictor and a column for each test sample."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(len(samples), count, figsize=(1.6 * count + 1.2, 1.6 * len(samples)), squeeze=False)
+    figure = Figure(figsize=(1.6 * count + 1.2, 1.6 * len(samples)), layout="constrained")
+    axes = figure.subplots(len(samples), count, squeeze=False)
     dense = {name: np.asarray(A.dense()) for name, A in samples.items()}
     for column in range(count):
         largest = np.abs(dense["target"][column]).max()
@@ -98,9 +98,7 @@ def draw(path: Path, samples: dict[str, Gram], count: int = 4) -> None:
             if column == 0:
                 axis.set_ylabel(name, rotation=0, ha="right", va="center")
     figure.suptitle("Covariances of four test samples")
-    figure.tight_layout()
     figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
 def main(settings: Settings | None = None) -> dict[str, dict[str, float]]:
