@@ -176,8 +176,13 @@ def _step(program: Program, state: State, frozen, batch, key, t):
     updates = jax.tree.map(lambda u: state.scale.astype(u.dtype) * u, updates)
     params = optax.apply_updates(state.params, updates)
 
-    finite = jnp.stack([jnp.all(jnp.isfinite(x)) for x in (value, *jax.tree.leaves(gradient), *jax.tree.leaves(params))])
-    applied = jnp.all(finite) & ~state.failed
+    together = [value, *map(jnp.add, jax.tree.leaves(gradient), jax.tree.leaves(params))]  # one pass over both
+    applied = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in together])) & ~state.failed
+
+    def first_not_finite():
+        each = [jnp.all(jnp.isfinite(x)) for x in (value, *jax.tree.leaves(gradient), *jax.tree.leaves(params))]
+        return jnp.argmin(jnp.stack(each)).astype(state.culprit.dtype)
+
     bad = jnp.where(applied, 0, state.bad + 1)
     back = (bad >= IN_A_ROW) & ~state.failed
     scale = jnp.where(back, state.scale / 2, state.scale)
@@ -187,7 +192,7 @@ def _step(program: Program, state: State, frozen, batch, key, t):
         good=_where(applied, state.params, state.good),
         scale=scale,
         bad=jnp.where(back, 0, bad),
-        culprit=jnp.where(applied | state.failed, state.culprit, jnp.argmin(finite).astype(state.culprit.dtype)),
+        culprit=jax.lax.cond(applied | state.failed, lambda: state.culprit, first_not_finite),
         failed=state.failed | (scale < 0.5**HALVINGS),
     )
     return state, (jnp.where(applied, jnp.asarray(value), 0), applied)

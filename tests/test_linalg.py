@@ -91,3 +91,13 @@ def test_residual_of_float32_is_several_digits_better_than_float32():
     plain = jnp.asarray(b) - jnp.matmul(T, x, precision="highest")
     error, plain_error = (np.linalg.norm(r - (b - exact)) for r in (residual, plain))
     assert error < plain_error / 30
+
+
+@pytest.mark.parametrize("rows", [5, 8])
+def test_the_svd_for_accelerators_agrees_with_the_svd(rows):
+    T = np.random.default_rng(1).normal(size=(3, rows, 5))
+    for decompose in (_linalg._svd, _linalg._svd_by_eigh):
+        V, s = decompose(jnp.asarray(T))
+        np.testing.assert_allclose(s, np.linalg.svd(T, compute_uv=False), rtol=1e-12)
+        np.testing.assert_allclose((V * s[:, None] ** 2) @ V.mT, np.swapaxes(T, 1, 2) @ T, atol=1e-12)
+        np.testing.assert_allclose(V.mT @ V, np.broadcast_to(np.eye(5), (3, 5, 5)), atol=1e-13)
