@@ -82,7 +82,7 @@ def names(params) -> list[str]:
 
 
 def quantities(params) -> list[str]:
-    return ["the loss", *(f"the {what} of {name}" for what in ("gradient", "update") for name in names(params))]
+    return ["the loss", *(f"the gradient or step of {name}" for name in names(params))]
 
 
 def first_state(params, optimizer: optax.GradientTransformation) -> State:
@@ -176,13 +176,10 @@ def _step(program: Program, state: State, frozen, batch, key, t):
     updates = jax.tree.map(lambda u: state.scale.astype(u.dtype) * u, updates)
     params = optax.apply_updates(state.params, updates)
 
-    together = [value, *map(jnp.add, jax.tree.leaves(gradient), jax.tree.leaves(params))]  # one pass over both
-    applied = jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in together])) & ~state.failed
-
-    def first_not_finite():
-        each = [jnp.all(jnp.isfinite(x)) for x in (value, *jax.tree.leaves(gradient), *jax.tree.leaves(params))]
-        return jnp.argmin(jnp.stack(each)).astype(state.culprit.dtype)
-
+    # the loss, then for each weight its gradient and new value in one pass
+    together = [value, *map(jnp.add, jax.tree.leaves(gradient), jax.tree.leaves(params))]
+    finite = jnp.stack([jnp.all(jnp.isfinite(x)) for x in together])
+    applied = jnp.all(finite) & ~state.failed
     bad = jnp.where(applied, 0, state.bad + 1)
     back = (bad >= IN_A_ROW) & ~state.failed
     scale = jnp.where(back, state.scale / 2, state.scale)
@@ -192,7 +189,7 @@ def _step(program: Program, state: State, frozen, batch, key, t):
         good=_where(applied, state.params, state.good),
         scale=scale,
         bad=jnp.where(back, 0, bad),
-        culprit=jax.lax.cond(applied | state.failed, lambda: state.culprit, first_not_finite),
+        culprit=jnp.where(applied | state.failed, state.culprit, jnp.argmin(finite).astype(state.culprit.dtype)),
         failed=state.failed | (scale < 0.5**HALVINGS),
     )
     return state, (jnp.where(applied, jnp.asarray(value), 0), applied)

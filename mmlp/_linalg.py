@@ -147,10 +147,21 @@ class Spectrum(NamedTuple):
 
 
 def spectrum(T: Array) -> Spectrum:
-    frozen = lax.stop_gradient(T)
-    if T.shape[-1] <= 32:
-        return Spectrum(T, *_svd(frozen))
-    return Spectrum(T, *lax.platform_dependent(frozen, cuda=_svd_by_eigh, default=_svd))
+    return Spectrum(T, *_by_size_and_platform(_svd, _svd_by_eigh, lax.stop_gradient(T)))
+
+
+def singular_values(T: Array) -> Array:
+    """The singular values of T (..., m, d), m >= d, in no order. Not differentiable: rules give the derivatives."""
+    return _by_size_and_platform(
+        lambda T: jnp.linalg.svd(T, compute_uv=False),
+        lambda T: jnp.abs(jnp.linalg.eigvalsh(_doubled(T))[..., -T.shape[-1] :]),
+        lax.stop_gradient(T),
+    )
+
+
+def _by_size_and_platform(usual, on_cuda, T: Array):
+    """On CUDA, batched SVDs larger than 32 run one after another; symmetric eigenproblems do not."""
+    return usual(T) if T.shape[-1] <= 32 else lax.platform_dependent(T, cuda=on_cuda, default=usual)
 
 
 def _svd(T: Array) -> tuple[Array, Array]:
@@ -159,15 +170,17 @@ def _svd(T: Array) -> tuple[Array, Array]:
 
 
 def _svd_by_eigh(T: Array) -> tuple[Array, Array]:
-    """V and s from the symmetric matrix [0 T'; T 0], whose eigenvalues are s, -s and zeros, with eigenvectors (v, u).
-
-    Like an SVD it never squares T. On CUDA, batched SVDs larger than 32 run one by one; this is many times faster.
-    """
-    m, d = T.shape[-2:]
-    doubled = jnp.zeros((*T.shape[:-2], d + m, d + m), T.dtype).at[..., d:, :d].set(T).at[..., :d, d:].set(T.mT)
-    s, vectors = jnp.linalg.eigh(doubled)
+    d = T.shape[-1]
+    s, vectors = jnp.linalg.eigh(_doubled(T))
     s, V = jnp.abs(s[..., -d:][..., ::-1]), vectors[..., :d, -d:][..., ::-1]
     return jnp.linalg.qr(V)[0], s  # orthogonal to rounding, the largest directions first
+
+
+def _doubled(T: Array) -> Array:
+    """[0 T'; T 0]: its eigenvalues are s, -s and zeros, its eigenvectors (v, u). Like an SVD it does not square T."""
+    m, d = T.shape[-2:]
+    zeros = jnp.zeros((*T.shape[:-2], d + m, d + m), T.dtype)
+    return zeros.at[..., d:, :d].set(T).at[..., :d, d:].set(T.mT)
 
 
 @jax.custom_jvp

@@ -20,6 +20,7 @@ from mmlp._linalg import (
     log_gram,
     log_ratio,
     polar,
+    singular_values,
     solve,
     spectrum,
 )
@@ -155,7 +156,7 @@ def _relative_factor(A: SPD, B: SPD, name: str) -> Array:
 @jax.custom_jvp
 def _log_cosh_log(Q: Array) -> Array:
     """sum log cosh log s = sum log(1 + sinh(log s)^2) / 2 over the singular values s of Q."""
-    s = jnp.linalg.svd(Q, compute_uv=False)
+    s = singular_values(Q)
     sinh = (s - 1 / s) / 2
     u = jnp.abs(jnp.log(s))
     return jnp.sum(jnp.where(u < 1, jnp.log1p(sinh**2) / 2, u + jnp.log1p(jnp.exp(-2 * u)) - jnp.log(2)), axis=-1)
@@ -176,7 +177,7 @@ def _log_cosh_log_jvp(primals, tangents):
 
 @jax.custom_jvp
 def _stein(Q: Array) -> Array:
-    s = jnp.linalg.svd(Q, compute_uv=False)
+    s = singular_values(Q)
     return jnp.sum(_square_minus_one_minus_log(s, jnp.ones_like(s)), axis=-1)
 
 

@@ -221,3 +221,15 @@ def test_bad_input_is_named(name):
         DIVERGENCES[name](Gram(np.ones((2, 2, 2)) + np.eye(2)), Gram(np.ones((3, 2, 2)) + np.eye(2)))
     with pytest.raises(ValueError, match=r"use `Gram.from_dense\(A\)` for a dense matrix"):
         DIVERGENCES[name](np.eye(2), Gram(np.eye(2)))
+
+
+@each
+def test_large_matrices_too(name):
+    """Sizes above 32 choose their decomposition by platform."""
+    rng = np.random.default_rng(11)
+    T, S = trace_one_factor(rng, 40, 10, 2), trace_one_factor(rng, 40, 30, 2)
+    computed, gradient = jax.jit(jax.value_and_grad(lambda T: jnp.sum(DIVERGENCES[name](Gram(T), Gram(S)))))(T)
+    np.testing.assert_allclose(
+        computed, sum(REFERENCES[name](t.T @ t, s.T @ s) for t, s in zip(T, S, strict=True)), rtol=1e-8
+    )
+    assert np.all(np.isfinite(gradient))

@@ -100,4 +100,6 @@ def test_the_svd_for_accelerators_agrees_with_the_svd(rows):
         V, s = decompose(jnp.asarray(T))
         np.testing.assert_allclose(s, np.linalg.svd(T, compute_uv=False), rtol=1e-12)
         np.testing.assert_allclose((V * s[:, None] ** 2) @ V.mT, np.swapaxes(T, 1, 2) @ T, atol=1e-12)
+        values = jnp.linalg.eigvalsh(_linalg._doubled(jnp.asarray(T)))[..., -5:]
+        np.testing.assert_allclose(values[:, ::-1], s, rtol=1e-12)
         np.testing.assert_allclose(V.mT @ V, np.broadcast_to(np.eye(5), (3, 5, 5)), atol=1e-13)

@@ -261,7 +261,7 @@ def test_lasting_trouble_ends_in_an_error_that_says_what_where_and_what_to_try()
     with (
         pytest.warns(RuntimeWarning, match="went back"),
         pytest.raises(
-            NonFiniteError, match=r"the gradient of linear.weight was not finite .* in epoch \d+, .*learning rate"
+            NonFiniteError, match=r"the gradient or step of linear.weight was not finite .* in epoch \d+, .*learning rate"
         ) as info,
     ):
         fit(Poisoned(model(), jnp.arange(3, 9)), infinite_gradient, (X, Y), epochs=30)
