@@ -16,23 +16,10 @@ All functions broadcast nothing: their arguments share the leading (batch) dimen
 import functools
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.custom_derivatives import SymbolicZero
-from jax.extend.core import Primitive
-from jax.interpreters import ad, batching, mlir
 
-
-def full_precision(function):
-    """Matrix products of `function` in the full precision of their dtype (accelerators round float32 by default)."""
-
-    @functools.wraps(function)
-    def wrapped(*args, **kwargs):
-        with jax.default_matmul_precision("highest"):
-            return function(*args, **kwargs)
-
-    return wrapped
+from mmlp._primitive import full_precision, is_zero, primitive
 
 
 def symmetric_part(M: Array) -> Array:
@@ -68,16 +55,15 @@ def _log_abs_diagonal(T: Array) -> Array:
     return jnp.sum(jnp.log(jnp.abs(jnp.diagonal(T, axis1=-2, axis2=-1))), axis=-1)
 
 
-@jax.custom_jvp
-def _log_abs_det(T, lu, permutation):
+def _log_abs_det_value(T, lu, permutation):
     return _log_abs_diagonal(lu)
 
 
-@_log_abs_det.defjvp
-@full_precision
-def _log_abs_det_jvp(primals, tangents):
-    F = Factorised(*primals)
-    return _log_abs_det(*F), jnp.trace(solve(F, tangents[0]), axis1=-2, axis2=-1)
+def _log_abs_det_rule(primals, tangents):
+    return jnp.trace(solve(Factorised(*primals), tangents[0]), axis1=-2, axis2=-1)
+
+
+_log_abs_det = primitive(_log_abs_det_value, _log_abs_det_rule)
 
 
 @full_precision
@@ -88,11 +74,15 @@ def solve(F: Factorised, b: Array, *, transpose: bool = False, refine: bool = Fa
     that conditioning had cost, up to cond(T) of 1e6 or so; float64 has digits to spare and is left as it is.
     """
     T = F.matrix.mT if transpose else F.matrix
+    triangle = F.matrix if F.lu is None else F.lu
+    singular = jnp.any(jnp.diagonal(triangle, axis1=-2, axis2=-1) == 0, axis=-1)[..., None, None]
 
     def once(y, transpose):
         if F.lu is None or F.permutation is None:
-            return lax.linalg.triangular_solve(F.matrix, y, left_side=True, lower=False, transpose_a=transpose)
-        return _lu_solve(F.lu, F.permutation, y, transpose=transpose)
+            x = lax.linalg.triangular_solve(F.matrix, y, left_side=True, lower=False, transpose_a=transpose)
+        else:
+            x = _lu_solve(F.lu, F.permutation, y, transpose=transpose)
+        return jnp.where(singular, jnp.inf, x)
 
     def refined(_, y):
         x = once(y, transpose)
@@ -127,12 +117,9 @@ def _lu_solve(lu: Array, permutation: Array, b: Array, *, transpose: bool) -> Ar
     rows = permutation[..., None]
     if transpose:  # T = P'LU, so T' = U'L'P
         y = triangle(triangle(b, lower=False), lower=True, unit_diagonal=True)
-        x = jnp.take_along_axis(y, jnp.argsort(rows, axis=-2), axis=-2)
-    else:
-        y = triangle(jnp.take_along_axis(b, rows, axis=-2), lower=True, unit_diagonal=True)
-        x = triangle(y, lower=False)
-    singular = jnp.any(jnp.diagonal(lu, axis1=-2, axis2=-1) == 0, axis=-1)
-    return jnp.where(singular[..., None, None], jnp.inf, x)
+        return jnp.take_along_axis(y, jnp.argsort(rows, axis=-2), axis=-2)
+    y = triangle(jnp.take_along_axis(b, rows, axis=-2), lower=True, unit_diagonal=True)
+    return triangle(y, lower=False)
 
 
 # -- one SVD: log(T'T) ------------------------------------------------------------------------------------------------
@@ -183,76 +170,52 @@ def _doubled(T: Array) -> Array:
     return zeros.at[..., d:, :d].set(T).at[..., :d, d:].set(T.mT)
 
 
-@jax.custom_jvp
-@full_precision
 def log_gram(S: Spectrum) -> Array:
     """log A = V diag(2 log s) V' of A = T'T, shape (..., d, d); all -inf when T is singular."""
-    log_A = (S.V * (2 * jnp.log(S.s))[..., None, :]) @ S.V.mT
-    return jnp.where(jnp.any(S.s == 0, axis=-1)[..., None, None], -jnp.inf, symmetric_part(log_A))
+    return _log_gram(*S)
 
 
-@log_gram.defjvp
-@full_precision
-def _log_gram_jvp(primals, tangents):
-    (S,), (S_dot,) = primals, tangents
-    return log_gram(S), dlog_gram(S, 2 * symmetric_part(S.factor.mT @ S_dot.factor))
+def _log_gram_value(T, V, s):
+    log_A = (V * (2 * jnp.log(s))[..., None, :]) @ V.mT
+    return jnp.where(jnp.any(s == 0, axis=-1)[..., None, None], -jnp.inf, symmetric_part(log_A))
+
+
+def _log_gram_rule(primals, tangents):
+    S = Spectrum(*primals)
+    return dlog_gram(S, 2 * symmetric_part(S.factor.mT @ tangents[0]))
+
+
+_log_gram = primitive(_log_gram_value, _log_gram_rule)
 
 
 def dlog_gram(S: Spectrum, H: Array) -> Array:
     """The derivative of the logarithm at A = T'T in direction H: V (log[s_i^2, s_j^2] o V'HV) V'.
 
-    Linear and self-adjoint in H. A primitive of its own, because no JAX decorator keeps a derivative rule by T
-    through the transposition in H that reverse mode needs.
+    Linear and self-adjoint in H, so that it is its own transpose.
     """
-    return _dlog_p.bind(*S, H)
+    return _dlog(*S, H)
 
 
-_dlog_p = Primitive("dlog_gram")
-
-
-@full_precision
-def _dlog(T, V, s, H):
+def _dlog_value(T, V, s, H):
     return V @ (_log_difference(s[..., :, None], s[..., None, :]) * (V.mT @ H @ V)) @ V.mT
 
 
-@full_precision
-def _dlog_jvp(primals, tangents):
+def _dlog_rule(primals, tangents):
     T, V, s, H = primals
     T_dot, _, _, H_dot = tangents
     terms = []  # never empty: V and s have no tangents, and JAX does not call with none at all
-    if not isinstance(H_dot, ad.Zero):
-        terms.append(_dlog_p.bind(T, V, s, H_dot))
-    if not isinstance(T_dot, ad.Zero):
-        terms.append(_d2log(_last_order(Spectrum(T, V, s)), H, 2 * symmetric_part(T.mT @ T_dot)))
-    return _dlog_p.bind(*primals), functools.reduce(jnp.add, terms)
+    if not is_zero(H_dot):
+        terms.append(_dlog(T, V, s, H_dot))
+    if not is_zero(T_dot):
+        terms.append(_d2log(V, _last_order(s, T), H, 2 * symmetric_part(T.mT @ T_dot)))
+    return functools.reduce(jnp.add, terms)
 
 
-def _dlog_transpose(cotangent, T, V, s, H):
-    if isinstance(cotangent, ad.Zero):
-        return None, None, None, None
-    return None, None, None, _dlog_p.bind(T, V, s, cotangent)
+_dlog = primitive(_dlog_value, _dlog_rule, transpose=lambda cotangent, T, V, s: _dlog(T, V, s, cotangent))
 
 
-def _dlog_batch(args, axes):
-    size = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
-
-    def in_front(x, axis):
-        return jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
-
-    return _dlog_p.bind(*map(in_front, args, axes)), 0
-
-
-_dlog_p.def_impl(jax.jit(_dlog))
-_dlog_p.def_abstract_eval(lambda T, V, s, H: H)
-mlir.register_lowering(_dlog_p, mlir.lower_fun(_dlog, multiple_results=False))
-ad.primitive_jvps[_dlog_p] = _dlog_jvp
-ad.primitive_transposes[_dlog_p] = _dlog_transpose
-batching.primitive_batchers[_dlog_p] = _dlog_batch
-
-
-def _d2log(S: Spectrum, H: Array, K: Array) -> Array:
+def _d2log(V: Array, s: Array, H: Array, K: Array) -> Array:
     """The second derivative, V (sum_k log[s_i^2, s_k^2, s_j^2] (H_ik K_kj + K_ik H_kj)) V', bilinear in H and K."""
-    _, V, s = S
     H, K = V.mT @ H @ V, V.mT @ K @ V
     f = _log_second_difference(s[..., :, None, None], s[..., None, :, None], s[..., None, None, :])  # [i, k, j]
     return V @ (jnp.einsum("...ikj,...ik,...kj->...ij", f, H, K) + jnp.einsum("...ikj,...ik,...kj->...ij", f, K, H)) @ V.mT
@@ -302,31 +265,34 @@ def _log_second_series(a: Array, b: Array, c: Array, terms: int = 18) -> Array:
 # -- the orthogonal factor of a square matrix -------------------------------------------------------------------------
 
 
-@jax.custom_jvp
-@full_precision
-def polar(M: Array) -> Array:
-    """W = UV' of M = USV': the orthogonal matrix nearest to M. Its derivative divides by sums of singular values."""
+def _polar_value(M):
     U, _, Vt = jnp.linalg.svd(M, full_matrices=False)
     return U @ Vt
 
 
-@polar.defjvp
-@full_precision
-def _polar_jvp(primals, tangents):
-    (M,), (M_dot,) = primals, tangents
-    U, s, Vt = jnp.linalg.svd(_last_order(M), full_matrices=False)
-    X = U.mT @ M_dot @ Vt.mT
-    return U @ Vt, U @ ((X - X.mT) / (s[..., :, None] + s[..., None, :])) @ Vt
+def _polar_rule(primals, tangents):
+    U, s, Vt = jnp.linalg.svd(_last_order(primals[0], primals[0]), full_matrices=False)
+    X = U.mT @ tangents[0] @ Vt.mT
+    return U @ ((X - X.mT) / (s[..., :, None] + s[..., None, :])) @ Vt
 
 
-@jax.custom_jvp
-def _last_order(arrays):
-    """The identity, at the point up to which derivatives are implemented: differentiating it is an error."""
-    return arrays
+_polar = primitive(_polar_value, _polar_rule)
 
 
-@functools.partial(_last_order.defjvp, symbolic_zeros=True)
-def _last_order_jvp(primals, tangents):
-    if not all(isinstance(t, SymbolicZero) for t in jax.tree.leaves(tangents)):
-        raise NotImplementedError("third derivatives of logm, von_neumann or bures_wasserstein are not implemented")
-    return primals[0], jax.tree.map(jnp.zeros_like, primals[0])
+def polar(M: Array) -> Array:
+    """W = UV' of M = USV': the orthogonal matrix nearest to M. Its derivative divides by sums of singular values."""
+    return _polar(M)
+
+
+def _last_order_value(x, T):
+    return x
+
+
+def _last_order_rule(primals, tangents):
+    raise NotImplementedError(
+        "third derivatives of logm and of the divergences that use it are not implemented; differentiate twice at most"
+    )
+
+
+# (x, T) -> x, where x was computed from T: the point up to which derivatives by T are implemented
+_last_order = primitive(_last_order_value, _last_order_rule)

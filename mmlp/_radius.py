@@ -19,6 +19,8 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import digamma
 
+from mmlp._primitive import primitive
+
 CUT = 36.0  # the integrands are cut where they are below exp(-36) = 2e-16 of their value at w = 0
 NODES, WEIGHTS = (0.5 * x for x in np.polynomial.legendre.leggauss(32))
 NODES = NODES + 0.5  # on [0, 1]
@@ -29,16 +31,17 @@ def a_log_gamma_draw(key, a: Array) -> Array:
     return _at_fixed_quantile(a, jax.random.loggamma(key, jax.lax.stop_gradient(a), dtype=a.dtype))
 
 
-@jax.custom_jvp
-def _at_fixed_quantile(a: Array, s: Array) -> Array:
+def _at_fixed_quantile_rule(primals, tangents):
+    a, s = primals
+    y = _at_fixed_quantile(a, s)
+    return a_log_gamma_derivative(a, y / a) * tangents[0]  # y / a, not s: the next derivative sees that it depends on a
+
+
+def _at_fixed_quantile_value(a, s):
     return a * s
 
 
-@_at_fixed_quantile.defjvp
-def _at_fixed_quantile_jvp(primals, tangents):
-    a, s = primals
-    y = _at_fixed_quantile(a, s)
-    return y, a_log_gamma_derivative(a, y / a) * tangents[0]  # y / a, not s: the next derivative sees that it depends on a
+_at_fixed_quantile = primitive(_at_fixed_quantile_value, _at_fixed_quantile_rule)
 
 
 def a_log_gamma_derivative(a: Array, s: Array) -> Array:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from mmlp._checks import checked_floats
-from mmlp._linalg import full_precision
+from mmlp._primitive import full_precision
 from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.networks import CholeskyMLP, MatrixLayer, MatrixMLP, Perceptron, ShallowMatrixMLP, random_bias
 
@@ -34,7 +34,8 @@ def calibrate(model, X: Array, *, key):
         raise ValueError(f"`calibrate(X=...)` must have shape (n, p) with at least two rows, got shape {X.shape}.")
     if getattr(model, "in_features", X.shape[1]) != X.shape[1]:
         raise ValueError(f"`calibrate(X=...)` must have {model.in_features} columns, as the model does, got {X.shape[1]}.")
-    return _calibrate(model, X, key)
+    weights = jax.tree.leaves(model) if isinstance(model, eqx.Module) else [X]
+    return _calibrate(model, X.astype(weights[0].dtype), key)
 
 
 @functools.singledispatch
@@ -51,7 +52,7 @@ def _(model: MatrixMLP, X, key):
         H = jax.vmap(matrices[-1])(H)
         if model.vectors:
             layer = model.vectors[i]
-            h = jnp.ones((len(X), layer.A.shape[1])) if h is None else model.activation(h)
+            h = jnp.ones((len(X), layer.A.shape[1]), layer.A.dtype) if h is None else model.activation(h)
             z = jax.vmap(layer.product)(H, h)
             gain = _gain(z, VECTOR_SPREAD)
             layer = eqx.tree_at(lambda m: (m.C, m.b), layer, (gain * layer.C, -jnp.mean(gain * z, axis=0)))

@@ -111,7 +111,8 @@ class TraceOnePowerExponential(_TraceOne):
     draws; its absolute value is taken. Its derivative by beta has infinite variance for beta >= 1.
 
     The density has a cusp at loc for beta <= 1/2: its gradient, which grows without bound towards loc for
-    beta < 1/2, is zero at loc itself, as it is for beta > 1/2.
+    beta < 1/2, is zero at loc itself, as it is for beta > 1/2. The second derivative at loc is right for beta >= 1; below,
+    where it is infinite, it is given as zero. `radius` concerns `sample` only: all else is of the exact law.
 
     >>> q = TraceOnePowerExponential(jnp.zeros(1), Gram(jnp.eye(1)), eta=1.0, alpha=1.0, beta=0.5)
     >>> print(f"{q.log_prob(jnp.zeros(1)):.4f}")  # Laplace with scale 2: -log 4
@@ -142,7 +143,7 @@ class TraceOnePowerExponential(_TraceOne):
     def log_prob(self, x: ArrayLike) -> Array:
         """log p(x) for x (..., d)."""
         logdet, y = self._logdet_and_whiten(x)
-        u = jnp.sum((y / jnp.sqrt(self.alpha * self.eta)[..., None]) ** 2, axis=-1)
+        u = jnp.sum((y / jnp.sqrt(self.alpha)[..., None] / jnp.sqrt(self.eta)[..., None]) ** 2, axis=-1)
         return self._log_c() - (self.dim * jnp.log(self.eta) + logdet + _power(u, self.beta)) / 2
 
     def sample(self, key, shape: tuple[int, ...] = ()) -> Array:
@@ -151,7 +152,7 @@ class TraceOnePowerExponential(_TraceOne):
         batch = (*shape, *self.batch_shape)
         eps = jax.random.normal(key_direction, (*batch, self.dim), self.loc.dtype)
         v = eps / jnp.linalg.norm(eps, axis=-1, keepdims=True)
-        scale = jnp.exp(self._log_radius(key_radius, batch) + jnp.log(self.alpha * self.eta) / 2)
+        scale = jnp.exp(self._log_radius(key_radius, batch) + (jnp.log(self.alpha) + jnp.log(self.eta)) / 2)
         return self.loc + scale[..., None] * self.omega.color(v)
 
     def entropy(self) -> Array:
@@ -192,6 +193,8 @@ def kl_divergence(q: TraceOneGaussian | TraceOnePowerExponential, p: TraceOneGau
     >>> print(f"{kl_divergence(q, p):.4f}")
     0.5000
     """
+    if not isinstance(q, TraceOneGaussian | TraceOnePowerExponential):
+        raise ValueError(f"`kl_divergence(q, p)` takes two distributions of this module, got {type(q).__name__} for q.")
     if not isinstance(p, TraceOneGaussian):
         raise ValueError(
             f"`kl_divergence(q, p)` has a closed form for a `TraceOneGaussian` p only, got {type(p).__name__}; use the "
@@ -213,9 +216,12 @@ def kl_divergence(q: TraceOneGaussian | TraceOnePowerExponential, p: TraceOneGau
 
 
 def _power(u: Array, beta: Array) -> Array:
-    """u^beta for u >= 0, with derivative zero by u at u = 0: the derivative by x, u^(beta - 1) |y|, is inf * 0 there."""
+    """u^beta for u >= 0. At u = 0 its derivative by u is one for beta = 1, and taken as zero otherwise.
+
+    For beta > 1 it is zero; for 1/2 < beta < 1 it is infinite, but the derivative by x, u^(beta - 1) |y|, tends to zero.
+    """
     zero = u == 0
-    return jnp.where(zero, 0, jnp.where(zero, 1, u) ** beta)
+    return jnp.where(zero, jnp.where(beta == 1, u, 0), jnp.where(zero, 1, u) ** beta)
 
 
 def _parameters(p, loc: ArrayLike, omega: SPD, **scalars: ArrayLike) -> tuple[Array, SPD, list[Array]]:

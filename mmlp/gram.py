@@ -13,7 +13,8 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from mmlp._checks import checked_floats
-from mmlp._linalg import Factorised, factorise, full_precision, log_abs_det, log_gram, solve, spectrum
+from mmlp._linalg import Factorised, factorise, log_abs_det, log_gram, solve, spectrum
+from mmlp._primitive import full_precision
 
 
 class Gram(eqx.Module):
@@ -42,13 +43,15 @@ class Gram(eqx.Module):
         if m < d or (upper and m != d):
             shape = "square to be `upper`" if upper else "at least as many rows as columns, or T'T is singular"
             raise ValueError(f"`Gram(factor=...)` must have {shape}, got shape {self.factor.shape}.")
+        if upper and not isinstance(self.factor, Tracer) and np.any(np.tril(self.factor, -1)):
+            raise ValueError("`Gram(factor=..., upper=True)` must be zero below the diagonal; leave out `upper`.")
 
     @classmethod
     @full_precision
     def trace_one(cls, T: ArrayLike, *, upper: bool = False) -> "Gram":
         """T'T / tr(T'T), the paper's normalisation H = K / tr(K): the factor is T / |T|."""
         T = jnp.asarray(checked_floats(T, "Gram.trace_one(T=...)", "(..., m, d)", ndim=2))
-        return cls(T / _norm(T, axis=(-2, -1)), upper=upper)
+        return cls(T / _norm(T, (-2, -1), "Gram.trace_one(T=...)"), upper=upper)
 
     @classmethod
     def from_dense(cls, A: ArrayLike) -> "Gram":
@@ -118,16 +121,16 @@ class Gram(eqx.Module):
 
     def scaled(self, c: ArrayLike) -> "Gram":
         """cA for c > 0, shape (...)."""
-        return Gram(jnp.sqrt(jnp.asarray(c))[..., None, None] * self.factor, upper=self.upper)
+        return Gram(_root_of(c, "Gram.scaled(c=...)")[..., None, None] * self.factor, upper=self.upper)
 
     @full_precision
     def congruence(self, W: ArrayLike) -> "Gram":
-        """W A W' for W (..., k, d): the factor is T W'. Needs k <= m, otherwise the result is singular."""
+        """W A W' for W (..., k, d): the factor is T W'. Needs k <= d, otherwise the result is singular."""
         W = jnp.asarray(checked_floats(W, "Gram.congruence(W=...)", "(..., k, d)", ndim=2))
-        if W.shape[-1] != self.dim or W.shape[-2] > self.factor.shape[-2]:
+        if W.shape[-1] != self.dim or W.shape[-2] > self.dim:
             raise ValueError(
-                f"`Gram.congruence(W=...)` must have shape (..., k, {self.dim}) with k <= {self.factor.shape[-2]}, "
-                f"the rows of the factor, got shape {W.shape}."
+                f"`Gram.congruence(W=...)` must have shape (..., k, {self.dim}) with k <= {self.dim}, or W A W' is "
+                f"singular, got shape {W.shape}."
             )
         return Gram(self.factor @ W.mT)
 
@@ -146,8 +149,8 @@ class Gram(eqx.Module):
         batch = tuple(b if a == 1 else a for a, b in zip(own, theirs, strict=True))
         if any(b not in (1, a) for a, b in zip(batch, theirs, strict=True)):
             raise ValueError(f"`Gram.{argument}` cannot broadcast {x.shape[:-1]} against batch dimensions {own}.")
-        A = self if batch == own else Gram(jnp.broadcast_to(self.factor, batch + self.factor.shape[-2:]), upper=self.upper)
-        return A, _Columns(batch, x)
+        factor = jnp.broadcast_to(self.factor, batch + self.factor.shape[-2:]).astype(x.dtype)
+        return Gram(factor, upper=self.upper), _Columns(batch, x)
 
 
 class DiagonalGram(eqx.Module):
@@ -166,7 +169,7 @@ class DiagonalGram(eqx.Module):
     @classmethod
     def trace_one(cls, scale: ArrayLike) -> "DiagonalGram":
         scale = jnp.asarray(checked_floats(scale, "DiagonalGram.trace_one(scale=...)", "(..., d)", ndim=1))
-        return cls(scale / _norm(scale, axis=-1))
+        return cls(scale / _norm(scale, -1, "DiagonalGram.trace_one(scale=...)"))
 
     @property
     def factor(self) -> Array:
@@ -197,7 +200,7 @@ class DiagonalGram(eqx.Module):
         return _diagonal(2 * jnp.log(jnp.abs(self.scale)))
 
     def solve(self, b: ArrayLike) -> Array:
-        return _vector(self, b, "solve(b=...)") / self.scale**2
+        return _vector(self, b, "solve(b=...)") / self.scale / self.scale  # scale^2 may leave the range of float32
 
     def whiten(self, x: ArrayLike) -> Array:
         return _vector(self, x, "whiten(x=...)") / self.scale
@@ -209,7 +212,7 @@ class DiagonalGram(eqx.Module):
         return self.logdet(), self.whiten(x)
 
     def scaled(self, c: ArrayLike) -> "DiagonalGram":
-        return DiagonalGram(jnp.sqrt(jnp.asarray(c))[..., None] * self.scale)
+        return DiagonalGram(_root_of(c, "DiagonalGram.scaled(c=...)")[..., None] * self.scale)
 
     def congruence(self, W: ArrayLike) -> Gram:
         return Gram(self.factor).congruence(W)
@@ -236,21 +239,31 @@ class _Columns:
 
 
 def _vector(gram: SPD, x: ArrayLike, argument: str) -> Array:
+    """x (..., d) in a floating dtype that holds the gram's numbers too."""
     x = jnp.asarray(x)
+    x = x.astype(jnp.promote_types(x.dtype, jax.tree.leaves(gram)[0].dtype))
     if x.ndim == 0 or x.shape[-1] != gram.dim:
         raise ValueError(f"`{type(gram).__name__}.{argument}` must have shape (..., {gram.dim}), got shape {x.shape}.")
     return x
 
 
 def _diagonal(x: Array) -> Array:
-    return x[..., None] * jnp.eye(x.shape[-1], dtype=x.dtype)
+    return jnp.where(jnp.eye(x.shape[-1], dtype=bool), x[..., None], 0)
 
 
-def _norm(x: Array, axis) -> Array:
+def _norm(x: Array, axis, argument: str) -> Array:
     """The Frobenius norm, of numbers scaled to one first: squares of tiny or huge float32 numbers leave its range."""
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(x), axis=axis, keepdims=True))
-    largest = jnp.where(largest > 0, largest, 1)
+    if not isinstance(largest, Tracer) and np.any(np.asarray(largest) == 0):
+        raise ValueError(f"`{argument}` must not be all zeros: the zero matrix has no multiple of trace one.")
     return largest * jnp.sqrt(jnp.sum((x / largest) ** 2, axis=axis, keepdims=True))
+
+
+def _root_of(c: ArrayLike, argument: str) -> Array:
+    c = jnp.asarray(c)
+    if not isinstance(c, Tracer) and not np.all(np.asarray(c) > 0):
+        raise ValueError(f"`{argument}` must be positive, got {np.min(np.asarray(c))}.")
+    return jnp.sqrt(c)
 
 
 def _cholesky_or_explain(A: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from mmlp._linalg import full_precision
+from mmlp._primitive import full_precision
 from mmlp.gram import SPD, DiagonalGram, Gram
 
 Kernel = Callable[[Array], Array]

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from mmlp._checks import checked_floats, checked_size, checked_sizes
-from mmlp._linalg import full_precision
+from mmlp._primitive import full_precision
 from mmlp.gram import SPD, DiagonalGram, Gram
 from mmlp.kernels import Kernel, Linear, MercerSigmoid, activate
 

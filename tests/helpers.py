@@ -30,14 +30,20 @@ def directional(f, x, direction, step):
 
 @functools.cache
 def _compiled(f):
-    """f(x, *args), its gradient by x, and the derivative of that along a direction, forwards and backwards."""
+    """f(x, *args), its gradient by x, and the derivative of that along a direction, forwards and backwards.
+
+    The forward one goes through `lax.map`: a loop in reverse mode forgets derivative rules that are not primitives'.
+    """
     gradient = jax.grad(f)
+
+    def looped(x, *args):
+        return jax.lax.map(lambda x: f(x, *args), x[None])[0]
 
     def slope(x, direction, *args):
         return jax.jvp(lambda x: f(x, *args), (x,), (direction,))[1]
 
     def forward(x, direction, *args):
-        return jax.jvp(lambda x: gradient(x, *args), (x,), (direction,))[1]
+        return jax.jvp(lambda x: jax.grad(looped)(x, *args), (x,), (direction,))[1]
 
     def reverse(x, direction, *args):
         return jax.grad(lambda x: jnp.vdot(gradient(x, *args), direction))(x)

@@ -55,6 +55,7 @@ def test_what_does_not_vary_is_left_alone(dtype):
     for model, inputs in ((single, X), (constant, np.ones((10, 6)))):
         result = calibrate(jax.tree.map(lambda w: w.astype(dtype), model), inputs.astype(dtype), key=KEY)
         weights = jax.tree.leaves(result)
+        assert all(w.dtype == dtype for w in weights)
         assert all(np.all(np.isfinite(w)) and np.max(np.abs(w)) < 100 for w in weights)
 
 

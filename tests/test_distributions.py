@@ -403,3 +403,10 @@ def test_checks_cost_compiled_code_nothing():
     assert primitives(build, np.zeros(2), np.eye(2), 1.0, 1.0, 1.0) == []
     bad = jax.jit(build)(np.zeros(2), np.eye(2), -1.0, 1.0, 1.0)  # not refused, and not repaired
     assert np.isnan(bad.log_prob(np.ones(2)))
+
+
+def test_curvature_at_loc_is_the_gaussian_one_at_beta_one():
+    omega = Gram.trace_one(np.array([[1.0, 0.3], [0.0, 0.5]]))
+    power = TraceOnePowerExponential(np.zeros(2), omega, 2.0, 1.0, 1.0)
+    gaussian = TraceOneGaussian(np.zeros(2), omega, 2.0)
+    np.testing.assert_allclose(jax.hessian(power.log_prob)(jnp.zeros(2)), jax.hessian(gaussian.log_prob)(jnp.zeros(2)))

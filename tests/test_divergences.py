@@ -233,3 +233,21 @@ def test_large_matrices_too(name):
         computed, sum(REFERENCES[name](t.T @ t, s.T @ s) for t, s in zip(T, S, strict=True)), rtol=1e-8
     )
     assert np.all(np.isfinite(gradient))
+
+
+def test_a_singular_matrix_is_infinitely_far_in_the_divergences_that_see_it():
+    regular, singular = Gram(np.diag([1.0, 0.5])), Gram(np.diag([1.0, 0.0]))
+    for name in ("von_neumann", "stein", "stein one-sided", "affine_invariant", "log_euclidean"):
+        assert DIVERGENCES[name](singular, regular) == np.inf, name
+        assert DIVERGENCES[name](regular, singular) == np.inf, name
+    assert von_neumann(regular, singular, symmetric=False) == np.inf
+    np.testing.assert_allclose(von_neumann(singular, regular, symmetric=False), 0.25)  # 0 log 0 = 0
+    tiny = DiagonalGram.trace_one(np.array([1, 1e-20], np.float32))
+    value = von_neumann(tiny, Gram.trace_one(np.eye(2, dtype=np.float32)), symmetric=False)
+    np.testing.assert_allclose(value, np.log(2), rtol=1e-6)
+
+
+@each
+def test_dtypes_are_promoted(name):
+    A, B = Gram(np.eye(2, dtype=np.float32)), Gram(2 * np.eye(2))
+    assert DIVERGENCES[name](A, B).dtype == DIVERGENCES[name](B, A).dtype == np.float64

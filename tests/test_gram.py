@@ -33,7 +33,8 @@ def test_methods_agree_with_scipy(d):
         np.testing.assert_allclose(trace[i], np.trace(A), rtol=1e-13)
         np.testing.assert_allclose(logdet[i], np.linalg.slogdet(A)[1], rtol=1e-10, atol=1e-14)
         np.testing.assert_allclose(logm[i], scipy.linalg.logm(A), atol=1e-10)
-        np.testing.assert_allclose(solution[i], scipy.linalg.solve(A, x[i], assume_a="pos"), rtol=0, atol=1e-10 * 1e3)
+        expected = scipy.linalg.solve(A, x[i], assume_a="pos")
+        np.testing.assert_allclose(solution[i], expected, rtol=0, atol=1e-10 * np.linalg.norm(expected))
         np.testing.assert_allclose(np.sum(white[i] ** 2), x[i] @ np.linalg.solve(A, x[i]), rtol=1e-10)
         np.testing.assert_allclose(product[i], A @ x[i], atol=1e-13)
 
@@ -242,12 +243,28 @@ def test_a_singular_factor_is_infinite_and_raises_nothing(upper):
     T = jnp.array([[[1.0, 2.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]])
     _, _, logdet, logm, solution, white, _, _ = everything(Gram(T, upper=upper), jnp.ones((2, 2)))
     np.testing.assert_array_equal(logdet, [-np.inf, 0])
+    assert np.all(np.isinf(Gram(T[0], upper=upper).solve(np.array([0.0, 1.0]))))
     assert np.sum(white[0] ** 2) == np.inf
     assert np.all(np.isinf(solution[0]))
     np.testing.assert_array_equal(white[1], [1, 1])
     singular = jax.jit(lambda T: Gram(T).logm())(jnp.zeros((2, 2)))
     np.testing.assert_array_equal(singular, -np.inf)
     assert np.all(np.isfinite(logm[1]))
+
+
+def test_a_singular_diagonal_gram_is_infinite_where_it_should_be():
+    A = DiagonalGram(np.array([1.0, 0.0]))
+    assert A.logdet() == -np.inf
+    np.testing.assert_array_equal(A.logm(), [[0, 0], [0, -np.inf]])
+
+
+@pytest.mark.parametrize("method", ["whiten", "solve", "color", "__matmul__"])
+def test_dtypes_are_promoted_as_in_numpy(method):
+    A = Gram(np.eye(2, dtype=np.float32) * 2)
+    for x, dtype in ((np.ones(2), np.float64), (np.ones(2, int), np.float32), ([1, 2], np.float32)):
+        result = getattr(A, method)(x)
+        assert result.dtype == dtype
+        np.testing.assert_allclose(result, getattr(Gram(np.eye(2) * 2), method)(np.asarray(x, float)), rtol=1e-6)
 
 
 def test_trace_one_of_tiny_and_huge_float32_numbers():
@@ -283,8 +300,12 @@ NAN_MATRIX = np.array([[1.0, np.nan], [np.nan, 1.0]])
         (lambda: Gram.from_dense(np.stack([np.eye(2), -np.eye(2)])), r"element \(1,\) has smallest eigenvalue -1"),
         (lambda: Gram.from_dense(np.ones((2, 2))), r"the matrix has smallest eigenvalue.*more samples than dimensions"),
         (lambda: Gram(np.eye(2)).whiten(np.ones(3)), r"`Gram.whiten\(x=...\)` must have shape \(..., 2\), got shape \(3,\)"),
-        (lambda: Gram(np.eye(2)).congruence(np.ones((3, 2))), r"k <= 2, the rows of the factor, got shape \(3, 2\)"),
+        (lambda: Gram(np.eye(2)).congruence(np.ones((3, 2))), r"k <= 2, or W A W' is singular, got shape \(3, 2\)"),
         (lambda: DiagonalGram(np.ones(2)).solve(np.ones(1)), r"`DiagonalGram.solve\(b=...\)` must have shape"),
+        (lambda: Gram(np.ones((2, 2)), upper=True), r"must be zero below the diagonal; leave out `upper`"),
+        (lambda: Gram(np.eye(2)).scaled(-1.0), r"`Gram.scaled\(c=...\)` must be positive, got -1"),
+        (lambda: Gram.trace_one(np.zeros((2, 2))), r"`Gram.trace_one\(T=...\)` must not be all zeros"),
+        (lambda: DiagonalGram.trace_one(np.zeros(2)), r"`DiagonalGram.trace_one\(scale=...\)` must not be all zeros"),
         (lambda: DiagonalGram(np.array(1.0)), r"`DiagonalGram\(scale=...\)` must have shape"),
     ],
 )
