@@ -41,9 +41,11 @@ docs: .venv/.docs  ## build the documentation
 bench: .venv/.bench  ## speed, accuracy and scaling tables
 	$(RUN) benchmarks/accuracy.py
 	$(RUN) benchmarks/scaling.py
+	$(RUN) benchmarks/speed.py
 
-reproduce: setup  ## the paper's tables and figures
-	@echo "No experiment of the paper is here yet; 'make demo' runs a small one."
+reproduce: setup  ## the paper's figures of the power exponential, into report/
+	$(RUN) -m mmlp.experiments.density
+	$(RUN) -m mmlp.experiments.radius
 
 clean:          ## remove the environment and caches
 	rm -rf .venv .cache .pytest_cache .ruff_cache

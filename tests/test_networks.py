@@ -1,5 +1,9 @@
 """What test_alpha.py does not hold: saturation, float32, batches, bad input. The equations are held there."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -39,7 +43,8 @@ def test_output_is_spd_with_trace_one_from_tiny_to_huge_inputs(name, dtype):
         assert leaf.dtype == dtype
         assert np.all(np.isfinite(leaf))
     np.testing.assert_allclose(A.trace(), 1, rtol=10 * np.finfo(dtype).eps)
-    assert np.all(np.linalg.svd(np.asarray(A.factor, float), compute_uv=False) > 0)
+    s = np.linalg.svd(np.asarray(A.factor, float), compute_uv=False)
+    assert np.all(s[:, -1] > np.finfo(dtype).eps * s[:, 0])  # positive definite in this dtype
     assert np.all(np.isfinite(A.logdet()))
 
 
@@ -117,3 +122,12 @@ def test_cholesky_covers_every_spd_matrix_of_trace_one():
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.slow
+def test_a_560_pixel_covariance_fits_in_memory():
+    """Value and gradient of the von Neumann loss, batch 10: the whole process stays below 1.5 GiB."""
+    script = Path(__file__).parent.parent / "benchmarks" / "scaling.py"
+    run = subprocess.run([sys.executable, script, "560"], capture_output=True, text=True, check=True)
+    peak = float(run.stdout.split()[-1])
+    assert peak < 1536
