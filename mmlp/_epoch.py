@@ -162,16 +162,20 @@ def _epoch(program: Program, state: State, frozen, data, validation, key, epoch,
     return state, Metrics(loss, score, skipped, state.scale, state.stale, state.culprit, state.failed, state.stopped)
 
 
-def _step(program: Program, state: State, frozen, batch, key, t):
-    def loss(params):
-        value = program.loss(join(params, frozen, program.static), batch, key, t)
-        if jnp.shape(value) != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
-            raise ValueError(
-                f"`fit(loss=...)` must return one real number, the mean over the batch; it returned {jax.typeof(value)}."
-            )
-        return value
+def loss_of(program: Program, params, frozen, batch, key, t):
+    """The user's loss, which must be one real number."""
+    value = program.loss(join(params, frozen, program.static), batch, key, t)
+    number = isinstance(value, float | np.ndarray | np.generic | Array)
+    if not number or jnp.shape(value) != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
+        raise ValueError(
+            "`fit(loss=...)` must return one real number, the mean over the batch; it returned "
+            f"{jax.typeof(value) if number else type(value).__name__}."
+        )
+    return value
 
-    value, gradient = jax.value_and_grad(loss)(state.params)
+
+def _step(program: Program, state: State, frozen, batch, key, t):
+    value, gradient = jax.value_and_grad(loss_of, argnums=1)(program, state.params, frozen, batch, key, t)
     updates, optimizer = program.optimizer.update(gradient, state.optimizer, state.params)
     updates = jax.tree.map(lambda u: state.scale.astype(u.dtype) * u, updates)
     params = optax.apply_updates(state.params, updates)

@@ -10,6 +10,7 @@ import time
 import warnings
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -86,25 +87,23 @@ class RunDirectory:
 
 def fingerprint(program: _epoch.Program, model, data, validation, key: np.ndarray, **numbers) -> dict:
     """What makes a run this run, by name. The weights that it begins with count as part of the model."""
-    one_model, one_key = jax.tree.map(lambda x: x[0], (model, key)) if program.many else (model, key)
-    params = _epoch.split(one_model)[0]
-    state = jax.eval_shape(program.optimizer.init, params)
-    batch = jax.tree.map(lambda x: x[:1], data)
+    one_model, one_key = (model, key)
+    if program.many:
+        one_model, one_key = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, model), key[0]
+    params, frozen, _ = _epoch.split(one_model)
+    state = program.optimizer.init(params)
+    batch = jax.tree.map(lambda x: x[: program.batch_size], data)
     random = jax.random.wrap_key_data(jnp.asarray(one_key), impl=program.key_type)
+    gradient = jax.value_and_grad(lambda params, *rest: _epoch.loss_of(program, params, frozen, *rest))
     return {
         "data": digest(data),
         "validation": digest(validation),
         "key": digest(key),
-        "optimizer": digest_function(program.optimizer.update, params, state, params),
-        "loss": digest_function(lambda params, *rest: _loss(program, one_model, params, *rest), params, batch, random, 1.0),
+        "optimizer": digest(state) + digest_function(program.optimizer.update, params, state, params),
+        "loss": digest_function(gradient, params, batch, random, 1.0),
         "model": digest(model),
         **numbers,
     }
-
-
-def _loss(program: _epoch.Program, model, params, *rest):
-    _, frozen, static = _epoch.split(model)
-    return program.loss(_epoch.join(params, frozen, static), *rest)
 
 
 def digest(tree) -> str:

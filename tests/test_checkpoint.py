@@ -268,6 +268,20 @@ def test_the_directory_of_another_run_is_refused(part, change, tmp_path_factory)
         fit(folder, **change)
 
 
+def test_a_rate_that_lies_in_the_optimisers_state_is_part_of_the_run(tmp_path):
+    fit(tmp_path, optimizer=optax.inject_hyperparams(optax.adam)(learning_rate=0.05))
+    with pytest.raises(ValueError, match=r"it differs in optimizer"):
+        fit(tmp_path, optimizer=optax.inject_hyperparams(optax.adam)(learning_rate=0.06))
+
+
+def test_a_loss_that_needs_more_than_one_row_has_checkpoints(tmp_path):
+    def spread(model, batch, key, t):
+        assert len(batch) > 1
+        return jnp.var(jax.vmap(model)(batch), ddof=1)
+
+    assert same(fit(tmp_path, loss=spread), fit(loss=spread))
+
+
 def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(tmp_path, each_epoch):
     """200 damages at the level of files, and a few whole runs."""
     undisturbed = fit(tmp_path)

@@ -357,6 +357,9 @@ def test_bad_arguments_are_named_before_anything_is_compiled(change, message):
 def test_a_loss_that_is_not_one_number_is_refused():
     with pytest.raises(ValueError, match=r"`fit\(loss=...\)` must return one real number, .*float64\[8,1\]"):
         fit(model(), lambda model, batch, key, t: jax.vmap(model)(batch[0]), (X, Y))
+    for value, name in ((None, "NoneType"), ((0.0, 1.0), "tuple")):
+        with pytest.raises(ValueError, match=f"must return one real number, .*returned {name}"):
+            fit(model(), lambda model, batch, key, t, value=value: value, (X, Y))
 
 
 def test_fit_many_names_the_array_that_is_not_stacked():
