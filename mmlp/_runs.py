@@ -26,7 +26,7 @@ class RunDirectory:
 
     def __init__(self, path, fingerprint: dict, *, writes: bool):
         self.path, self.fingerprint, self.writes = Path(path), fingerprint, writes
-        self.duration, self.written_at = 0.0, -np.inf
+        self.duration, self.written_at, self.damaged = 0.0, -np.inf, []
         if writes:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
@@ -37,29 +37,36 @@ class RunDirectory:
 
     def files(self) -> list[Path]:
         """Checkpoints, newest first."""
-        return sorted(self.path.glob("checkpoint-*.safetensors"), reverse=True)
+        return sorted(self.path.glob(f"checkpoint-{'[0-9]' * 8}.safetensors"), reverse=True)
 
     def clear(self) -> None:
-        for file in (*self.files(), self.path / "history.jsonl") if self.writes else ():
+        for file in (
+            (*self.files(), *self.path.glob("checkpoint-*.damaged"), self.path / "history.jsonl") if self.writes else ()
+        ):
             file.unlink(missing_ok=True)
 
     def newest(self) -> tuple[dict[str, np.ndarray], dict] | None:
-        """The newest checkpoint that is not damaged; each damaged one is reported by a warning."""
+        """The newest checkpoint that is not damaged; each damaged one is reported, and set aside by the next `write`."""
+        self.damaged, errors, found = [], [], None
         for file in self.files():
             try:
-                arrays, metadata = _files.read(file)
+                found = _files.read(file)
+                break
             except ValueError as error:
-                warnings.warn(f"`fit(checkpoint=...)` goes on from the checkpoint before: {error}", stacklevel=4)
-                continue
-            theirs = metadata.get("fingerprint", {})
+                self.damaged.append(file)
+                errors.append(error)
+        for error in errors:
+            how = "goes on from the checkpoint before" if found else "begins anew"
+            warnings.warn(f"`fit(checkpoint=...)` {how}: {error}", stacklevel=5)
+        if found:
+            theirs = found[1].get("fingerprint", {})
             other = [name for name, value in self.fingerprint.items() if theirs.get(name) != value]
             if other:
                 raise ValueError(
                     f"`fit(checkpoint=...)`: {self.path} holds another run (it differs in {', '.join(other)}). Give this "
                     "run a directory of its own, or `resume=False` to discard the other one."
                 )
-            return arrays, metadata
-        return None
+        return found
 
     def due(self) -> bool:
         return time.monotonic() - self.written_at > SHARE * self.duration
@@ -69,6 +76,9 @@ class RunDirectory:
         if not self.writes:
             return
         start = time.monotonic()
+        for file in self.damaged:
+            file.replace(file.with_suffix(".damaged"))
+        self.damaged = []
         metadata = {"kind": "run", "version": 1, "fingerprint": self.fingerprint, "epoch": epoch, "finished": finished}
         _files.write(self.path / f"checkpoint-{epoch:08d}.safetensors", arrays, metadata)
         for old in self.files()[KEEP:]:

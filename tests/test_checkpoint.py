@@ -304,6 +304,27 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(tmp_
         warnings.simplefilter("always")
         assert same(fit(tmp_path), undisturbed)
     assert len(caught) == _runs.KEEP
+    assert all("begins anew" in str(warning.message) for warning in caught)
+
+
+def test_damaged_checkpoints_are_set_aside_so_that_the_new_ones_stay(tmp_path, each_epoch):
+    undisturbed = fit(tmp_path)
+    for file in tmp_path.glob("checkpoint-*"):
+        file.write_bytes(b"")
+    with pytest.warns(UserWarning, match="begins anew"), pytest.raises(StopError):
+        fit(tmp_path, on_epoch=stop_after(2))
+    assert len(list(tmp_path.glob("checkpoint-*.damaged"))) == _runs.KEEP
+    epochs = []
+    assert same(fit(tmp_path, on_epoch=(lambda info: epochs.append(info.epoch),)), undisturbed)
+    assert epochs == [3, 4, 5, 6]
+
+
+def test_other_files_in_the_directory_are_left_alone(tmp_path, each_epoch):
+    others = [tmp_path / name for name in ("checkpoint-best.safetensors", "checkpoint-00000009-copy.safetensors")]
+    for other in others:
+        other.write_bytes(b"")
+    assert same(fit(tmp_path), fit())
+    assert all(other.exists() for other in others)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EIO])
