@@ -3,8 +3,10 @@
 A run is known by its fingerprint: what it was asked to do. Only the run that wrote a directory may go on from it.
 """
 
+import contextlib
 import hashlib
 import json
+import os
 import re
 import time
 import warnings
@@ -17,23 +19,53 @@ import numpy as np
 
 from mmlp import _epoch, _files
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
+
 KEEP = 3
 SHARE = 20  # writing takes at most about one part in this many of the time
 
 
-class RunDirectory:
-    """The checkpoints of one run, under `path`."""
+class RunDirectory(contextlib.AbstractContextManager):
+    """The checkpoints of one run, under `path`, which no other run may use meanwhile."""
 
     def __init__(self, path, fingerprint: dict, *, writes: bool):
         self.path, self.fingerprint, self.writes = Path(path), fingerprint, writes
         self.duration, self.written_at, self.damaged = 0.0, -np.inf, []
-        if writes:
+        self.lock = contextlib.ExitStack()
+
+    def __enter__(self):
+        if self.writes:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
+                self._lock()
                 for stray in (*self.path.glob(".checkpoint-*.tmp"), *self.path.glob(".history.jsonl.tmp")):
                     stray.unlink(missing_ok=True)
             except OSError as error:
-                raise OSError(error.errno, f"`fit(checkpoint=...)` cannot use the directory {path}: {error}") from error
+                self.lock.close()
+                raise OSError(error.errno, f"`fit(checkpoint=...)` cannot use the directory {self.path}: {error}") from error
+        return self
+
+    def __exit__(self, *_):
+        self.lock.close()
+
+    def _lock(self) -> None:
+        """Keep other runs out, where the system can."""
+        if fcntl is None:
+            return
+        file = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        self.lock.callback(os.close, file)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.lock.close()
+            raise ValueError(
+                f"`fit(checkpoint=...)`: {self.path} is in use by another run. Wait for it, or use another directory."
+            ) from None
+        except OSError:  # a file system without locks
+            pass
 
     def files(self) -> list[Path]:
         """Checkpoints, newest first."""
@@ -57,7 +89,7 @@ class RunDirectory:
                 errors.append(error)
         for error in errors:
             how = "goes on from the checkpoint before" if found else "begins anew"
-            warnings.warn(f"`fit(checkpoint=...)` {how}: {error}", stacklevel=5)
+            warnings.warn(f"`fit(checkpoint=...)` {how}: {error}", stacklevel=6)
         if found:
             theirs = found[1].get("fingerprint", {})
             other = [name for name, value in self.fingerprint.items() if theirs.get(name) != value]

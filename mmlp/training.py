@@ -141,18 +141,24 @@ class _Call(NamedTuple):
 
 def _train(call: _Call, model, loss, data, key, optimizer, validation) -> FitResult:
     model, data, key, key_type, validation = _checked(call, model, loss, data, key, optimizer, validation)
-    params, frozen, static = _epoch.split(model)
     if optimizer is None:
         optimizer = default_optimizer(call.epochs * -(-len(jax.tree.leaves(data)[0]) // call.batch_size))
-    mesh, validated = all_devices(), validation is not None
-    program = _epoch.Program(loss, optimizer, static, call.batch_size, key_type, call.many, mesh)
+    static = _epoch.split(model)[2]
+    program = _epoch.Program(loss, optimizer, static, call.batch_size, key_type, call.many, all_devices())
+    if call.checkpoint is None:
+        return _run(call, program, model, data, key, validation, None)
+    numbers = {"epochs": call.epochs, "batch_size": call.batch_size, "patience": call.patience}
+    known = fingerprint(program, model, data, validation, key, **numbers)
+    with RunDirectory(call.checkpoint, known, writes=jax.process_index() == 0) as run:
+        return _run(call, program, model, data, key, validation, run)
 
+
+def _run(call: _Call, program: _epoch.Program, model, data, key, validation, run: RunDirectory | None) -> FitResult:
+    params, frozen, static = _epoch.split(model)
+    mesh, optimizer, validated = program.mesh, program.optimizer, validation is not None
     state = (jax.vmap(_epoch.first_state, in_axes=(0, None)) if call.many else _epoch.first_state)(params, optimizer)
-    rows, run, finished = [], None, False
-    if call.checkpoint is not None:
-        numbers = {"epochs": call.epochs, "batch_size": call.batch_size, "patience": call.patience}
-        known = fingerprint(program, model, data, validation, key, **numbers)
-        run = RunDirectory(call.checkpoint, known, writes=jax.process_index() == 0)
+    rows, finished = [], False
+    if run is not None:
         state, rows, finished = _resumed(call, run, state)
     state, frozen, key = placed(mesh, (state, frozen, key), len(key) if call.many else None)
     data, validation = placed(mesh, (data, validation))
@@ -187,9 +193,13 @@ def _train(call: _Call, model, loss, data, key, optimizer, validation) -> FitRes
             if run is not None and (finished or stop or run.due()):
                 run.write(len(rows), _named(state, rows, key), _history(rows, validated), finished=finished)
             if stop and not finished:
-                _stop(call, stop, len(rows))
+                _stop(call, stop, len(rows), f"The same call goes on from {call.checkpoint}.")
+    if stop := largest_of_processes(interrupts.received or 0):  # in the last epoch, or while it was being saved
+        _stop(
+            call, stop, len(rows), f"The run is finished and saved; the same call returns its result from {call.checkpoint}."
+        )
     if validated and not np.all(np.isfinite(to_host(state.best_value))):
-        warnings.warn(f"`{call.name}(validation=...)` was not finite in any epoch; the model is as it began.", stacklevel=3)
+        warnings.warn(f"`{call.name}(validation=...)` was not finite in any epoch; the model is as it began.", stacklevel=4)
     return result()
 
 
@@ -244,7 +254,7 @@ def _report_trouble(call: _Call, now, before, params, epoch: int, result) -> Non
         what += "; this model rests at its last good weights"
     else:
         what += f"; went back to the last good weights, with the step now {np.atleast_1d(now.scale)[first]:.3g} of its size"
-    warnings.warn(what, RuntimeWarning, stacklevel=4)
+    warnings.warn(what, RuntimeWarning, stacklevel=5)
 
 
 # -- interruption -----------------------------------------------------------------------------------------------------
@@ -253,8 +263,18 @@ def _report_trouble(call: _Call, now, before, params, epoch: int, result) -> Non
 def _named(state: _epoch.State, rows: list[np.ndarray], key) -> dict[str, np.ndarray]:
     """What a checkpoint holds, each array by its path."""
     leaves = jax.tree_util.tree_flatten_with_path(state)[0]
-    arrays = {f"state{jax.tree_util.keystr(path)}": to_host(leaf) for path, leaf in leaves}
+    arrays = {f"state{jax.tree_util.keystr(path)}": to_host(_plain(leaf)) for path, leaf in leaves}
     return arrays | {"metrics": np.asarray(rows), "key": to_host(key)}
+
+
+def _plain(leaf):
+    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+
+
+def _as(leaf, array: np.ndarray) -> jax.Array:
+    """The inverse of `_plain`, for a leaf like this one."""
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf)) if is_key else jnp.array(array)
 
 
 def _resumed(call: _Call, run: RunDirectory, state: _epoch.State):
@@ -273,12 +293,13 @@ def _resumed(call: _Call, run: RunDirectory, state: _epoch.State):
                 f"`{call.name}(checkpoint=...)`: the checkpoint in {run.path} has no {name} of this run's shape; another "
                 "version of Optax may have written it. Give this run a directory of its own."
             )
-    leaves = [jnp.array(arrays[name]) for name in wanted if name not in ("metrics", "key")]
-    return jax.tree.unflatten(jax.tree.structure(state), leaves), list(arrays["metrics"]), metadata["finished"]
+    leaves, structure = jax.tree.flatten(state)
+    leaves = [_as(leaf, arrays[name]) for leaf, name in zip(leaves, wanted, strict=False)]  # metrics and key come last
+    return jax.tree.unflatten(structure, leaves), list(arrays["metrics"]), metadata["finished"]
 
 
-def _stop(call: _Call, number: int, epoch: int):
-    text = f"`{call.name}` stopped after epoch {epoch} of {call.epochs}. The same call goes on from {call.checkpoint}."
+def _stop(call: _Call, number: int, epoch: int, how_to_go_on: str):
+    text = f"`{call.name}` stopped after epoch {epoch} of {call.epochs}. {how_to_go_on}"
     if number == signal.SIGINT:
         raise KeyboardInterrupt(text)
     print(text, file=sys.stderr)

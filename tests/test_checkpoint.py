@@ -282,6 +282,31 @@ def test_a_loss_that_needs_more_than_one_row_has_checkpoints(tmp_path):
     assert same(fit(tmp_path, loss=spread), fit(loss=spread))
 
 
+def test_an_optimiser_with_a_random_key_in_its_state_resumes(tmp_path, each_epoch):
+    optimizer = optax.chain(optax.add_noise(0.1, 0.5, jax.random.key(3)), optax.sgd(0.05))
+    with pytest.raises(StopError):
+        fit(tmp_path, optimizer=optimizer, on_epoch=stop_after(2))
+    assert same(fit(tmp_path, optimizer=optimizer), fit(optimizer=optimizer))
+
+
+def test_two_runs_cannot_use_one_directory_at_once(tmp_path):
+    pytest.importorskip("fcntl")
+    refused = []
+
+    def second(info):
+        with pytest.raises(ValueError, match="is in use by another run"):
+            fit(tmp_path)
+        refused.append(info.epoch)
+        if info.epoch == 2:
+            raise StopError
+
+    with pytest.raises(StopError):
+        fit(tmp_path, on_epoch=(second,))
+    assert refused == [1, 2]
+    assert same(fit(tmp_path), fit())  # both the error and the end of a run let go
+    assert same(fit(tmp_path), fit())
+
+
 def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(tmp_path, each_epoch):
     """200 damages at the level of files, and a few whole runs."""
     undisturbed = fit(tmp_path)
@@ -345,7 +370,7 @@ def test_a_write_that_fails_is_a_clear_error_and_the_last_checkpoint_stays(
         fit(tmp_path, epochs=40)
     monkeypatch.setattr(os, function, original)
     assert info.value.errno == number
-    assert not list(tmp_path.glob(".*"))
+    assert not list(tmp_path.glob(".*.tmp"))
     files = _runs.RunDirectory(tmp_path, {}, writes=False).files()
     assert 0 < len(files) <= _runs.KEEP
     assert all(_files.read(file) for file in files)
@@ -385,7 +410,7 @@ def test_a_real_full_disk_keeps_the_last_checkpoint(small_disk, each_epoch):
     with pytest.raises(OSError, match=r"could not write .*No space left on device") as info:
         fit(small_disk)
     assert info.value.errno == errno.ENOSPC
-    assert not list(small_disk.glob(".*"))
+    assert not list(small_disk.glob(".*.tmp"))
     assert {name: (small_disk / name).read_bytes() for name in before} == before
     filler.unlink()
     assert same(fit(small_disk), fit())

@@ -86,7 +86,7 @@ def test_a_run_killed_at_random_moments_ends_as_an_undisturbed_one(kills, tmp_pa
     assert struck >= min(kills, 3)
     assert start(tmp_path / "killed", epochs, tmp_path / "cache").wait(timeout=300) == 0
     assert outcome(tmp_path / "killed") == outcome(tmp_path / "calm")
-    assert not list((tmp_path / "killed").glob(".*"))
+    assert not list((tmp_path / "killed").glob(".*.tmp"))
     print(f"{struck} kills")
 
 
@@ -129,6 +129,20 @@ def test_a_signal_finishes_the_epoch_saves_and_says_how_to_go_on(number, tmp_pat
     assert seen == [1, 2, 3, 4, 5]
     undisturbed = mmlp.fit(model(), loss, X, **OPTIONS)
     assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(resumed), jax.tree.leaves(undisturbed), strict=True))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_last_epoch_stops_a_finished_run(number, tmp_path, capsys):
+    def send(info):
+        if info.epoch == 5:
+            os.kill(os.getpid(), number)
+
+    with pytest.raises((KeyboardInterrupt, SystemExit)) as info:
+        mmlp.fit(model(), loss, X, checkpoint=tmp_path, on_epoch=(send,), **OPTIONS)
+    text = str(info.value) if number == signal.SIGINT else capsys.readouterr().err
+    assert "stopped after epoch 5 of 5. The run is finished and saved" in text
+    again = mmlp.fit(model(), loss, X, checkpoint=tmp_path, on_epoch=(lambda info: pytest.fail("not finished"),), **OPTIONS)
+    assert len(again.history["loss"]) == 5
 
 
 def test_a_second_signal_acts_at_once_and_handlers_are_restored(tmp_path):
