@@ -83,10 +83,12 @@ class RunDirectory(contextlib.AbstractContextManager):
         for file in self.files():
             try:
                 found = _files.read(file)
-                break
             except ValueError as error:
                 self.damaged.append(file)
                 errors.append(error)
+                continue
+            _files.check_version(file, found[1])
+            break
         for error in errors:
             how = "goes on from the checkpoint before" if found else "begins anew"
             warnings.warn(f"`fit(checkpoint=...)` {how}: {error}", stacklevel=6)
@@ -111,7 +113,13 @@ class RunDirectory(contextlib.AbstractContextManager):
         for file in self.damaged:
             file.replace(file.with_suffix(".damaged"))
         self.damaged = []
-        metadata = {"kind": "run", "version": 1, "fingerprint": self.fingerprint, "epoch": epoch, "finished": finished}
+        metadata = {
+            "kind": "run",
+            "version": _files.VERSION,
+            "fingerprint": self.fingerprint,
+            "epoch": epoch,
+            "finished": finished,
+        }
         _files.write(self.path / f"checkpoint-{epoch:08d}.safetensors", arrays, metadata)
         for old in self.files()[KEEP:]:
             old.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ import optax
 from mmlp import _epoch
 from mmlp._checks import checked_size
 from mmlp._devices import all_devices, largest_of_processes, local, placed, to_host
+from mmlp._files import check_dtypes
 from mmlp._inputs import check_alike, check_callables, check_stacked, checked_data, checked_key, checked_model
 from mmlp._progress import Interrupts, Progress
 from mmlp._runs import RunDirectory, fingerprint
@@ -279,6 +280,8 @@ def _as(leaf, array: np.ndarray) -> jax.Array:
 
 def _resumed(call: _Call, run: RunDirectory, state: _epoch.State):
     """(state, rows, finished) as the run left them, or as a new one begins."""
+    wanted = _named(state, [], ())
+    check_dtypes(wanted, f"{call.name}(checkpoint=...)")
     if not call.resume:
         run.clear()
     arrays, metadata = (run.newest() if call.resume else None) or ({}, {"epoch": 0, "finished": False})
@@ -286,7 +289,6 @@ def _resumed(call: _Call, run: RunDirectory, state: _epoch.State):
         raise ValueError(f"`{call.name}(checkpoint=...)`: {run.path} must be one directory that all processes see.")
     if not arrays:
         return state, [], False
-    wanted = _named(state, [], ())
     for name in wanted.keys() - {"metrics", "key"}:
         if name not in arrays or (arrays[name].shape, arrays[name].dtype) != (wanted[name].shape, wanted[name].dtype):
             raise ValueError(

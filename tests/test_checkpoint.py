@@ -33,6 +33,11 @@ MODELS = {
     "diagonal": lambda: mmlp.MatrixMLP(3, 2, (4,), output_kernel=mmlp.MercerSigmoid(2.0, -0.1), diagonal=True, key=KEY),
     "shallow": lambda: mmlp.ShallowMatrixMLP(3, 2, (4, 4), key=KEY),
     "cholesky": lambda: mmlp.CholeskyMLP(3, 2, (4,), 2, key=KEY),
+    "gaussian head": lambda: mmlp.GaussianHead(mmlp.MatrixMLP(3, 2, (4,), 3, key=KEY)),
+    "power exponential head": lambda: mmlp.PowerExponentialHead(
+        mmlp.CholeskyMLP(3, 2, (4,), 5, key=KEY), alpha_bounds=(0.3, 2), beta_bounds=(0.5, 1)
+    ),
+    "kernels of other numbers": lambda: (mmlp.MercerSigmoid(np.float32(2), jnp.array(1)), mmlp.RadialBasis(np.float64(3))),
     "gram": lambda: mmlp.Gram(jnp.eye(3)[None], upper=True),
     "a tree": lambda: {"a": [mmlp.DiagonalGram(jnp.ones(2)), None, (1, 2.5, True, "text", float("inf"))]},
 }
@@ -93,7 +98,8 @@ def test_every_module_class_of_the_library_can_be_saved():
 def test_a_users_own_module_is_loaded_into_one_like_it(tmp_path):
     path = tmp_path / "own.safetensors"
     own = Own(MODELS["basic"](), jnp.arange(3.0), lambda x: x)
-    mmlp.save(own, path)
+    with pytest.warns(UserWarning, match=r"own.safetensors holds arrays only and needs `load\(like=...\)`: .*Own"):
+        mmlp.save(own, path)
     blank = jax.tree.map(jnp.zeros_like, own)
     assert same(mmlp.load(path, like=blank), own)
     with pytest.raises(ValueError, match=r"needs `like=`.*Own"):
@@ -111,13 +117,35 @@ def test_float64_is_not_cut_to_float32_in_silence(tmp_path):
         mmlp.load(path)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int4", "complex64"])
+def test_dtypes_that_the_file_format_would_not_give_back_are_refused_before_anything_is_written(dtype, tmp_path):
+    with pytest.raises(ValueError, match=rf"`save\(model=...\)` has \"\['a'\]\" of dtype {dtype}.*; cast it first"):
+        mmlp.save({"a": jnp.ones(2, dtype)}, tmp_path / "model.safetensors")
+    assert not list(tmp_path.iterdir())
+    if dtype == "bfloat16":
+        start = jax.tree.map(lambda x: x.astype(dtype), model())
+        with pytest.raises(ValueError, match=rf"`fit\(checkpoint=...\)` has 'state.params.weight' of dtype {dtype}"):
+            fit(tmp_path, start=start, data=X.astype("float32"))
+
+
+def test_the_order_of_bytes_does_not_matter(tmp_path):
+    path, before = tmp_path / "model.safetensors", {"a": np.arange(3, dtype=">f8")}
+    mmlp.save(before, path)
+    assert np.array_equal(mmlp.load(path)["a"], [0, 1, 2])
+    assert np.array_equal(mmlp.load(path, like=before)["a"], [0, 1, 2])
+
+
 def forged(path, **changes):
-    """A file with a good checksum whose architecture or arrays were changed."""
+    """A file with a good checksum whose architecture, arrays or metadata were changed."""
     mmlp.save(MODELS["basic"](), path)
     arrays, metadata = _files.read(path)
     change = changes.pop("architecture", lambda node: node)
     metadata["architecture"] = change(metadata["architecture"])
-    _files.write(path, changes.pop("arrays", lambda a: a)(dict(arrays)), metadata)
+    _files.write(path, changes.pop("arrays", lambda a: a)(dict(arrays)), changes.pop("metadata", lambda m: m)(metadata))
+
+
+def with_field(name, value):
+    return lambda node: {**node, "fields": {**node["fields"], name: value}}
 
 
 FORGERIES = {
@@ -126,6 +154,18 @@ FORGERIES = {
     "a class as function": ({"architecture": lambda n: {"function": "MatrixMLP"}}, "does not know"),
     "other fields": ({"architecture": lambda n: {**n, "fields": {"x": {"value": 1}}}}, r"fields \['x'\], but it has"),
     "another kind": ({"architecture": lambda n: {"eval": "1"}}, "does not know"),
+    "a class of more keys": ({"architecture": lambda n: {**n, "more": 1}}, "makes no sense"),
+    "a value of more keys": ({"architecture": lambda n: {"value": 1, "more": 1}}, "makes no sense"),
+    "a node without keys": ({"architecture": lambda n: {}}, "makes no sense"),
+    "an array of two entries": ({"architecture": lambda n: {"array": ["a", []]}}, "makes no sense"),
+    "a text for a function": (
+        {"architecture": with_field("activation", {"value": "tanh"})},
+        "the activation 'tanh', which is",
+    ),
+    "no architecture": ({"metadata": lambda m: {"kind": "model", "version": 1}}, "needs `like=`"),
+    "no version": ({"metadata": lambda m: {"kind": "model"}}, "version None"),
+    "a newer version": ({"metadata": lambda m: {**m, "version": 2}}, "written by a newer matrix-mlp"),
+    "metadata that is a list": ({"metadata": lambda m: [m]}, "not a JSON object"),
     "no sense": ({"architecture": lambda n: [1, 2]}, "makes no sense"),
     "no array": (
         {"arrays": lambda a: {k: v for k, v in a.items() if k != "matrices[0].W"}},
@@ -174,6 +214,24 @@ def test_foreign_files_are_refused_and_nothing_in_them_is_run_or_allocated(tmp_p
         assert tracemalloc.get_traced_memory()[1] < 2**25
         tracemalloc.stop()
     assert not (tmp_path / "executed").exists()
+
+
+def test_a_large_file_is_refused_before_it_is_read(tmp_path):
+    """Sparse files of 64 GB: one of another library, and one of this library with more bytes than its header claims."""
+    ours, theirs = tmp_path / "ours.safetensors", tmp_path / "theirs.safetensors"
+    mmlp.save(MODELS["basic"](), ours)
+    theirs.write_bytes(safetensors.numpy.save({"W": np.ones(3)}, {"format": "pt"}))
+    for path, message in ((ours, "ours.safetensors is damaged: it has"), (theirs, "another library")):
+        os.truncate(path, 64 * 2**30)
+        with pytest.raises(ValueError, match=message):
+            mmlp.load(path)
+
+
+def test_metadata_too_deep_for_json_is_refused(tmp_path):
+    path, text = tmp_path / "deep.safetensors", "[" * 100_000
+    path.write_bytes(safetensors.numpy.save({}, {"mmlp": text, "sha256": _files._digest({}, text)}))
+    with pytest.raises(ValueError, match=r"deep.safetensors is damaged: the entry 'mmlp'"):
+        mmlp.load(path)
 
 
 def damaged(content: bytes, random) -> bytes:
