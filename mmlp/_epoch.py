@@ -116,7 +116,8 @@ def run_epoch(program: Program, state: State, frozen, data, validation, key, epo
                 validation=jnp.where(state.stopped, jnp.nan, metrics.validation),
                 skipped=jnp.where(state.stopped, 0, metrics.skipped),
             )
-        return after, jnp.stack([jnp.asarray(x, metrics.loss.dtype) for x in metrics])
+        dtype = jnp.promote_types(metrics.loss.dtype, jnp.float32)  # half precision cannot count to a few thousand
+        return after, jnp.stack([jnp.asarray(x, dtype) for x in metrics])
 
     after, metrics = (jax.vmap(one) if program.many else one)(state, frozen, key)
     if program.mesh is not None:

@@ -38,7 +38,10 @@ class FitResult(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class EpochInfo:
-    """What `on_epoch` is told: `epoch` of `epochs` is done, with these values; `model()` is a copy of the model now."""
+    """What `on_epoch` is told: `epoch` of `epochs` is done, with these values.
+
+    `model()` is a copy of the model now; call it inside the callback, because the next epoch reuses the memory.
+    """
 
     epoch: int
     epochs: int
@@ -111,9 +114,9 @@ def fit_many(
 ) -> FitResult:
     """`fit` for many models at once: every array of `models` and `keys` has a leading axis of models.
 
-    Each model is trained as `fit` would with its key, on the same data in an order of its own, and stops on its own;
-    history arrays are (epochs, models), NaN where a model had stopped. A model that fails rests at its last good weights,
-    with a warning; an error is raised when all have failed. Several devices share out the models.
+    Each model is trained as `fit` would with its key, up to rounding, on the same data in an order of its own, and stops on
+    its own; history arrays are (epochs, models), NaN where a model had stopped. A model that fails rests at its last good
+    weights, with a warning; an error is raised when all have failed. Several devices share out the models.
 
     >>> import equinox as eqx
     >>> keys = jax.random.split(jax.random.key(0), 3)
@@ -199,9 +202,10 @@ def _run(call: _Call, program: _epoch.Program, model, data, key, validation, run
         _stop(
             call, stop, len(rows), f"The run is finished and saved; the same call returns its result from {call.checkpoint}."
         )
-    if validated and not np.all(np.isfinite(to_host(state.best_value))):
-        warnings.warn(f"`{call.name}(validation=...)` was not finite in any epoch; the model is as it began.", stacklevel=4)
-    return result()
+    outcome = result()
+    best_value = to_host(state.best_value) if validated else None
+    _report_nothing_learnt(call, outcome.history, _columns(rows[-1]).failed, best_value)
+    return outcome
 
 
 def _checked(call: _Call, model, loss, data, key, optimizer, validation):
@@ -234,15 +238,26 @@ def _history(rows: list[np.ndarray], validated: bool) -> dict[str, np.ndarray]:
 
 
 def _report_trouble(call: _Call, now, before, params, epoch: int, result) -> None:
-    """A warning when the step was made smaller, an error when all models have failed."""
+    """A warning that names the models whose step was made smaller, an error when all models have failed."""
     scale = np.ones_like(now.scale) if before is None else before.scale
     smaller = np.atleast_1d(now.scale < scale)
     if not smaller.any():
         return
-    failed, first = np.atleast_1d(now.failed > 0), np.argmax(smaller)
-    quantity = _epoch.quantities(params)[int(np.atleast_1d(now.culprit)[first])]
-    who = f" of model {first}" if call.many else ""
-    what = f"`{call.name}`: {quantity}{who} was not finite in {_epoch.IN_A_ROW} steps in a row in epoch {epoch}"
+    failed, scale, culprit = (np.atleast_1d(x) for x in (now.failed > 0, now.scale, now.culprit))
+    alike = {}
+    for model in np.flatnonzero(smaller):
+        alike.setdefault((int(culprit[model]), bool(failed[model]), float(scale[model])), []).append(model)
+    texts = []
+    for (index, has_failed, size), models in alike.items():
+        who = f" of {_listed(models)}" if call.many else ""
+        text = f"{_epoch.quantities(params)[index]}{who} was not finite in {_epoch.IN_A_ROW} steps in a row in epoch {epoch}"
+        if np.all(failed):
+            texts.append(text)
+        elif has_failed:
+            texts.append(f"{text}; {'they rest at their' if len(models) > 1 else 'it rests at its'} last good weights")
+        else:
+            texts.append(f"{text}; went back to the last good weights, with the step now {size:.3g} of its size")
+    what = f"`{call.name}`: {'. '.join(texts)}"
     if np.all(failed):
         error = NonFiniteError(
             f"{what}, also after going back to the last good weights with a smaller step, {_epoch.HALVINGS} times. Try a "
@@ -251,11 +266,25 @@ def _report_trouble(call: _Call, now, before, params, epoch: int, result) -> Non
         )
         error.result = result()
         raise error
-    if failed[first]:
-        what += "; this model rests at its last good weights"
-    else:
-        what += f"; went back to the last good weights, with the step now {np.atleast_1d(now.scale)[first]:.3g} of its size"
     warnings.warn(what, RuntimeWarning, stacklevel=5)
+
+
+def _report_nothing_learnt(call: _Call, history: dict[str, np.ndarray], failed, best_value: np.ndarray | None) -> None:
+    """Warnings at the end of a run; a model that has failed has had its own."""
+    idle = np.atleast_1d(np.all(np.isnan(history["loss"]), axis=0) & (failed == 0))
+    never = np.zeros_like(idle) if best_value is None else np.atleast_1d(~np.isfinite(best_value))
+    for where, what in (
+        (idle, f"`{call.name}`: no step at all was finite, and none was applied"),
+        (never, f"`{call.name}(validation=...)` was not finite in any epoch"),
+    ):
+        if where.any():
+            who = f" for {_listed(np.flatnonzero(where))}" if call.many else ""
+            plural = "the models are as they" if np.sum(where) > 1 else "the model is as it"
+            warnings.warn(f"{what}{who}; {plural} began.", stacklevel=5)
+
+
+def _listed(models) -> str:
+    return f"model{'s' if len(models) > 1 else ''} {', '.join(str(model) for model in models)}"
 
 
 # -- interruption -----------------------------------------------------------------------------------------------------
