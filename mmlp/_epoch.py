@@ -116,7 +116,8 @@ def run_epoch(program: Program, state: State, frozen, data, validation, key, epo
                 validation=jnp.where(state.stopped, jnp.nan, metrics.validation),
                 skipped=jnp.where(state.stopped, 0, metrics.skipped),
             )
-        return after, jnp.stack([jnp.asarray(x, metrics.loss.dtype) for x in metrics])
+        dtype = jnp.promote_types(metrics.loss.dtype, jnp.float32)  # half precision cannot count to a few thousand
+        return after, jnp.stack([jnp.asarray(x, dtype) for x in metrics])
 
     after, metrics = (jax.vmap(one) if program.many else one)(state, frozen, key)
     if program.mesh is not None:
@@ -162,16 +163,20 @@ def _epoch(program: Program, state: State, frozen, data, validation, key, epoch,
     return state, Metrics(loss, score, skipped, state.scale, state.stale, state.culprit, state.failed, state.stopped)
 
 
-def _step(program: Program, state: State, frozen, batch, key, t):
-    def loss(params):
-        value = program.loss(join(params, frozen, program.static), batch, key, t)
-        if jnp.shape(value) != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
-            raise ValueError(
-                f"`fit(loss=...)` must return one real number, the mean over the batch; it returned {jax.typeof(value)}."
-            )
-        return value
+def loss_of(program: Program, params, frozen, batch, key, t):
+    """The user's loss, which must be one real number."""
+    value = program.loss(join(params, frozen, program.static), batch, key, t)
+    number = isinstance(value, float | np.ndarray | np.generic | Array)
+    if not number or jnp.shape(value) != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating):
+        raise ValueError(
+            "`fit(loss=...)` must return one real number, the mean over the batch; it returned "
+            f"{jax.typeof(value) if number else type(value).__name__}."
+        )
+    return value
 
-    value, gradient = jax.value_and_grad(loss)(state.params)
+
+def _step(program: Program, state: State, frozen, batch, key, t):
+    value, gradient = jax.value_and_grad(loss_of, argnums=1)(program, state.params, frozen, batch, key, t)
     updates, optimizer = program.optimizer.update(gradient, state.optimizer, state.params)
     updates = jax.tree.map(lambda u: state.scale.astype(u.dtype) * u, updates)
     params = optax.apply_updates(state.params, updates)

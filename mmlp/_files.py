@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 HEADER_LIMIT = 100 * 2**20  # bytes; safetensors' own limit
-FORMAT = "mmlp"
+FORMAT, VERSION = "mmlp", 1
+DTYPES = {"bool", "float16", "float32", "float64"} | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 def write(path: Path, arrays: dict[str, np.ndarray], metadata: dict) -> None:
@@ -34,13 +35,29 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
                 f"{path} is not a complete safetensors file: it has {size} bytes, its header claims {claimed}. Only files "
                 "written by this library can be read (no pickles); if it was one, use an older copy."
             )
+        metadata = _metadata(path, file.read(claimed), size - 8 - claimed)
         file.seek(0)
-        content = file.read()
-    metadata = _metadata(path, content[8 : 8 + claimed])
-    arrays = _arrays(path, content)
+        arrays = _arrays(path, file.read())
     if _digest(arrays, metadata[FORMAT]) != metadata.get("sha256"):
         raise ValueError(f"{path} is damaged: its content does not match its checksum. Use an older copy.")
-    return arrays, json.loads(metadata[FORMAT])
+    return arrays, _content(path, metadata[FORMAT])
+
+
+def check_version(path: Path, metadata: dict) -> None:
+    if metadata.get("version") != VERSION:
+        raise ValueError(
+            f"{path} has version {metadata.get('version')!r:.80}: it was written by a newer matrix-mlp; update."
+        )
+
+
+def check_dtypes(arrays: dict, argument: str) -> None:
+    """Refuse what would not come back as it was; `arrays` may be those of NumPy or JAX."""
+    for name, array in arrays.items():
+        if array.dtype.name not in DTYPES:
+            raise ValueError(
+                f"`{argument}` has {name!r} of dtype {array.dtype}, which the file format cannot hold; cast it first, "
+                "such as to float32 (`astype`), and a random key to numbers (`jax.random.key_data`)."
+            )
 
 
 def replace(path: Path, content: bytes) -> None:
@@ -72,17 +89,41 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _metadata(path: Path, header: bytes) -> dict[str, str]:
-    try:
-        metadata = json.loads(header).get("__metadata__")
-    except (ValueError, AttributeError, RecursionError):
-        raise ValueError(f"{path} is not a safetensors file: its header is not a JSON object.") from None
+def _metadata(path: Path, header: bytes, rest: int) -> dict[str, str]:
+    """The metadata in the header, which must account for the `rest` of the file."""
+    header = _json(header)
+    if header is None:
+        raise ValueError(f"{path} is not a safetensors file: its header is not a JSON object.")
+    metadata = header.pop("__metadata__", None)
     if not isinstance(metadata, dict) or not isinstance(metadata.get(FORMAT), str):
         raise ValueError(
             f"{path} is a safetensors file of another library, or damaged: its header lacks the entry {FORMAT!r}. Read it "
             "with the library that wrote it."
         )
+    try:
+        length = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+    except (TypeError, KeyError, IndexError):
+        length = None
+    if length != rest:
+        raise ValueError(
+            f"{path} is damaged: it has {rest} bytes of numbers, its header claims {length}. Use an older copy."
+        )
     return metadata
+
+
+def _content(path: Path, text: str) -> dict:
+    content = _json(text)
+    if content is None:
+        raise ValueError(f"{path} is damaged: the entry {FORMAT!r} of its header is not a JSON object. Use an older copy.")
+    return content
+
+
+def _json(text: bytes | str) -> dict | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _arrays(path: Path, content: bytes) -> dict[str, np.ndarray]:

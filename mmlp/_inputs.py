@@ -16,6 +16,8 @@ def checked_data(tree, argument: str):
         name = f"{argument}{jax.tree_util.keystr(path)}"
         if not isinstance(leaf, jax.Array | np.ndarray) or leaf.dtype == object:
             raise ValueError(f"`{name}` must be an array, got {leaf!r:.80}; use `np.asarray`.")
+        if not (leaf.dtype == bool or jnp.issubdtype(leaf.dtype, jnp.number)):
+            raise ValueError(f"`{name}` must hold numbers, got dtype {leaf.dtype}; encode it as numbers first.")
         if leaf.ndim == 0 or len(leaf) == 0:
             raise ValueError(f"`{name}` must have at least one row, got shape {leaf.shape}.")
         lengths[name] = len(leaf)

@@ -32,15 +32,15 @@ class Progress(contextlib.AbstractContextManager):
     def update(self, info) -> None:
         """After an epoch, with its `EpochInfo`; of many models the median."""
         shown = {"loss": info.loss, "validation": info.validation}
-        text = ", ".join(
+        parts = [
             f"{name} {np.nanmedian(value):.4g}"
             for name, value in shown.items()
             if value is not None and np.any(np.isfinite(value))
-        )
+        ]
         self.skipped += int(np.sum(info.skipped))
-        text += f", {self.skipped} steps left out" if self.skipped else ""
+        parts += [f"{self.skipped} steps left out"] if self.skipped else []
         if self.bar is not None:
-            self.bar.set_postfix_str(text, refresh=False)
+            self.bar.set_postfix_str(", ".join(parts), refresh=False)
             self.bar.update(info.epoch - self.bar.n)
             return
         now = time.monotonic()
@@ -49,8 +49,8 @@ class Progress(contextlib.AbstractContextManager):
         if self.show and (now >= self.next or (self.printed and info.epoch == self.epochs)):
             self.next, self.printed = now + EVERY, True
             seconds, epochs = now - self.first_done, info.epoch - self.done - 1
-            rate = f", {epochs / seconds:.3g} epochs/s" if epochs and seconds else ""
-            print(f"epoch {info.epoch}/{self.epochs}: {text}{rate}", file=sys.stderr, flush=True)
+            parts += [f"{epochs / seconds:.3g} epochs/s"] if epochs and seconds else []
+            print(f"epoch {info.epoch}/{self.epochs}: {', '.join(parts)}", file=sys.stderr, flush=True)
 
 
 class Interrupts(contextlib.AbstractContextManager):

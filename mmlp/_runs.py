@@ -3,62 +3,104 @@
 A run is known by its fingerprint: what it was asked to do. Only the run that wrote a directory may go on from it.
 """
 
+import contextlib
 import hashlib
 import json
+import os
 import re
 import time
 import warnings
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from mmlp import _epoch, _files
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None
+
 KEEP = 3
 SHARE = 20  # writing takes at most about one part in this many of the time
 
 
-class RunDirectory:
-    """The checkpoints of one run, under `path`."""
+class RunDirectory(contextlib.AbstractContextManager):
+    """The checkpoints of one run, under `path`, which no other run may use meanwhile."""
 
     def __init__(self, path, fingerprint: dict, *, writes: bool):
         self.path, self.fingerprint, self.writes = Path(path), fingerprint, writes
-        self.duration, self.written_at = 0.0, -np.inf
-        if writes:
+        self.duration, self.written_at, self.damaged = 0.0, -np.inf, []
+        self.lock = contextlib.ExitStack()
+
+    def __enter__(self):
+        if self.writes:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
+                self._lock()
                 for stray in (*self.path.glob(".checkpoint-*.tmp"), *self.path.glob(".history.jsonl.tmp")):
                     stray.unlink(missing_ok=True)
             except OSError as error:
-                raise OSError(error.errno, f"`fit(checkpoint=...)` cannot use the directory {path}: {error}") from error
+                self.lock.close()
+                raise OSError(error.errno, f"`fit(checkpoint=...)` cannot use the directory {self.path}: {error}") from error
+        return self
+
+    def __exit__(self, *_):
+        self.lock.close()
+
+    def _lock(self) -> None:
+        """Keep other runs out, where the system can."""
+        if fcntl is None:
+            return
+        file = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        self.lock.callback(os.close, file)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.lock.close()
+            raise ValueError(
+                f"`fit(checkpoint=...)`: {self.path} is in use by another run. Wait for it, or use another directory."
+            ) from None
+        except OSError:  # a file system without locks
+            pass
 
     def files(self) -> list[Path]:
         """Checkpoints, newest first."""
-        return sorted(self.path.glob("checkpoint-*.safetensors"), reverse=True)
+        return sorted(self.path.glob(f"checkpoint-{'[0-9]' * 8}.safetensors"), reverse=True)
 
     def clear(self) -> None:
-        for file in (*self.files(), self.path / "history.jsonl") if self.writes else ():
+        for file in (
+            (*self.files(), *self.path.glob("checkpoint-*.damaged"), self.path / "history.jsonl") if self.writes else ()
+        ):
             file.unlink(missing_ok=True)
 
     def newest(self) -> tuple[dict[str, np.ndarray], dict] | None:
-        """The newest checkpoint that is not damaged; each damaged one is reported by a warning."""
+        """The newest checkpoint that is not damaged; each damaged one is reported, and set aside by the next `write`."""
+        self.damaged, errors, found = [], [], None
         for file in self.files():
             try:
-                arrays, metadata = _files.read(file)
+                found = _files.read(file)
             except ValueError as error:
-                warnings.warn(f"`fit(checkpoint=...)` goes on from the checkpoint before: {error}", stacklevel=4)
+                self.damaged.append(file)
+                errors.append(error)
                 continue
-            theirs = metadata.get("fingerprint", {})
+            _files.check_version(file, found[1])
+            break
+        for error in errors:
+            how = "goes on from the checkpoint before" if found else "begins anew"
+            warnings.warn(f"`fit(checkpoint=...)` {how}: {error}", stacklevel=6)
+        if found:
+            theirs = found[1].get("fingerprint", {})
             other = [name for name, value in self.fingerprint.items() if theirs.get(name) != value]
             if other:
                 raise ValueError(
                     f"`fit(checkpoint=...)`: {self.path} holds another run (it differs in {', '.join(other)}). Give this "
                     "run a directory of its own, or `resume=False` to discard the other one."
                 )
-            return arrays, metadata
-        return None
+        return found
 
     def due(self) -> bool:
         return time.monotonic() - self.written_at > SHARE * self.duration
@@ -68,7 +110,16 @@ class RunDirectory:
         if not self.writes:
             return
         start = time.monotonic()
-        metadata = {"kind": "run", "version": 1, "fingerprint": self.fingerprint, "epoch": epoch, "finished": finished}
+        for file in self.damaged:
+            file.replace(file.with_suffix(".damaged"))
+        self.damaged = []
+        metadata = {
+            "kind": "run",
+            "version": _files.VERSION,
+            "fingerprint": self.fingerprint,
+            "epoch": epoch,
+            "finished": finished,
+        }
         _files.write(self.path / f"checkpoint-{epoch:08d}.safetensors", arrays, metadata)
         for old in self.files()[KEEP:]:
             old.unlink(missing_ok=True)
@@ -86,25 +137,23 @@ class RunDirectory:
 
 def fingerprint(program: _epoch.Program, model, data, validation, key: np.ndarray, **numbers) -> dict:
     """What makes a run this run, by name. The weights that it begins with count as part of the model."""
-    one_model, one_key = jax.tree.map(lambda x: x[0], (model, key)) if program.many else (model, key)
-    params = _epoch.split(one_model)[0]
-    state = jax.eval_shape(program.optimizer.init, params)
-    batch = jax.tree.map(lambda x: x[:1], data)
+    one_model, one_key = (model, key)
+    if program.many:
+        one_model, one_key = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, model), key[0]
+    params, frozen, _ = _epoch.split(one_model)
+    state = program.optimizer.init(params)
+    batch = jax.tree.map(lambda x: x[: program.batch_size], data)
     random = jax.random.wrap_key_data(jnp.asarray(one_key), impl=program.key_type)
+    gradient = jax.value_and_grad(lambda params, *rest: _epoch.loss_of(program, params, frozen, *rest))
     return {
         "data": digest(data),
         "validation": digest(validation),
         "key": digest(key),
-        "optimizer": digest_function(program.optimizer.update, params, state, params),
-        "loss": digest_function(lambda params, *rest: _loss(program, one_model, params, *rest), params, batch, random, 1.0),
+        "optimizer": digest(state) + digest_function(program.optimizer.update, params, state, params),
+        "loss": digest_function(gradient, params, batch, random, 1.0),
         "model": digest(model),
         **numbers,
     }
-
-
-def _loss(program: _epoch.Program, model, params, *rest):
-    _, frozen, static = _epoch.split(model)
-    return program.loss(_epoch.join(params, frozen, static), *rest)
 
 
 def digest(tree) -> str:

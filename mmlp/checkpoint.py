@@ -6,6 +6,7 @@ file, not even a constructor. A module that is not registered is saved by its ar
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,8 +63,10 @@ def save(model, path: str | os.PathLike) -> None:
         architecture, reason = _describe(model, "", arrays), None
     except ValueError as error:
         architecture, reason = None, str(error)
-    metadata = {"kind": "model", "version": 1, "architecture": architecture, "reason": reason}
+    metadata = {"kind": "model", "version": _files.VERSION, "architecture": architecture, "reason": reason}
     _files.write(Path(path), {name: np.asarray(array) for name, array in arrays.items()}, metadata)
+    if reason is not None:
+        warnings.warn(f"`save`: {path} holds arrays only and needs `load(like=...)`: {reason}", stacklevel=2)
 
 
 def load(path: str | os.PathLike, like=None):
@@ -75,11 +78,12 @@ def load(path: str | os.PathLike, like=None):
     arrays, metadata = _files.read(path)
     if metadata.get("kind") != "model":
         raise ValueError(f"`load`: {path} holds the state of a training run, not a model; use `fit(checkpoint=...)`.")
+    _files.check_version(path, metadata)
     _check_precision(path, arrays)
     if like is not None:
         return _fill(path, arrays, like)
-    if metadata["architecture"] is None:
-        raise ValueError(f"`load`: {path} needs `like=`, a module of the same shape: {metadata['reason']}")
+    if metadata.get("architecture") is None:
+        raise ValueError(f"`load`: {path} needs `like=`, a module of the same shape: {metadata.get('reason')}")
     rest = dict(arrays)
     try:
         model = _build(metadata["architecture"], rest)
@@ -98,7 +102,7 @@ def load(path: str | os.PathLike, like=None):
 def _describe(node, path: str, arrays: dict):
     """A tree of dictionaries with one key that says what they are; arrays are named by their path in the module."""
     if _is_array(node) and _name(path) in arrays:  # an array in a static field is none of the model's
-        return {"array": [_name(path), list(node.shape), str(node.dtype)]}
+        return {"array": [_name(path), list(node.shape), node.dtype.name]}
     if node is None or type(node) in (bool, int, float, str):
         return {"value": node}
     if type(node) in (tuple, list):
@@ -118,8 +122,12 @@ def _describe(node, path: str, arrays: dict):
 
 def _build(node: dict, arrays: dict[str, np.ndarray]):
     """The inverse of `_describe`; takes the arrays it uses out of `arrays`. Runs no constructor."""
-    ((kind, content), *rest) = node.items() if "class" not in node else [("class", node["class"])]
+    if node.keys() != {"class", "fields"} and len(node) != 1:
+        raise TypeError(f"a node with the keys {sorted(node)}")
+    kind, content = next(iter(node.items())) if len(node) == 1 else ("class", node["class"])
     if kind == "array":
+        if not isinstance(content, list) or len(content) != 3:
+            raise TypeError(f"an array described by {content!r:.80}")
         name, shape, dtype = content
         if name not in arrays:
             raise ValueError(f"lacks the array {name!r} of its architecture.")
@@ -127,7 +135,7 @@ def _build(node: dict, arrays: dict[str, np.ndarray]):
         if list(array.shape) != shape or str(array.dtype) != dtype:
             raise ValueError(f"holds {name!r} as {array.dtype} {array.shape}, its architecture as {dtype} {tuple(shape)}.")
         return jnp.asarray(array)
-    if kind == "value" and not rest and (content is None or isinstance(content, bool | int | float | str)):
+    if kind == "value" and (content is None or isinstance(content, bool | int | float | str)):
         return content
     if kind in ("tuple", "list"):
         return (tuple if kind == "tuple" else list)(_build(child, arrays) for child in content)
@@ -143,7 +151,10 @@ def _build(node: dict, arrays: dict[str, np.ndarray]):
         raise ValueError(f"gives {content} the fields {sorted(node['fields'])}, but it has {sorted(names)}.")
     module = object.__new__(entry)
     for name in names:
-        object.__setattr__(module, name, _build(node["fields"][name], arrays))
+        value = _build(node["fields"][name], arrays)
+        if name in ("activation", "kernel") and not callable(value):
+            raise ValueError(f"gives {content} the {name} {value!r:.80}, which is not a function.")
+        object.__setattr__(module, name, value)
     return module
 
 
@@ -169,10 +180,8 @@ def _fill(path: Path, arrays: dict[str, np.ndarray], like):
 
 def _named_arrays(tree, argument: str) -> dict:
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    arrays = {_name(jax.tree_util.keystr(path)): leaf for path, leaf in leaves if _is_array(leaf)}
-    for name, array in arrays.items():
-        if jnp.issubdtype(array.dtype, jax.dtypes.extended) or jnp.issubdtype(array.dtype, jnp.complexfloating):
-            raise ValueError(f"`{argument}` has {name!r} of dtype {array.dtype}, which the file format cannot hold.")
+    arrays = {_name(jax.tree_util.keystr(path)): _native(leaf) for path, leaf in leaves if _is_array(leaf)}
+    _files.check_dtypes(arrays, argument)
     return arrays
 
 
@@ -187,6 +196,11 @@ def _check_precision(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 def _is_array(leaf) -> bool:
     return isinstance(leaf, jax.Array | np.ndarray)
+
+
+def _native(array):
+    """In this machine's order of bytes, as the file format has it."""
+    return array.astype(array.dtype.newbyteorder("="), copy=False) if isinstance(array, np.ndarray) else array
 
 
 def _name(path: str) -> str:

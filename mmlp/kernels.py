@@ -23,8 +23,8 @@ class MercerSigmoid(eqx.Module):
     drop to nothing. At an output layer this limits how small an eigenvalue can be learnt; `Linear` does not.
     """
 
-    slope: float = eqx.field(default=1.0, static=True)
-    intercept: float = eqx.field(default=0.0, static=True)
+    slope: float = eqx.field(default=1.0, static=True, converter=float)
+    intercept: float = eqx.field(default=0.0, static=True, converter=float)
 
     def __call__(self, Z: Array) -> Array:
         return jnp.tanh(self.slope * Z + self.intercept)
@@ -44,7 +44,7 @@ class RadialBasis(eqx.Module):
     coincide make K singular and the factor NaN: squared condition numbers count here, unlike in the other kernels.
     """
 
-    scale: float = eqx.field(default=1.0, static=True)
+    scale: float = eqx.field(default=1.0, static=True, converter=float)
 
     @full_precision
     def __call__(self, Z: Array) -> Array:

@@ -22,6 +22,7 @@ import optax
 from mmlp import _epoch
 from mmlp._checks import checked_size
 from mmlp._devices import all_devices, largest_of_processes, local, placed, to_host
+from mmlp._files import check_dtypes
 from mmlp._inputs import check_alike, check_callables, check_stacked, checked_data, checked_key, checked_model
 from mmlp._progress import Interrupts, Progress
 from mmlp._runs import RunDirectory, fingerprint
@@ -37,7 +38,10 @@ class FitResult(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class EpochInfo:
-    """What `on_epoch` is told: `epoch` of `epochs` is done, with these values; `model()` is a copy of the model now."""
+    """What `on_epoch` is told: `epoch` of `epochs` is done, with these values.
+
+    `model()` is a copy of the model now; call it inside the callback, because the next epoch reuses the memory.
+    """
 
     epoch: int
     epochs: int
@@ -110,9 +114,9 @@ def fit_many(
 ) -> FitResult:
     """`fit` for many models at once: every array of `models` and `keys` has a leading axis of models.
 
-    Each model is trained as `fit` would with its key, on the same data in an order of its own, and stops on its own;
-    history arrays are (epochs, models), NaN where a model had stopped. A model that fails rests at its last good weights,
-    with a warning; an error is raised when all have failed. Several devices share out the models.
+    Each model is trained as `fit` would with its key, up to rounding, on the same data in an order of its own, and stops on
+    its own; history arrays are (epochs, models), NaN where a model had stopped. A model that fails rests at its last good
+    weights, with a warning; an error is raised when all have failed. Several devices share out the models.
 
     >>> import equinox as eqx
     >>> keys = jax.random.split(jax.random.key(0), 3)
@@ -141,18 +145,24 @@ class _Call(NamedTuple):
 
 def _train(call: _Call, model, loss, data, key, optimizer, validation) -> FitResult:
     model, data, key, key_type, validation = _checked(call, model, loss, data, key, optimizer, validation)
-    params, frozen, static = _epoch.split(model)
     if optimizer is None:
         optimizer = default_optimizer(call.epochs * -(-len(jax.tree.leaves(data)[0]) // call.batch_size))
-    mesh, validated = all_devices(), validation is not None
-    program = _epoch.Program(loss, optimizer, static, call.batch_size, key_type, call.many, mesh)
+    static = _epoch.split(model)[2]
+    program = _epoch.Program(loss, optimizer, static, call.batch_size, key_type, call.many, all_devices())
+    if call.checkpoint is None:
+        return _run(call, program, model, data, key, validation, None)
+    numbers = {"epochs": call.epochs, "batch_size": call.batch_size, "patience": call.patience}
+    known = fingerprint(program, model, data, validation, key, **numbers)
+    with RunDirectory(call.checkpoint, known, writes=jax.process_index() == 0) as run:
+        return _run(call, program, model, data, key, validation, run)
 
+
+def _run(call: _Call, program: _epoch.Program, model, data, key, validation, run: RunDirectory | None) -> FitResult:
+    params, frozen, static = _epoch.split(model)
+    mesh, optimizer, validated = program.mesh, program.optimizer, validation is not None
     state = (jax.vmap(_epoch.first_state, in_axes=(0, None)) if call.many else _epoch.first_state)(params, optimizer)
-    rows, run, finished = [], None, False
-    if call.checkpoint is not None:
-        numbers = {"epochs": call.epochs, "batch_size": call.batch_size, "patience": call.patience}
-        known = fingerprint(program, model, data, validation, key, **numbers)
-        run = RunDirectory(call.checkpoint, known, writes=jax.process_index() == 0)
+    rows, finished = [], False
+    if run is not None:
         state, rows, finished = _resumed(call, run, state)
     state, frozen, key = placed(mesh, (state, frozen, key), len(key) if call.many else None)
     data, validation = placed(mesh, (data, validation))
@@ -187,10 +197,15 @@ def _train(call: _Call, model, loss, data, key, optimizer, validation) -> FitRes
             if run is not None and (finished or stop or run.due()):
                 run.write(len(rows), _named(state, rows, key), _history(rows, validated), finished=finished)
             if stop and not finished:
-                _stop(call, stop, len(rows))
-    if validated and not np.all(np.isfinite(to_host(state.best_value))):
-        warnings.warn(f"`{call.name}(validation=...)` was not finite in any epoch; the model is as it began.", stacklevel=3)
-    return result()
+                _stop(call, stop, len(rows), f"The same call goes on from {call.checkpoint}.")
+    if stop := largest_of_processes(interrupts.received or 0):  # in the last epoch, or while it was being saved
+        _stop(
+            call, stop, len(rows), f"The run is finished and saved; the same call returns its result from {call.checkpoint}."
+        )
+    outcome = result()
+    best_value = to_host(state.best_value) if validated else None
+    _report_nothing_learnt(call, outcome.history, _columns(rows[-1]).failed, best_value)
+    return outcome
 
 
 def _checked(call: _Call, model, loss, data, key, optimizer, validation):
@@ -223,15 +238,26 @@ def _history(rows: list[np.ndarray], validated: bool) -> dict[str, np.ndarray]:
 
 
 def _report_trouble(call: _Call, now, before, params, epoch: int, result) -> None:
-    """A warning when the step was made smaller, an error when all models have failed."""
+    """A warning that names the models whose step was made smaller, an error when all models have failed."""
     scale = np.ones_like(now.scale) if before is None else before.scale
     smaller = np.atleast_1d(now.scale < scale)
     if not smaller.any():
         return
-    failed, first = np.atleast_1d(now.failed > 0), np.argmax(smaller)
-    quantity = _epoch.quantities(params)[int(np.atleast_1d(now.culprit)[first])]
-    who = f" of model {first}" if call.many else ""
-    what = f"`{call.name}`: {quantity}{who} was not finite in {_epoch.IN_A_ROW} steps in a row in epoch {epoch}"
+    failed, scale, culprit = (np.atleast_1d(x) for x in (now.failed > 0, now.scale, now.culprit))
+    alike = {}
+    for model in np.flatnonzero(smaller):
+        alike.setdefault((int(culprit[model]), bool(failed[model]), float(scale[model])), []).append(model)
+    texts = []
+    for (index, has_failed, size), models in alike.items():
+        who = f" of {_listed(models)}" if call.many else ""
+        text = f"{_epoch.quantities(params)[index]}{who} was not finite in {_epoch.IN_A_ROW} steps in a row in epoch {epoch}"
+        if np.all(failed):
+            texts.append(text)
+        elif has_failed:
+            texts.append(f"{text}; {'they rest at their' if len(models) > 1 else 'it rests at its'} last good weights")
+        else:
+            texts.append(f"{text}; went back to the last good weights, with the step now {size:.3g} of its size")
+    what = f"`{call.name}`: {'. '.join(texts)}"
     if np.all(failed):
         error = NonFiniteError(
             f"{what}, also after going back to the last good weights with a smaller step, {_epoch.HALVINGS} times. Try a "
@@ -240,11 +266,25 @@ def _report_trouble(call: _Call, now, before, params, epoch: int, result) -> Non
         )
         error.result = result()
         raise error
-    if failed[first]:
-        what += "; this model rests at its last good weights"
-    else:
-        what += f"; went back to the last good weights, with the step now {np.atleast_1d(now.scale)[first]:.3g} of its size"
-    warnings.warn(what, RuntimeWarning, stacklevel=4)
+    warnings.warn(what, RuntimeWarning, stacklevel=5)
+
+
+def _report_nothing_learnt(call: _Call, history: dict[str, np.ndarray], failed, best_value: np.ndarray | None) -> None:
+    """Warnings at the end of a run; a model that has failed has had its own."""
+    idle = np.atleast_1d(np.all(np.isnan(history["loss"]), axis=0) & (failed == 0))
+    never = np.zeros_like(idle) if best_value is None else np.atleast_1d(~np.isfinite(best_value))
+    for where, what in (
+        (idle, f"`{call.name}`: no step at all was finite, and none was applied"),
+        (never, f"`{call.name}(validation=...)` was not finite in any epoch"),
+    ):
+        if where.any():
+            who = f" for {_listed(np.flatnonzero(where))}" if call.many else ""
+            plural = "the models are as they" if np.sum(where) > 1 else "the model is as it"
+            warnings.warn(f"{what}{who}; {plural} began.", stacklevel=5)
+
+
+def _listed(models) -> str:
+    return f"model{'s' if len(models) > 1 else ''} {', '.join(str(model) for model in models)}"
 
 
 # -- interruption -----------------------------------------------------------------------------------------------------
@@ -253,12 +293,24 @@ def _report_trouble(call: _Call, now, before, params, epoch: int, result) -> Non
 def _named(state: _epoch.State, rows: list[np.ndarray], key) -> dict[str, np.ndarray]:
     """What a checkpoint holds, each array by its path."""
     leaves = jax.tree_util.tree_flatten_with_path(state)[0]
-    arrays = {f"state{jax.tree_util.keystr(path)}": to_host(leaf) for path, leaf in leaves}
+    arrays = {f"state{jax.tree_util.keystr(path)}": to_host(_plain(leaf)) for path, leaf in leaves}
     return arrays | {"metrics": np.asarray(rows), "key": to_host(key)}
+
+
+def _plain(leaf):
+    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
+
+
+def _as(leaf, array: np.ndarray) -> jax.Array:
+    """The inverse of `_plain`, for a leaf like this one."""
+    is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf)) if is_key else jnp.array(array)
 
 
 def _resumed(call: _Call, run: RunDirectory, state: _epoch.State):
     """(state, rows, finished) as the run left them, or as a new one begins."""
+    wanted = _named(state, [], ())
+    check_dtypes(wanted, f"{call.name}(checkpoint=...)")
     if not call.resume:
         run.clear()
     arrays, metadata = (run.newest() if call.resume else None) or ({}, {"epoch": 0, "finished": False})
@@ -266,19 +318,19 @@ def _resumed(call: _Call, run: RunDirectory, state: _epoch.State):
         raise ValueError(f"`{call.name}(checkpoint=...)`: {run.path} must be one directory that all processes see.")
     if not arrays:
         return state, [], False
-    wanted = _named(state, [], ())
     for name in wanted.keys() - {"metrics", "key"}:
         if name not in arrays or (arrays[name].shape, arrays[name].dtype) != (wanted[name].shape, wanted[name].dtype):
             raise ValueError(
                 f"`{call.name}(checkpoint=...)`: the checkpoint in {run.path} has no {name} of this run's shape; another "
                 "version of Optax may have written it. Give this run a directory of its own."
             )
-    leaves = [jnp.array(arrays[name]) for name in wanted if name not in ("metrics", "key")]
-    return jax.tree.unflatten(jax.tree.structure(state), leaves), list(arrays["metrics"]), metadata["finished"]
+    leaves, structure = jax.tree.flatten(state)
+    leaves = [_as(leaf, arrays[name]) for leaf, name in zip(leaves, wanted, strict=False)]  # metrics and key come last
+    return jax.tree.unflatten(structure, leaves), list(arrays["metrics"]), metadata["finished"]
 
 
-def _stop(call: _Call, number: int, epoch: int):
-    text = f"`{call.name}` stopped after epoch {epoch} of {call.epochs}. The same call goes on from {call.checkpoint}."
+def _stop(call: _Call, number: int, epoch: int, how_to_go_on: str):
+    text = f"`{call.name}` stopped after epoch {epoch} of {call.epochs}. {how_to_go_on}"
     if number == signal.SIGINT:
         raise KeyboardInterrupt(text)
     print(text, file=sys.stderr)

@@ -33,6 +33,11 @@ MODELS = {
     "diagonal": lambda: mmlp.MatrixMLP(3, 2, (4,), output_kernel=mmlp.MercerSigmoid(2.0, -0.1), diagonal=True, key=KEY),
     "shallow": lambda: mmlp.ShallowMatrixMLP(3, 2, (4, 4), key=KEY),
     "cholesky": lambda: mmlp.CholeskyMLP(3, 2, (4,), 2, key=KEY),
+    "gaussian head": lambda: mmlp.GaussianHead(mmlp.MatrixMLP(3, 2, (4,), 3, key=KEY)),
+    "power exponential head": lambda: mmlp.PowerExponentialHead(
+        mmlp.CholeskyMLP(3, 2, (4,), 5, key=KEY), alpha_bounds=(0.3, 2), beta_bounds=(0.5, 1)
+    ),
+    "kernels of other numbers": lambda: (mmlp.MercerSigmoid(np.float32(2), jnp.array(1)), mmlp.RadialBasis(np.float64(3))),
     "gram": lambda: mmlp.Gram(jnp.eye(3)[None], upper=True),
     "a tree": lambda: {"a": [mmlp.DiagonalGram(jnp.ones(2)), None, (1, 2.5, True, "text", float("inf"))]},
 }
@@ -93,7 +98,8 @@ def test_every_module_class_of_the_library_can_be_saved():
 def test_a_users_own_module_is_loaded_into_one_like_it(tmp_path):
     path = tmp_path / "own.safetensors"
     own = Own(MODELS["basic"](), jnp.arange(3.0), lambda x: x)
-    mmlp.save(own, path)
+    with pytest.warns(UserWarning, match=r"own.safetensors holds arrays only and needs `load\(like=...\)`: .*Own"):
+        mmlp.save(own, path)
     blank = jax.tree.map(jnp.zeros_like, own)
     assert same(mmlp.load(path, like=blank), own)
     with pytest.raises(ValueError, match=r"needs `like=`.*Own"):
@@ -111,13 +117,35 @@ def test_float64_is_not_cut_to_float32_in_silence(tmp_path):
         mmlp.load(path)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "int4", "complex64"])
+def test_dtypes_that_the_file_format_would_not_give_back_are_refused_before_anything_is_written(dtype, tmp_path):
+    with pytest.raises(ValueError, match=rf"`save\(model=...\)` has \"\['a'\]\" of dtype {dtype}.*; cast it first"):
+        mmlp.save({"a": jnp.ones(2, dtype)}, tmp_path / "model.safetensors")
+    assert not list(tmp_path.iterdir())
+    if dtype == "bfloat16":
+        start = jax.tree.map(lambda x: x.astype(dtype), model())
+        with pytest.raises(ValueError, match=rf"`fit\(checkpoint=...\)` has 'state.params.weight' of dtype {dtype}"):
+            fit(tmp_path, start=start, data=X.astype("float32"))
+
+
+def test_the_order_of_bytes_does_not_matter(tmp_path):
+    path, before = tmp_path / "model.safetensors", {"a": np.arange(3, dtype=">f8")}
+    mmlp.save(before, path)
+    assert np.array_equal(mmlp.load(path)["a"], [0, 1, 2])
+    assert np.array_equal(mmlp.load(path, like=before)["a"], [0, 1, 2])
+
+
 def forged(path, **changes):
-    """A file with a good checksum whose architecture or arrays were changed."""
+    """A file with a good checksum whose architecture, arrays or metadata were changed."""
     mmlp.save(MODELS["basic"](), path)
     arrays, metadata = _files.read(path)
     change = changes.pop("architecture", lambda node: node)
     metadata["architecture"] = change(metadata["architecture"])
-    _files.write(path, changes.pop("arrays", lambda a: a)(dict(arrays)), metadata)
+    _files.write(path, changes.pop("arrays", lambda a: a)(dict(arrays)), changes.pop("metadata", lambda m: m)(metadata))
+
+
+def with_field(name, value):
+    return lambda node: {**node, "fields": {**node["fields"], name: value}}
 
 
 FORGERIES = {
@@ -126,6 +154,18 @@ FORGERIES = {
     "a class as function": ({"architecture": lambda n: {"function": "MatrixMLP"}}, "does not know"),
     "other fields": ({"architecture": lambda n: {**n, "fields": {"x": {"value": 1}}}}, r"fields \['x'\], but it has"),
     "another kind": ({"architecture": lambda n: {"eval": "1"}}, "does not know"),
+    "a class of more keys": ({"architecture": lambda n: {**n, "more": 1}}, "makes no sense"),
+    "a value of more keys": ({"architecture": lambda n: {"value": 1, "more": 1}}, "makes no sense"),
+    "a node without keys": ({"architecture": lambda n: {}}, "makes no sense"),
+    "an array of two entries": ({"architecture": lambda n: {"array": ["a", []]}}, "makes no sense"),
+    "a text for a function": (
+        {"architecture": with_field("activation", {"value": "tanh"})},
+        "the activation 'tanh', which is",
+    ),
+    "no architecture": ({"metadata": lambda m: {"kind": "model", "version": 1}}, "needs `like=`"),
+    "no version": ({"metadata": lambda m: {"kind": "model"}}, "version None"),
+    "a newer version": ({"metadata": lambda m: {**m, "version": 2}}, "written by a newer matrix-mlp"),
+    "metadata that is a list": ({"metadata": lambda m: [m]}, "not a JSON object"),
     "no sense": ({"architecture": lambda n: [1, 2]}, "makes no sense"),
     "no array": (
         {"arrays": lambda a: {k: v for k, v in a.items() if k != "matrices[0].W"}},
@@ -174,6 +214,24 @@ def test_foreign_files_are_refused_and_nothing_in_them_is_run_or_allocated(tmp_p
         assert tracemalloc.get_traced_memory()[1] < 2**25
         tracemalloc.stop()
     assert not (tmp_path / "executed").exists()
+
+
+def test_a_large_file_is_refused_before_it_is_read(tmp_path):
+    """Sparse files of 64 GB: one of another library, and one of this library with more bytes than its header claims."""
+    ours, theirs = tmp_path / "ours.safetensors", tmp_path / "theirs.safetensors"
+    mmlp.save(MODELS["basic"](), ours)
+    theirs.write_bytes(safetensors.numpy.save({"W": np.ones(3)}, {"format": "pt"}))
+    for path, message in ((ours, "ours.safetensors is damaged: it has"), (theirs, "another library")):
+        os.truncate(path, 64 * 2**30)
+        with pytest.raises(ValueError, match=message):
+            mmlp.load(path)
+
+
+def test_metadata_too_deep_for_json_is_refused(tmp_path):
+    path, text = tmp_path / "deep.safetensors", "[" * 100_000
+    path.write_bytes(safetensors.numpy.save({}, {"mmlp": text, "sha256": _files._digest({}, text)}))
+    with pytest.raises(ValueError, match=r"deep.safetensors is damaged: the entry 'mmlp'"):
+        mmlp.load(path)
 
 
 def damaged(content: bytes, random) -> bytes:
@@ -268,6 +326,45 @@ def test_the_directory_of_another_run_is_refused(part, change, tmp_path_factory)
         fit(folder, **change)
 
 
+def test_a_rate_that_lies_in_the_optimisers_state_is_part_of_the_run(tmp_path):
+    fit(tmp_path, optimizer=optax.inject_hyperparams(optax.adam)(learning_rate=0.05))
+    with pytest.raises(ValueError, match=r"it differs in optimizer"):
+        fit(tmp_path, optimizer=optax.inject_hyperparams(optax.adam)(learning_rate=0.06))
+
+
+def test_a_loss_that_needs_more_than_one_row_has_checkpoints(tmp_path):
+    def spread(model, batch, key, t):
+        assert len(batch) > 1
+        return jnp.var(jax.vmap(model)(batch), ddof=1)
+
+    assert same(fit(tmp_path, loss=spread), fit(loss=spread))
+
+
+def test_an_optimiser_with_a_random_key_in_its_state_resumes(tmp_path, each_epoch):
+    optimizer = optax.chain(optax.add_noise(0.1, 0.5, jax.random.key(3)), optax.sgd(0.05))
+    with pytest.raises(StopError):
+        fit(tmp_path, optimizer=optimizer, on_epoch=stop_after(2))
+    assert same(fit(tmp_path, optimizer=optimizer), fit(optimizer=optimizer))
+
+
+def test_two_runs_cannot_use_one_directory_at_once(tmp_path):
+    pytest.importorskip("fcntl")
+    refused = []
+
+    def second(info):
+        with pytest.raises(ValueError, match="is in use by another run"):
+            fit(tmp_path)
+        refused.append(info.epoch)
+        if info.epoch == 2:
+            raise StopError
+
+    with pytest.raises(StopError):
+        fit(tmp_path, on_epoch=(second,))
+    assert refused == [1, 2]
+    assert same(fit(tmp_path), fit())  # both the error and the end of a run let go
+    assert same(fit(tmp_path), fit())
+
+
 def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(tmp_path, each_epoch):
     """200 damages at the level of files, and a few whole runs."""
     undisturbed = fit(tmp_path)
@@ -290,6 +387,27 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(tmp_
         warnings.simplefilter("always")
         assert same(fit(tmp_path), undisturbed)
     assert len(caught) == _runs.KEEP
+    assert all("begins anew" in str(warning.message) for warning in caught)
+
+
+def test_damaged_checkpoints_are_set_aside_so_that_the_new_ones_stay(tmp_path, each_epoch):
+    undisturbed = fit(tmp_path)
+    for file in tmp_path.glob("checkpoint-*"):
+        file.write_bytes(b"")
+    with pytest.warns(UserWarning, match="begins anew"), pytest.raises(StopError):
+        fit(tmp_path, on_epoch=stop_after(2))
+    assert len(list(tmp_path.glob("checkpoint-*.damaged"))) == _runs.KEEP
+    epochs = []
+    assert same(fit(tmp_path, on_epoch=(lambda info: epochs.append(info.epoch),)), undisturbed)
+    assert epochs == [3, 4, 5, 6]
+
+
+def test_other_files_in_the_directory_are_left_alone(tmp_path, each_epoch):
+    others = [tmp_path / name for name in ("checkpoint-best.safetensors", "checkpoint-00000009-copy.safetensors")]
+    for other in others:
+        other.write_bytes(b"")
+    assert same(fit(tmp_path), fit())
+    assert all(other.exists() for other in others)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EIO])
@@ -310,7 +428,7 @@ def test_a_write_that_fails_is_a_clear_error_and_the_last_checkpoint_stays(
         fit(tmp_path, epochs=40)
     monkeypatch.setattr(os, function, original)
     assert info.value.errno == number
-    assert not list(tmp_path.glob(".*"))
+    assert not list(tmp_path.glob(".*.tmp"))
     files = _runs.RunDirectory(tmp_path, {}, writes=False).files()
     assert 0 < len(files) <= _runs.KEEP
     assert all(_files.read(file) for file in files)
@@ -350,7 +468,7 @@ def test_a_real_full_disk_keeps_the_last_checkpoint(small_disk, each_epoch):
     with pytest.raises(OSError, match=r"could not write .*No space left on device") as info:
         fit(small_disk)
     assert info.value.errno == errno.ENOSPC
-    assert not list(small_disk.glob(".*"))
+    assert not list(small_disk.glob(".*.tmp"))
     assert {name: (small_disk / name).read_bytes() for name in before} == before
     filler.unlink()
     assert same(fit(small_disk), fit())

@@ -269,6 +269,20 @@ def test_lasting_trouble_ends_in_an_error_that_says_what_where_and_what_to_try()
     assert info.value.result.history["skipped"].sum() >= 30
 
 
+def test_a_run_without_a_single_step_is_reported_and_its_progress_line_is_tidy(capsys, monkeypatch):
+    monkeypatch.setattr(_progress, "FIRST", 0.0)
+    with pytest.warns(UserWarning, match="no step at all was finite, and none was applied; the model is as it began"):
+        fit(Poisoned(model(), jnp.arange(9)), not_a_number, (X, Y), epochs=1, progress=True)
+    assert capsys.readouterr().err == "epoch 1/1: 3 steps left out\n"
+
+
+def test_metrics_of_half_precision_are_counted_in_single():
+    start = jax.tree.map(lambda x: x.astype("bfloat16"), model())
+    result = fit(start, lambda model, batch, key, t: jnp.mean(model.weight**2), X)
+    assert {str(x.dtype) for x in weights(result.model)} == {"bfloat16"}
+    assert result.history["loss"].dtype == "float32"
+
+
 def test_a_validation_loss_that_is_never_finite_is_reported():
     def nan_at_one(model, batch, key, t):
         return jnp.where(t == 1, jnp.nan, loss(model, batch, key, t))
@@ -313,6 +327,24 @@ def test_fit_many_lets_a_failed_model_rest_while_the_others_go_on():
     assert np.isfinite(result.history["loss"][:, 0]).all()
 
 
+def test_fit_many_names_all_models_in_trouble():
+    def sick(model, batch, key, t):
+        return jnp.where((model[0] < 0) | ((model[0] > 1) & (t == 1)), jnp.nan, jnp.mean((model[1] - batch) ** 2))
+
+    models, keys = jnp.array([[1.0, 0.0], [-1.0, 0.0], [2.0, 0.0], [-1.0, 0.0]]), jax.random.split(KEY, 4)
+    with pytest.warns() as caught:
+        mmlp.fit_many(
+            *(models, sick, X), keys=keys, epochs=20, batch_size=8, optimizer=optax.sgd(0.1), validation=X, progress=False
+        )
+    texts = [str(warning.message) for warning in caught]
+    assert all("the loss of models 1, 3 was not finite in 5 steps" in text for text in texts[:-1])
+    assert "they rest at their last good weights" in texts[-2]
+    assert "not finite in any epoch for models 1, 2, 3; the models are" in texts[-1]
+
+    with pytest.warns(UserWarning, match="none was applied for models 1, 3; the models are as they began"):
+        mmlp.fit_many(models, sick, X, keys=keys, epochs=1, batch_size=8, optimizer=optax.sgd(0.1), progress=False)
+
+
 # -- arguments --------------------------------------------------------------------------------------------------------
 
 
@@ -333,6 +365,9 @@ def holed(row):
         ({"data": (X[:0], Y[:0])}, r"`fit\(data=...\)\[0\]` must have at least one row, got shape \(0, 3\)"),
         ({"data": ()}, "at least one array"),
         ({"data": (X, [1.0, 2.0])}, "must be an array"),
+        ({"data": (X, np.array(["a"] * 22))}, r"`fit\(data=...\)\[1\]` must hold numbers, got dtype <U1"),
+        ({"data": (X, np.zeros(22, "datetime64[s]"))}, "must hold numbers, got dtype datetime64"),
+        ({"data": (X, jax.random.split(KEY, 22))}, "must hold numbers, got dtype key"),
         ({"data": (X, Y[:-1])}, r"as many rows .*22.*21"),
         ({"data": (holed(17), Y)}, r"`fit\(data=...\)\[0\]` must be finite, got nan in row 17"),
         ({"validation": (X, Y + np.inf)}, r"`fit\(validation=...\)\[1\]` must be finite, got inf in row 0"),
@@ -357,6 +392,9 @@ def test_bad_arguments_are_named_before_anything_is_compiled(change, message):
 def test_a_loss_that_is_not_one_number_is_refused():
     with pytest.raises(ValueError, match=r"`fit\(loss=...\)` must return one real number, .*float64\[8,1\]"):
         fit(model(), lambda model, batch, key, t: jax.vmap(model)(batch[0]), (X, Y))
+    for value, name in ((None, "NoneType"), ((0.0, 1.0), "tuple")):
+        with pytest.raises(ValueError, match=f"must return one real number, .*returned {name}"):
+            fit(model(), lambda model, batch, key, t, value=value: value, (X, Y))
 
 
 def test_fit_many_names_the_array_that_is_not_stacked():
