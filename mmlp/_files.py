@@ -89,9 +89,9 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def _metadata(path: Path, header: bytes, rest: int) -> dict[str, str]:
+def _metadata(path: Path, text: bytes, rest: int) -> dict[str, str]:
     """The metadata in the header, which must account for the `rest` of the file."""
-    header = _json(header)
+    header = _json(text)
     if header is None:
         raise ValueError(f"{path} is not a safetensors file: its header is not a JSON object.")
     metadata = header.pop("__metadata__", None)

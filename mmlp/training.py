@@ -304,7 +304,8 @@ def _plain(leaf):
 def _as(leaf, array: np.ndarray) -> jax.Array:
     """The inverse of `_plain`, for a leaf like this one."""
     is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf)) if is_key else jnp.array(array)
+    values = jnp.array(array)
+    return jax.random.wrap_key_data(values, impl=jax.random.key_impl(leaf)) if is_key else values
 
 
 def _resumed(call: _Call, run: RunDirectory, state: _epoch.State):
