@@ -35,6 +35,7 @@ def test_links_lead_somewhere(page):
             assert ((ROOT / page).parent / target.partition("#")[0]).exists(), target
 
 
+@pytest.mark.slow
 def test_the_demo_trains_prints_a_table_and_saves_a_picture(tmp_path, capsys):
     settings = demo.Settings(train=40, validation=10, test=20, epochs=30, batch_size=20, picture=tmp_path / "demo.png")
     table = demo.main(settings)
