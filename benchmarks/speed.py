@@ -4,9 +4,9 @@ A step is the gradient of the symmetric von Neumann divergence for MatrixMLP(20,
 float32. "Bare" is `lax.scan` over the same steps with nothing around it: no shuffling, no check of finiteness, no
 history. Both are timed in turns, epoch by epoch, in the same process.
 
-Machine: 2 CPU cores shared with other work, jax 0.9.2; the fastest epochs count.
-Answer: `fit` takes 1.06 times the bare step at batch 10 (2.00 against 1.88 ms) and at batch 50 (7.9 against 7.4 ms); 8
-models at once take 6.0 times the time of one.
+Machine: 2 CPU cores, jax 0.9.2; and one NVIDIA H200, jax 0.11.2.
+Answer, median epochs: on the CPU `fit` takes 1.05 times the bare step at batch 10 and 0.97 times at batch 50, on the GPU 1.07
+and 1.17 times; 8 models at once take 6.2 times the time of one on the CPU, 1.4 times on the GPU.
 
     python benchmarks/speed.py
 """
