@@ -5,8 +5,8 @@ float32. "Bare" is `lax.scan` over the same steps with nothing around it: no shu
 history. Both are timed in turns, epoch by epoch, in the same process.
 
 Machine: 2 CPU cores, jax 0.9.2; and one NVIDIA H200, jax 0.11.2.
-Answer, median epochs: on the CPU `fit` takes 1.05 times the bare step at batch 10 and 0.97 times at batch 50, on the GPU 1.07
-and 1.17 times; 8 models at once take 6.2 times the time of one on the CPU, 1.4 times on the GPU.
+Answer, median epochs: on the CPU `fit` takes 1.05 times the bare step at batch 10 and 0.97 times at batch 50, on the GPU
+1.07 and 1.17 times; 8 models at once take 6.2 times the time of one on the CPU, 1.4 times on the GPU.
 
     python benchmarks/speed.py
 """
