@@ -10,8 +10,10 @@ from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.kernels import Linear, MercerSigmoid, RadialBasis
 from mmlp.networks import CholeskyMLP, MatrixMLP, ShallowMatrixMLP
 from mmlp.training import FitResult, fit, fit_many
+from mmlp.vae import VAE, paper_vae
 
 __all__ = [
+    "VAE",
     "CholeskyMLP",
     "DiagonalGram",
     "FitResult",
@@ -34,6 +36,7 @@ __all__ = [
     "kl_divergence",
     "load",
     "log_euclidean",
+    "paper_vae",
     "quadratic",
     "save",
     "stein",

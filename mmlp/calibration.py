@@ -17,13 +17,14 @@ from mmlp._checks import checked_floats
 from mmlp._primitive import full_precision
 from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.networks import CholeskyMLP, MatrixLayer, MatrixMLP, Perceptron, ShallowMatrixMLP, random_bias
+from mmlp.vae import VAE
 
 MATRIX_SPREAD = 0.2  # standard deviation over samples of the entries of Z
 VECTOR_SPREAD = 0.5  # and of z
 
 
 def calibrate(model, X: Array, *, key):
-    """A new network of the same shapes whose layers all respond to the inputs X (n, p); n of a hundred or so is plenty.
+    """A new network, head or VAE of the same shapes whose layers all respond to the inputs X (n, p), a hundred or so.
 
     >>> model = MatrixMLP(3, 2, (4, 4), key=jax.random.key(0))
     >>> X = jax.random.normal(jax.random.key(1), (50, 3))
@@ -40,7 +41,9 @@ def calibrate(model, X: Array, *, key):
 
 @functools.singledispatch
 def _calibrate(model, X, key):
-    raise ValueError(f"`calibrate(model=...)` must be one of the library's networks or heads, got {type(model).__name__}.")
+    raise ValueError(
+        f"`calibrate(model=...)` must be one of the library's networks, heads or a VAE of them, got {type(model).__name__}."
+    )
 
 
 @_calibrate.register
@@ -80,6 +83,15 @@ def _(model: CholeskyMLP, X, key):
 @_calibrate.register(PowerExponentialHead)
 def _(model, X, key):
     return eqx.tree_at(lambda m: m.network, model, calibrate(model.network, X, key=key))
+
+
+@_calibrate.register
+def _(model: VAE, X, key):
+    """The encoder on X, the decoder on as many draws of the prior."""
+    keys = jax.random.split(key, 3)
+    s = model.prior.sample(keys[2], (len(X),)).astype(X.dtype)
+    parts = calibrate(model.encoder, X, key=keys[0]), calibrate(model.decoder, s, key=keys[1])
+    return eqx.tree_at(lambda m: (m.encoder, m.decoder), model, parts)
 
 
 def _calibrate_matrix(layer: MatrixLayer, source, key) -> MatrixLayer:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mmlp import _files, distributions, gram, heads, kernels, networks
+from mmlp import _files, distributions, gram, heads, kernels, networks, vae
 
 REGISTRY: dict[str, Callable] = {}
 
@@ -29,7 +29,7 @@ def register(entry: Callable, name: str | None = None) -> Callable:
 
 for _entry in (
     *(gram.Gram, gram.DiagonalGram, distributions.TraceOneGaussian, distributions.TraceOnePowerExponential),
-    *(heads.GaussianHead, heads.PowerExponentialHead),
+    *(heads.GaussianHead, heads.PowerExponentialHead, vae.VAE),
     *(kernels.MercerSigmoid, kernels.Linear, kernels.RadialBasis),
     *(
         networks.MatrixMLP,

@@ -29,6 +29,14 @@ class GaussianHead(eqx.Module):
         _check_features(network, 1, "GaussianHead", "(mu, log eta)")
         self.network = network
 
+    @property
+    def in_features(self) -> int | None:
+        return getattr(self.network, "in_features", None)
+
+    @property
+    def dim(self) -> int:
+        return self.network.dim
+
     def __call__(self, x: Array) -> TraceOneGaussian:
         vector, omega = self.network(x)
         mu, log_eta = vector[:-1], vector[-1]
@@ -58,6 +66,14 @@ class PowerExponentialHead(eqx.Module):
         self.network = network
         self.alpha_bounds = _bounds(alpha_bounds, "alpha_bounds")
         self.beta_bounds = _bounds(beta_bounds, "beta_bounds")
+
+    @property
+    def in_features(self) -> int | None:
+        return getattr(self.network, "in_features", None)
+
+    @property
+    def dim(self) -> int:
+        return self.network.dim
 
     def __call__(self, x: Array) -> TraceOnePowerExponential:
         vector, omega = self.network(x)

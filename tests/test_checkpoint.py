@@ -34,6 +34,7 @@ MODELS = {
     "shallow": lambda: mmlp.ShallowMatrixMLP(3, 2, (4, 4), key=KEY),
     "cholesky": lambda: mmlp.CholeskyMLP(3, 2, (4,), 2, key=KEY),
     "gaussian head": lambda: mmlp.GaussianHead(mmlp.MatrixMLP(3, 2, (4,), 3, key=KEY)),
+    "vae": lambda: mmlp.paper_vae("EfNf", 3, 2, (4,), key=KEY),
     "power exponential head": lambda: mmlp.PowerExponentialHead(
         mmlp.CholeskyMLP(3, 2, (4,), 5, key=KEY), alpha_bounds=(0.3, 2), beta_bounds=(0.5, 1)
     ),

@@ -1,0 +1,163 @@
+"""Variational autoencoders: x -> q(s | x), s -> p(x | s), with prior N(0, I), and the paper's six models.
+
+The encoder and the decoder are any two modules that return distributions. As everywhere, methods map one sample; a batch
+is `jax.vmap`.
+"""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.special import logsumexp
+
+from mmlp._checks import checked_size
+from mmlp.distributions import TraceOneGaussian, kl_divergence
+from mmlp.divergences import von_neumann
+from mmlp.gram import DiagonalGram
+from mmlp.heads import GaussianHead, PowerExponentialHead
+from mmlp.kernels import MercerSigmoid
+from mmlp.networks import MatrixMLP
+
+KL = ("exact", "sampled", "von_neumann")
+MODELS = ("NdNd", "NdNf", "NfNd", "NfNf", "EfNf", "EfEf")
+
+
+class VAE(eqx.Module):
+    """A latent variable model p(x) = E[p(x | s)] with s ~ N(0, I) in `latent` dimensions, and its approximation q(s | x).
+
+        log p(x)  >=  E_q[log p(x | s)] - KL(q(s | x) | N(0, I))                                    Eqs. (est_n), (est_mpe)
+
+    `latent` is read from the decoder's `in_features` where it has them.
+
+    >>> vae = paper_vae("NfNf", features=3, latent=2, hidden_dims=(4, 4), key=jax.random.key(0))
+    >>> x = jnp.ones(3)
+    >>> bool(vae.elbo(x, jax.random.key(1), 100) < vae.log_evidence(x, jax.random.key(1), 100))
+    True
+    >>> vae.sample(jax.random.key(2), 5).shape, vae.encode(x).mean.shape
+    ((5, 3), (2,))
+    """
+
+    encoder: eqx.Module
+    decoder: eqx.Module
+    latent: int = eqx.field(static=True)
+
+    def __init__(self, encoder, decoder, latent: int | None = None):
+        if latent is None:
+            latent = getattr(decoder, "in_features", None)
+        if latent is None:
+            raise ValueError("`VAE(decoder=...)` has no `in_features`: give the number of latent variables as `latent`.")
+        self.encoder, self.decoder, self.latent = encoder, decoder, checked_size(latent, "VAE(latent=...)")
+
+    @property
+    def in_features(self) -> int | None:
+        return getattr(self.encoder, "in_features", None)
+
+    @property
+    def prior(self) -> TraceOneGaussian:
+        """N(0, I), in the precision of the weights."""
+        weights = jax.tree.leaves(eqx.filter((self.encoder, self.decoder), eqx.is_inexact_array))
+        return _standard_normal(self.latent, jnp.result_type(*weights or (float,)))
+
+    def encode(self, x: Array):
+        """q(s | x)."""
+        return self.encoder(x)
+
+    def decode(self, s: Array):
+        """p(x | s)."""
+        return self.decoder(s)
+
+    def sample(self, key, n: int) -> Array:
+        """n draws of x, shape (n, p)."""
+        key_s, key_x = jax.random.split(key)
+        s = self.prior.sample(key_s, (checked_size(n, "VAE.sample(n=...)"),))
+        return jax.vmap(lambda s, key: self.decode(s).sample(key))(s, jax.random.split(key_x, n))
+
+    def elbo(self, x: Array, key, samples: int = 1, *, kl: str = "exact") -> Array:
+        """The evidence lower bound with `samples` draws: the difference of `terms`."""
+        likelihood, divergence = self.terms(x, key, samples, kl=kl)
+        return likelihood - divergence
+
+    def terms(self, x: Array, key, samples: int = 1, *, kl: str = "exact") -> tuple[Array, Array]:
+        """(E_q[log p(x | s)], KL(q | prior)), the first as the mean over draws of q.
+
+        `kl="exact"` is Eq. (est_n), for a power exponential q too; "sampled" takes the mean over the same draws, Eq.
+        (est_mpe), for any q; "von_neumann" is `von_neumann_kl`, which is not a bound.
+        """
+        if kl not in KL:
+            raise ValueError(f"`VAE.terms(kl=...)` must be one of {', '.join(KL)}, got {kl!r}.")
+        q, s, log_likelihood = self._draws(x, key, samples)
+        if kl == "exact":
+            divergence = kl_divergence(q, self.prior)
+        elif kl == "von_neumann":
+            divergence = von_neumann_kl(q)
+        else:
+            divergence = jnp.mean(q.log_prob(s) - self.prior.log_prob(s))
+        return jnp.mean(log_likelihood), divergence
+
+    def log_evidence(self, x: Array, key, samples: int) -> Array:
+        """The importance-weighted bound log mean(p(x | s) p(s) / q(s | x)) over `samples` draws (Burda et al., 2016)."""
+        return logsumexp(self.log_weights(x, key, samples)) - math.log(samples)
+
+    def log_weights(self, x: Array, key, samples: int) -> Array:
+        """log p(x | s) + log p(s) - log q(s | x) at draws of q, shape (samples,): their mean is the "sampled" `elbo`."""
+        q, s, log_likelihood = self._draws(x, key, samples)
+        return log_likelihood + self.prior.log_prob(s) - q.log_prob(s)
+
+    def _draws(self, x: Array, key, samples: int):
+        q = self.encode(x)
+        s = q.sample(key, (checked_size(samples, "VAE(samples=...)"),))
+        return q, s, jax.vmap(lambda s: self.decode(s).log_prob(x))(s)
+
+
+def _standard_normal(k: int, dtype) -> TraceOneGaussian:
+    return TraceOneGaussian(jnp.zeros(k, dtype), DiagonalGram.trace_one(jnp.ones(k, dtype)), float(k))
+
+
+def von_neumann_kl(q) -> Array:
+    """KL(q | N(0, I)) with the von Neumann divergence of its shape in place of the log-determinant's, shape (...).
+
+        KL = ... - log det(k Omega) / 2    becomes    ... + k / 2 * tr(Omega log(k Omega)),    V[q] = tr(V[q]) Omega
+
+    The two agree to second order about Omega = I / k. The new term is at most k log(k) / 2, where the old one is
+    unbounded: a q that is flat in some direction costs little (docs/maths).
+
+    >>> q = TraceOneGaussian(jnp.zeros(2), DiagonalGram.trace_one(jnp.array([1.0, 1e-9])), 2.0)
+    >>> print(f"{von_neumann_kl(q):.4f}")  # log 2; the exact one is 20
+    0.6931
+    """
+    k, prior = q.dim, _standard_normal(q.dim, q.loc.dtype)
+    logdet = q.omega.logdet() + k * math.log(k)
+    return kl_divergence(q, prior) + (logdet + k * von_neumann(q.omega, prior.omega, symmetric=False)) / 2
+
+
+def paper_vae(
+    name: str,
+    features: int,
+    latent: int,
+    hidden_dims: tuple[int, ...] = (30, 30, 30),
+    *,
+    network=MatrixMLP,
+    key,
+    **network_options,
+) -> VAE:
+    """One of the paper's six models: "NdNd", "NdNf", "NfNd", "NfNf", "EfNf" or "EfEf".
+
+    The first pair is the decoder, the second the encoder; N Gaussian, E power exponential, d diagonal, f full. With
+    `network=CholeskyMLP` it is the baseline. `network_options` go to both networks.
+    """
+    if name not in MODELS:
+        raise ValueError(f"`paper_vae(name=...)` must be one of {', '.join(MODELS)}, got {name!r}.")
+    if network is MatrixMLP:
+        network_options = {"output_kernel": MercerSigmoid()} | network_options
+    keys = jax.random.split(key)
+
+    def part(family: str, form: str, inputs: int, dim: int, key):
+        head, extra = (GaussianHead, 1) if family == "N" else (PowerExponentialHead, 3)
+        options = {"out_features": dim + extra, "diagonal": form == "d", **network_options}
+        return head(network(inputs, dim, hidden_dims, key=key, **options))
+
+    features = checked_size(features, "paper_vae(features=...)")
+    latent = checked_size(latent, "paper_vae(latent=...)")
+    return VAE(part(name[2], name[3], features, latent, keys[0]), part(name[0], name[1], latent, features, keys[1]))
