@@ -49,6 +49,7 @@ class Program(NamedTuple):
     key_type: Any
     many: bool
     mesh: Mesh | None
+    own_data: bool = False  # each of the many models has data of its own
 
 
 class Metrics(NamedTuple):
@@ -104,11 +105,11 @@ def first_state(params, optimizer: optax.GradientTransformation) -> State:
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def run_epoch(program: Program, state: State, frozen, data, validation, key, epoch, epochs, patience):
+def run_epoch(program: Program, state: State, frozen, data, validation, key, rate, epoch, epochs, patience):
     """The state after epoch number `epoch` (from 0) and its `Metrics` as one array (8,), or (models, 8)."""
 
-    def one(state, frozen, key):
-        after, metrics = _epoch(program, state, frozen, data, validation, key, epoch, epochs, patience)
+    def one(state, frozen, key, rate, data, validation):
+        after, metrics = _epoch(program, state, frozen, data, validation, key, rate, epoch, epochs, patience)
         if program.many:  # a model that has stopped rests while the others go on
             after = _where(state.stopped, state, after)
             metrics = metrics._replace(
@@ -119,7 +120,8 @@ def run_epoch(program: Program, state: State, frozen, data, validation, key, epo
         dtype = jnp.promote_types(metrics.loss.dtype, jnp.float32)  # half precision cannot count to a few thousand
         return after, jnp.stack([jnp.asarray(x, dtype) for x in metrics])
 
-    after, metrics = (jax.vmap(one) if program.many else one)(state, frozen, key)
+    axes = (0, 0, 0, 0, *(0 if program.own_data else None for _ in range(2)))
+    after, metrics = (jax.vmap(one, axes) if program.many else one)(state, frozen, key, rate, data, validation)
     if program.mesh is not None:
         models = len(metrics) if program.many else None
         after = jax.lax.with_sharding_constraint(after, sharding(program.mesh, models))
@@ -127,7 +129,7 @@ def run_epoch(program: Program, state: State, frozen, data, validation, key, epo
     return after, metrics
 
 
-def _epoch(program: Program, state: State, frozen, data, validation, key, epoch, epochs, patience):
+def _epoch(program: Program, state: State, frozen, data, validation, key, rate, epoch, epochs, patience):
     key = jax.random.wrap_key_data(key, impl=program.key_type)
     n = len(jax.tree.leaves(data)[0])
     steps, tail = divmod(n, program.batch_size)
@@ -137,7 +139,7 @@ def _epoch(program: Program, state: State, frozen, data, validation, key, epoch,
 
     def step(state: State, i, key, rows):
         t = ((epoch * total + i) / jnp.maximum(epochs * total - 1, 1)).astype(_dtype(state.params))
-        return _step(program, state, frozen, _batch(program, data, rows), key, t)
+        return _step(program, state, frozen, _batch(program, data, rows), key, rate, t)
 
     sums = []
     if steps:
@@ -175,10 +177,10 @@ def loss_of(program: Program, params, frozen, batch, key, t):
     return value
 
 
-def _step(program: Program, state: State, frozen, batch, key, t):
+def _step(program: Program, state: State, frozen, batch, key, rate, t):
     value, gradient = jax.value_and_grad(loss_of, argnums=1)(program, state.params, frozen, batch, key, t)
     updates, optimizer = program.optimizer.update(gradient, state.optimizer, state.params)
-    updates = jax.tree.map(lambda u: state.scale.astype(u.dtype) * u, updates)
+    updates = jax.tree.map(lambda u: (rate * state.scale).astype(u.dtype) * u, updates)
     params = optax.apply_updates(state.params, updates)
 
     # the loss, then for each weight its gradient and new value in one pass

@@ -6,8 +6,11 @@ import numpy as np
 import optax
 
 
-def checked_data(tree, argument: str):
-    """Arrays with a common first axis, of finite numbers, as NumPy arrays in JAX's precision. Names the first bad row."""
+def checked_data(tree, argument: str, models: int | None = None):
+    """Arrays with a common first axis, of finite numbers, as NumPy arrays in JAX's precision. Names the first bad row.
+
+    With `models`, data for each of so many: arrays (models, n, ...).
+    """
     named = jax.tree_util.tree_flatten_with_path(tree)[0]
     if not named:
         raise ValueError(f"`{argument}` must hold at least one array, got {tree!r:.80}.")
@@ -18,9 +21,12 @@ def checked_data(tree, argument: str):
             raise ValueError(f"`{name}` must be an array, got {leaf!r:.80}; use `np.asarray`.")
         if not (leaf.dtype == bool or jnp.issubdtype(leaf.dtype, jnp.number)):
             raise ValueError(f"`{name}` must hold numbers, got dtype {leaf.dtype}; encode it as numbers first.")
-        if leaf.ndim == 0 or len(leaf) == 0:
+        if models is not None and (leaf.ndim < 2 or len(leaf) != models):
+            raise ValueError(f"`{name}` must have shape ({models}, n, ...) with own_data=True, got shape {leaf.shape}.")
+        shape = leaf.shape if models is None else leaf.shape[1:]
+        if not shape or shape[0] == 0:
             raise ValueError(f"`{name}` must have at least one row, got shape {leaf.shape}.")
-        lengths[name] = len(leaf)
+        lengths[name] = shape[0]
     if len(set(lengths.values())) > 1:
         raise ValueError(f"`{argument}` must have as many rows in each of its arrays, got lengths {lengths}.")
     arrays = jax.tree.map(_canonical, tree)
@@ -35,10 +41,11 @@ def checked_data(tree, argument: str):
     return arrays
 
 
-def check_alike(data, validation, argument: str) -> None:
+def check_alike(data, validation, argument: str, leading: int = 1) -> None:
     """Validation data must look like the data, but for the number of rows."""
     ours, theirs = (
-        (jax.tree.structure(tree), [(x.shape[1:], x.dtype) for x in jax.tree.leaves(tree)]) for tree in (data, validation)
+        (jax.tree.structure(tree), [(x.shape[leading:], x.dtype) for x in jax.tree.leaves(tree)])
+        for tree in (data, validation)
     )
     if ours != theirs:
         raise ValueError(
@@ -72,6 +79,14 @@ def check_stacked(models, count: int) -> None:
                 f"`fit_many(models=...)` must have a leading axis of {count} models, one for each key, in all its arrays, "
                 f"but {jax.tree_util.keystr(path).removeprefix('.')} has shape {leaf.shape}; use `eqx.filter_vmap`."
             )
+
+
+def checked_rates(rates, count: int) -> np.ndarray:
+    """Positive numbers (models,), by default ones."""
+    array = np.ones(count, np.float32) if rates is None else np.asarray(rates, np.float32)
+    if array.shape != (count,) or not np.all(np.isfinite(array) & (array > 0)):
+        raise ValueError(f"`fit_many(rates=...)` must hold {count} positive numbers, one for each model, got {rates!r:.80}.")
+    return array
 
 
 def checked_key(key, argument: str, *, many: bool):

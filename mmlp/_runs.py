@@ -142,7 +142,7 @@ def fingerprint(program: _epoch.Program, model, data, validation, key: np.ndarra
         one_model, one_key = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, model), key[0]
     params, frozen, _ = _epoch.split(one_model)
     state = program.optimizer.init(params)
-    batch = jax.tree.map(lambda x: x[: program.batch_size], data)
+    batch = jax.tree.map(lambda x: (x[0] if program.own_data else x)[: program.batch_size], data)
     random = jax.random.wrap_key_data(jnp.asarray(one_key), impl=program.key_type)
     gradient = jax.value_and_grad(lambda params, *rest: _epoch.loss_of(program, params, frozen, *rest))
     return {

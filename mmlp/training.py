@@ -23,7 +23,7 @@ from mmlp import _epoch
 from mmlp._checks import checked_size
 from mmlp._devices import all_devices, largest_of_processes, local, placed, to_host
 from mmlp._files import check_dtypes
-from mmlp._inputs import check_alike, check_callables, check_stacked, checked_data, checked_key, checked_model
+from mmlp._inputs import check_alike, check_callables, check_stacked, checked_data, checked_key, checked_model, checked_rates
 from mmlp._progress import Interrupts, Progress
 from mmlp._runs import RunDirectory, fingerprint
 from mmlp.optimizers import default_optimizer
@@ -111,12 +111,16 @@ def fit_many(
     resume: bool = True,
     progress: bool = True,
     on_epoch: Sequence[Callable[[EpochInfo], None]] = (),
+    rates=None,
+    own_data: bool = False,
 ) -> FitResult:
     """`fit` for many models at once: every array of `models` and `keys` has a leading axis of models.
 
     Each model is trained as `fit` would with its key, up to rounding, on the same data in an order of its own, and stops on
     its own; history arrays are (epochs, models), NaN where a model had stopped. A model that fails rests at its last good
-    weights, with a warning; an error is raised when all have failed. Several devices share out the models.
+    weights, with a warning; an error is raised when all have failed. Several devices share out the models. `rates`
+    (models,) multiply the steps of each model, to try learning rates. With `own_data` the arrays of `data` and
+    `validation` have a leading axis of models too: each has its own split, say, of the same size.
 
     >>> import equinox as eqx
     >>> keys = jax.random.split(jax.random.key(0), 3)
@@ -127,7 +131,7 @@ def fit_many(
     >>> result.history["loss"].shape
     (2, 3)
     """
-    call = _Call("fit_many", True, epochs, batch_size, patience, checkpoint, resume, progress, on_epoch)
+    call = _Call("fit_many", True, epochs, batch_size, patience, checkpoint, resume, progress, on_epoch, rates, own_data)
     return _train(call, models, loss, data, keys, optimizer, validation)
 
 
@@ -141,31 +145,38 @@ class _Call(NamedTuple):
     resume: bool
     progress: bool
     on_epoch: Sequence[Callable]
+    rates: Any = None
+    own_data: bool = False
 
 
 def _train(call: _Call, model, loss, data, key, optimizer, validation) -> FitResult:
     model, data, key, key_type, validation = _checked(call, model, loss, data, key, optimizer, validation)
     if optimizer is None:
-        optimizer = default_optimizer(call.epochs * -(-len(jax.tree.leaves(data)[0]) // call.batch_size))
+        n = jax.tree.leaves(data)[0].shape[int(call.own_data)]
+        optimizer = default_optimizer(call.epochs * -(-n // call.batch_size))
     static = _epoch.split(model)[2]
-    program = _epoch.Program(loss, optimizer, static, call.batch_size, key_type, call.many, all_devices())
+    program = _epoch.Program(loss, optimizer, static, call.batch_size, key_type, call.many, all_devices(), call.own_data)
+    rate = checked_rates(call.rates, len(key)) if call.many else np.float32(1)
     if call.checkpoint is None:
-        return _run(call, program, model, data, key, validation, None)
+        return _run(call, program, model, data, key, rate, validation, None)
     numbers = {"epochs": call.epochs, "batch_size": call.batch_size, "patience": call.patience}
+    if call.rates is not None:
+        numbers["rates"] = rate.tolist()
     known = fingerprint(program, model, data, validation, key, **numbers)
     with RunDirectory(call.checkpoint, known, writes=jax.process_index() == 0) as run:
-        return _run(call, program, model, data, key, validation, run)
+        return _run(call, program, model, data, key, rate, validation, run)
 
 
-def _run(call: _Call, program: _epoch.Program, model, data, key, validation, run: RunDirectory | None) -> FitResult:
+def _run(call: _Call, program: _epoch.Program, model, data, key, rate, validation, run: RunDirectory | None) -> FitResult:
     params, frozen, static = _epoch.split(model)
     mesh, optimizer, validated = program.mesh, program.optimizer, validation is not None
     state = (jax.vmap(_epoch.first_state, in_axes=(0, None)) if call.many else _epoch.first_state)(params, optimizer)
     rows, finished = [], False
     if run is not None:
         state, rows, finished = _resumed(call, run, state)
-    state, frozen, key = placed(mesh, (state, frozen, key), len(key) if call.many else None)
-    data, validation = placed(mesh, (data, validation))
+    count = len(key) if call.many else None
+    state, frozen, key, rate = placed(mesh, (state, frozen, key, rate), count)
+    data, validation = placed(mesh, (data, validation), count if call.own_data else None)
 
     def model_of(weights):
         return _epoch.join(local(mesh, weights), local(mesh, frozen), static)
@@ -176,7 +187,7 @@ def _run(call: _Call, program: _epoch.Program, model, data, key, validation, run
     with Progress(call.epochs, len(rows), show=call.progress) as bar, Interrupts(active=run is not None) as interrupts:
         while not finished:
             numbers = (np.int32(x) for x in (len(rows), call.epochs, call.patience or np.iinfo(np.int32).max))
-            state, metrics = _epoch.run_epoch(program, state, frozen, data, validation, key, *numbers)
+            state, metrics = _epoch.run_epoch(program, state, frozen, data, validation, key, rate, *numbers)
             rows.append(np.asarray(metrics))
             now = _columns(rows[-1])
             _report_trouble(call, now, _columns(rows[-2]) if rows[1:] else None, params, len(rows), result)
@@ -216,10 +227,11 @@ def _checked(call: _Call, model, loss, data, key, optimizer, validation):
     key, key_type = checked_key(key, f"{call.name}({'keys' if call.many else 'key'}=...)", many=call.many)
     if call.many:
         check_stacked(model, len(key))
-    data = checked_data(data, f"{call.name}(data=...)")
+    models = len(key) if call.own_data else None
+    data = checked_data(data, f"{call.name}(data=...)", models)
     if validation is not None:
-        validation = checked_data(validation, f"{call.name}(validation=...)")
-        check_alike(data, validation, f"{call.name}(validation=...)")
+        validation = checked_data(validation, f"{call.name}(validation=...)", models)
+        check_alike(data, validation, f"{call.name}(validation=...)", 2 if call.own_data else 1)
     if call.patience is not None:
         checked_size(call.patience, f"{call.name}(patience=...)")
         if validation is None:

@@ -402,3 +402,37 @@ def test_fit_many_names_the_array_that_is_not_stacked():
         mmlp.fit_many(model(), loss, (X, Y), keys=jax.random.split(KEY, 2), epochs=1, batch_size=4)
     with pytest.raises(ValueError, match=r"`fit_many\(keys=...\)` must be one axis of keys"):
         mmlp.fit_many(model(), loss, (X, Y), keys=KEY, epochs=1, batch_size=4)
+
+
+def test_many_models_with_data_and_rates_of_their_own():
+    """Each is trained as `fit` trains it on its own data with its own rate."""
+    keys = jax.random.split(jax.random.key(5), 2)
+    X = jax.random.normal(jax.random.key(6), (2, 12, 2))
+    y = X @ jnp.array([1.0, -2.0]) + jnp.array([[0.0], [1.0]])
+    models = eqx.filter_vmap(lambda key: eqx.nn.Linear(2, 1, key=key))(keys)
+
+    def loss(model, batch, key, t):
+        return jnp.mean((jax.vmap(model)(batch[0])[:, 0] - batch[1]) ** 2)
+
+    options = {"epochs": 3, "batch_size": 4, "progress": False}
+    data, held_out = (X[:, :8], y[:, :8]), (X[:, 8:], y[:, 8:])
+    together = mmlp.fit_many(
+        models,
+        loss,
+        data,
+        keys=keys,
+        rates=(1.0, 0.5),
+        own_data=True,
+        validation=held_out,
+        optimizer=optax.sgd(0.1),
+        **options,
+    )
+    for i, rate in enumerate((0.1, 0.05)):
+        model, own, held = jax.tree.map(lambda x, i=i: x[i] if eqx.is_array(x) else x, (models, data, held_out))
+        alone = mmlp.fit(model, loss, own, key=keys[i], validation=held, optimizer=optax.sgd(rate), **options)
+        np.testing.assert_allclose(together.history["validation"][:, i], alone.history["validation"], rtol=1e-6)
+        np.testing.assert_allclose(together.model.weight[i], alone.model.weight, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"rates.*2 positive"):
+        mmlp.fit_many(models, loss, data, keys=keys, rates=(1.0, -1.0), own_data=True, **options)
+    with pytest.raises(ValueError, match=r"\(2, n, ...\)"):
+        mmlp.fit_many(models, loss, (X[0], y[0]), keys=keys, own_data=True, **options)
