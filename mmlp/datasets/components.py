@@ -1,0 +1,66 @@
+"""Standardised principal components: what a network sees of images, with the way back to images and to raw units."""
+
+import dataclasses
+
+import numpy as np
+
+from mmlp._checks import checked_size
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Components:
+    """The first principal components of data X (n, p), each divided by its standard deviation: S (n, count).
+
+        S = (X - mean) axes' / scale,   X ~ mean + (S scale) axes,   log p(X axes') = log p(S) - sum log scale
+
+    The last gives log-densities in the units of the pixels. Each axis has its largest entry (by magnitude, the first of
+    equals) positive, so that a fit does not depend on the signs that the decomposition happens to choose.
+
+    >>> X = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> components = Components.fit(X, 2)
+    >>> components.encode(X).var(axis=0).round(12).tolist()
+    [1.0, 1.0]
+    >>> np.allclose(components.decode(components.encode(X)), X)
+    True
+    """
+
+    mean: np.ndarray  # (p,)
+    axes: np.ndarray  # (count, p), orthonormal rows
+    scale: np.ndarray  # (count,), standard deviations over the data of the fit
+
+    @classmethod
+    def fit(cls, X: np.ndarray, count: int) -> "Components":
+        """The components of the rows of X: give training data only."""
+        X, count = _rows(X, "fit"), checked_size(count, "Components.fit(count=...)")
+        mean = X.mean(axis=0)
+        _, s, axes = np.linalg.svd(X - mean, full_matrices=False)
+        rank = int(np.sum(s > max(X.shape) * np.finfo(float).eps * s[0]))
+        if count > rank:
+            raise ValueError(f"`Components.fit(count=...)` must be at most {rank}, the rank of the centred X, got {count}.")
+        axes = axes[:count]
+        largest = np.argmax(np.abs(axes), axis=1)
+        axes = axes * np.sign(axes[np.arange(count), largest])[:, None]
+        return cls(mean, axes, s[:count] / np.sqrt(len(X)))
+
+    @property
+    def log_jacobian(self) -> float:
+        """What to add to log p(S) to have the log-density of the raw components: -sum log scale."""
+        return -float(np.sum(np.log(self.scale)))
+
+    def encode(self, X: np.ndarray) -> np.ndarray:
+        """X (n, p) -> S (n, count), float64."""
+        return (_rows(X, "encode", len(self.mean)) - self.mean) @ self.axes.T / self.scale
+
+    def decode(self, S: np.ndarray) -> np.ndarray:
+        """S (n, count) -> X (n, p), float64: the nearest that the components can say."""
+        return self.mean + (_rows(S, "decode", len(self.scale)) * self.scale) @ self.axes
+
+
+def _rows(X: np.ndarray, call: str, columns: int | None = None) -> np.ndarray:
+    argument = f"Components.{call}({'S' if call == 'decode' else 'X'}=...)"
+    X = np.asarray(X, np.float64)
+    if X.ndim != 2 or 0 in X.shape or columns not in (None, X.shape[1]):
+        raise ValueError(f"`{argument}` must have shape (n, {columns or 'p'}), got shape {X.shape}.")
+    if not np.isfinite(X).all():
+        raise ValueError(f"`{argument}` must be finite; row {np.argwhere(~np.isfinite(X))[0, 0]} is not: drop or fill it.")
+    return X
