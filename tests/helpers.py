@@ -1,4 +1,4 @@
-"""Factors with a chosen spectrum, and finite differences that stay accurate at tiny singular values."""
+"""Factors with a chosen spectrum, a root, and finite differences that stay accurate at tiny singular values."""
 
 import functools
 
@@ -20,6 +20,12 @@ def factor(rng, singular_values, *batch):
 def trace_one_factor(rng, d, condition, *batch):
     T = factor(rng, np.geomspace(1, 1 / condition, d), *batch)
     return T / np.linalg.norm(T, axis=(-2, -1), keepdims=True)
+
+
+def symmetric_root(A):
+    """The symmetric Phi with Phi Phi = A, differentiable where the eigenvalues are distinct."""
+    values, V = jnp.linalg.eigh((A + A.T) / 2)
+    return (V * jnp.sqrt(values)) @ V.T
 
 
 def directional(f, x, direction, step):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.special
+from helpers import symmetric_root
 
 from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential
 from mmlp._radius import _at_fixed_quantile
@@ -17,11 +18,6 @@ OMEGA /= np.trace(OMEGA)
 MU, THETA, EPS = RNG.normal(size=(3, D))
 NU = EPS / np.linalg.norm(EPS)
 ETA, ALPHA = 1.7, 0.8
-
-
-def root(A):
-    values, V = jnp.linalg.eigh((A + A.T) / 2)
-    return (V * jnp.sqrt(values)) @ V.T
 
 
 def log_density(theta, mu, Omega, log_eta, *shape):
@@ -62,7 +58,7 @@ def test_gaussian_sample():
     compare(
         ours,
         ["mu", "Omega", "log_eta"],
-        lambda mu, Omega, log_eta: mu + root(jnp.exp(log_eta) * Omega) @ EPS,
+        lambda mu, Omega, log_eta: mu + symmetric_root(jnp.exp(log_eta) * Omega) @ EPS,
         *(MU, OMEGA, np.log(ETA)),
     )
 
@@ -71,7 +67,7 @@ def check_sample(radius_of_beta, radius, D_radius, beta):
     ours = densities.power_exponential_sample(NU, radius, D_radius, OMEGA, ETA, ALPHA)
 
     def sample(mu, Omega, log_eta, alpha, beta):
-        return mu + radius_of_beta(beta) * root(alpha * jnp.exp(log_eta) * Omega) @ NU
+        return mu + radius_of_beta(beta) * symmetric_root(alpha * jnp.exp(log_eta) * Omega) @ NU
 
     compare(ours, ["mu", "Omega", "log_eta", "alpha", "beta"], sample, MU, OMEGA, np.log(ETA), ALPHA, beta)
 

@@ -8,6 +8,8 @@ paper. Where the paper slips the formula here is the corrected one and a comment
     basic         feedforward and backpropagation, Eq. (mlpa)       Appendix E; also the shallow design, Eq. (mlps)
     general       the same for the general form, Eq. (mmlpb)        Appendix F
     activations   the Mercer sigmoid and others, with D_Z H         Appendix G
+    densities     log densities and stochastic representations      Appendices H and I
+    vae           both estimators of the ELBO by theta and phi      Appendix J
 
 A network is a list of layers whose index l is the paper's: layers[0] is the output, layers[j+1] the input. The weights
 are the paper's own. Those of `mmlp.MatrixMLP` run from input to output and differ by constants,

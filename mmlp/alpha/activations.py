@@ -68,3 +68,20 @@ def _normalised_kernel(f: Callable, d_f: Callable, diagonal: bool) -> Activation
 
 tanh = Activation(np.tanh, lambda z: np.diag(1 - np.tanh(z) ** 2))
 identity = Activation(lambda z: z, lambda z: np.eye(len(z)))
+
+
+def power_exponential_output(d: int) -> Activation:
+    """z -> (mu, log eta, alpha, beta) with mu (d,): alpha and beta are 1/2 + sigmoid, all else is as it stands, Section 5.2.
+
+    >>> print(power_exponential_output(1).value(np.array([3.0, 2.0, 0.0, 0.0])))
+    [3. 2. 1. 1.]
+    """
+
+    def value(z):
+        return np.concatenate([z[: d + 1], 1 / 2 + 1 / (1 + np.exp(-z[d + 1 :]))])
+
+    def derivative(z):
+        sigmoid = value(z)[d + 1 :] - 1 / 2
+        return np.diag(np.concatenate([np.ones(d + 1), sigmoid * (1 - sigmoid)]))
+
+    return Activation(value, derivative)

@@ -89,6 +89,11 @@ def matrix_by_input_weight(W: np.ndarray, x: np.ndarray) -> np.ndarray:
     return product_rule(F, G, D_F, D_G)
 
 
+def matrix_by_input(W: np.ndarray) -> np.ndarray:
+    """D_x Z = (W 1) kron W for Z = W x (W 1)' + B, l = j+1; for a network fed by another, as in Appendix J."""
+    return np.kron(W.sum(axis=1)[:, None], W)
+
+
 def matrix_by_matrix(W: np.ndarray) -> np.ndarray:
     """D_{H_{l+1}} Z_l = (W kron I)(I kron W), Appendix E."""
     d, d_next = W.shape
