@@ -16,6 +16,7 @@ from mmlp import (
     stein,
     von_neumann,
 )
+from mmlp.vae import von_neumann_kl
 
 K = 4
 ROUND = DiagonalGram.trace_one(jnp.ones(K))  # I/k
@@ -53,8 +54,9 @@ def test_kl_from_the_standard_normal_is_family_scale_location_and_shape(beta):
     np.testing.assert_allclose(kl_divergence(q, PRIOR), sum(parts), rtol=1e-12)
     np.testing.assert_allclose(shapes(OMEGA)[0], parts[3], rtol=1e-12)
     assert parts[0] > 1e-3 or (beta in (None, 1.0) and abs(parts[0]) < 1e-12)
-    isotropic = eqx.tree_at(lambda q: q.omega, q, ROUND)  # how the von Neumann objective is computed
+    isotropic = eqx.tree_at(lambda q: q.omega, q, ROUND)
     np.testing.assert_allclose(kl_divergence(isotropic, PRIOR), sum(parts[:3]), rtol=1e-12)
+    np.testing.assert_allclose(von_neumann_kl(q), sum(parts[:3]) + shapes(OMEGA)[1], rtol=1e-12)
 
 
 def test_the_two_shape_parts_agree_to_second_order():
