@@ -37,7 +37,7 @@ def shapes(omega):
     return stein(omega, ROUND, symmetric=False) / 2, K / 2 * von_neumann(omega, ROUND, symmetric=False)
 
 
-@pytest.mark.parametrize("beta", [None, 0.6, 1.0, 1.5])
+@pytest.mark.parametrize("beta", [None, 0.6])
 def test_kl_from_the_standard_normal_is_family_scale_location_and_shape(beta):
     if beta is None:
         q = TraceOneGaussian(MU, OMEGA, ETA)
@@ -53,7 +53,7 @@ def test_kl_from_the_standard_normal_is_family_scale_location_and_shape(beta):
     ]
     np.testing.assert_allclose(kl_divergence(q, PRIOR), sum(parts), rtol=1e-12)
     np.testing.assert_allclose(shapes(OMEGA)[0], parts[3], rtol=1e-12)
-    assert parts[0] > 1e-3 or (beta in (None, 1.0) and abs(parts[0]) < 1e-12)
+    assert abs(parts[0]) < 1e-12 if beta is None else parts[0] > 1e-3
     isotropic = eqx.tree_at(lambda q: q.omega, q, ROUND)
     np.testing.assert_allclose(kl_divergence(isotropic, PRIOR), sum(parts[:3]), rtol=1e-12)
     np.testing.assert_allclose(von_neumann_kl(q), sum(parts[:3]) + shapes(OMEGA)[1], rtol=1e-12)
