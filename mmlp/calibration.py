@@ -52,14 +52,14 @@ def _(model: MatrixMLP, X, key):
     H, h, matrices, vectors = X, None, [], []
     for i, layer_key in enumerate(jax.random.split(key, len(model.matrices))):
         matrices.append(_calibrate_matrix(model.matrices[i], H, layer_key))
-        H = jax.vmap(matrices[-1])(H)
+        before, H = H, jax.vmap(matrices[-1])(H)
         if model.vectors:
-            layer = model.vectors[i]
-            h = jnp.ones((len(X), layer.A.shape[1]), layer.A.dtype) if h is None else model.activation(h)
-            z = jax.vmap(layer.product)(H, h)
+            layer, source = model.vectors[i], model.vector_source(i, before, H)
+            h = jax.vmap(lambda x, h, i=i: model.vector_input(i, x, h))(X, X if h is None else h)
+            z = jax.vmap(layer.product)(source, h)
             gain = _gain(z, VECTOR_SPREAD)
             layer = eqx.tree_at(lambda m: (m.C, m.b), layer, (gain * layer.C, -jnp.mean(gain * z, axis=0)))
-            h = jax.vmap(layer)(H, h)
+            h = jax.vmap(layer)(source, h)
             vectors.append(layer)
     return eqx.tree_at(lambda m: (m.matrices, m.vectors), model, (tuple(matrices), tuple(vectors)))
 

@@ -83,6 +83,10 @@ class MatrixMLP(eqx.Module):
     linear. `diagonal=True` makes the output, and only it, a `DiagonalGram`. The paper's output kernel is
     `MercerSigmoid()`; `Linear()` can learn smaller eigenvalues.
 
+    `direct=True` departs from the paper in the vector path's two ends: it is fed x where the paper has ones, and its last
+    layer reads H_1 where the paper has the output H_0, so that a mean is not multiplied by its own covariance. With H_l
+    near I / d_l it is then a standard MLP.
+
     >>> model = MatrixMLP(3, 2, (4, 4), key=jax.random.key(0))
     >>> print(f"{model(jnp.ones(3)).trace():.4f}")
     1.0000
@@ -91,6 +95,7 @@ class MatrixMLP(eqx.Module):
     matrices: tuple[MatrixLayer, ...]  # from the input to the output
     vectors: tuple[VectorLayer, ...]  # empty in the basic form
     activation: Callable = eqx.field(static=True)
+    direct: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -104,6 +109,7 @@ class MatrixMLP(eqx.Module):
         output_kernel: Kernel = Linear(),
         activation: Callable = jnp.tanh,
         diagonal: bool = False,
+        direct: bool = False,
         key,
     ):
         p = checked_size(in_features, "MatrixMLP(in_features=...)")
@@ -115,11 +121,14 @@ class MatrixMLP(eqx.Module):
             MatrixLayer(before, size, kernels[i], diagonal=diagonal and i == len(d) - 1, key=keys[0, i])
             for i, (before, size) in enumerate(zip((p, *d), d, strict=False))
         )
-        self.vectors = tuple(  # the first layer's A is fed ones (r_{j+1},)
+        sizes = (*d[:-1], d[-2:][0]) if direct else d  # of the matrices that the vector layers read
+        first = p if direct or not r else r[0]
+        self.vectors = tuple(
             VectorLayer(before, size, width, key=keys[1, i])
-            for i, (before, size, width) in enumerate(zip((r[:1] + r), d, r, strict=False))
+            for i, (before, size, width) in enumerate(zip((first, *r), sizes, r, strict=False))
         )
         self.activation = activation
+        self.direct = direct
 
     @property
     def in_features(self) -> int:
@@ -135,14 +144,24 @@ class MatrixMLP(eqx.Module):
 
     @full_precision
     def __call__(self, x: Array):
-        H = _input(self, x)
+        H = x = _input(self, x)
         h = None
         for i, layer in enumerate(self.matrices):
-            H = layer(H)
+            before, H = H, layer(H)
             if self.vectors:
-                A = self.vectors[i].A
-                h = self.vectors[i](H, jnp.ones(A.shape[1], A.dtype) if h is None else self.activation(h))
+                h = self.vectors[i](self.vector_source(i, before, H), self.vector_input(i, x, h))
         return (h, H) if self.vectors else H
+
+    def vector_input(self, i: int, x: Array, h: Array) -> Array:
+        """What enters vector layer i: at the first ones, or x if `direct`; after it the activated h."""
+        if i > 0:
+            return self.activation(h)
+        A = self.vectors[0].A
+        return x if self.direct else jnp.ones(A.shape[1], A.dtype)
+
+    def vector_source(self, i: int, before: Array | SPD, H: SPD) -> SPD:
+        """The matrix that vector layer i reads: its layer's H; at the output, if `direct`, the last hidden one."""
+        return before if self.direct and 0 < i == len(self.matrices) - 1 else H
 
 
 class Perceptron(eqx.Module):
