@@ -18,7 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", MAC)
 FLAGS = [
     "--headless=new",
     "--no-sandbox",

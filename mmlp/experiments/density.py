@@ -95,9 +95,9 @@ def claims(panels: list[dict], gaussian: float) -> list[dict]:
         },
         {
             "claim": "The pair of alpha and beta control the tail and the shape of the distribution.",
-            "verdict": "depends on which: beta does, alpha is a scale" if scale < 1e-4 else "holds",
-            "evidence": f"Beyond three standard deviations lies a share of {first['beyond']:.2g} at beta = "
-            f"{first['beta']:g}, of {last['beyond']:.2g} at beta = {last['beta']:g}. Changing alpha is rescaling x by "
+            "verdict": "depends on the parameter" if scale < 1e-4 else "holds",
+            "evidence": f"Beta does, alpha is a scale. Beyond three standard deviations lies a share of "
+            f"{first['beyond']:.2g} at beta = {first['beta']:g}, of {last['beyond']:.2g} at beta = {last['beta']:g}. Changing alpha is rescaling x by "
             f"sqrt(alpha) (largest relative difference {scale:.1e}), which eta does already.",
         },
     ]
@@ -141,7 +141,7 @@ def draw(record: dict, out: Path) -> None:
         ax.set_title(rf"$\beta$ = {beta:g}", fontsize=10)
     for ax, alpha in zip(axes[:, 0], settings["alphas"], strict=True):
         ax.set_ylabel(rf"$\alpha$ = {alpha:g}", fontsize=10)
-    figure.suptitle("Power exponential density, relative to its peak; lines at 0.1, 0.5 and 0.9", fontsize=10)
+    figure.suptitle("Power exponential density", fontsize=10)
     figure.tight_layout()
     figure.savefig(out / "density.png", dpi=150)
     plt.close(figure)

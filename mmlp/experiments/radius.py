@@ -173,7 +173,7 @@ def table(rows: list[dict], laws: list[dict], *, alpha: float) -> dict:
 
 def draw(record: dict, out: Path) -> None:
     _panels(record, "covariance", "sQRE of the sample covariance", out / "radius_covariance.png")
-    _panels(record, "mean", "absolute error of the sample mean, per dimension", out / "radius_mean.png")
+    _panels(record, "mean", "error of the sample mean", out / "radius_mean.png")
 
 
 def _panels(record: dict, quantity: str, label: str, path: Path) -> None:
@@ -204,7 +204,7 @@ def _panels(record: dict, quantity: str, label: str, path: Path) -> None:
             if i == shape[0] - 1:
                 ax.set_xlabel(r"$\beta$", fontsize=10)
     axes[0, 0].legend(fontsize=8, title="radius", title_fontsize=8)
-    figure.suptitle(f"{label}: median and range of {settings['seeds']} runs of {settings['samples']:,} samples", fontsize=10)
+    figure.suptitle(label, fontsize=10)
     figure.tight_layout()
     figure.savefig(path, dpi=150)
     plt.close(figure)

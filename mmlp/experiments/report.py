@@ -26,12 +26,12 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
 from mmlp import _files
-from mmlp.experiments._numbers import duration, needs_powers, show
+from mmlp.experiments._numbers import decimals, duration, needs_powers, show
 
 ORDER = ("example1", "example1-mlp", "example2", "frey", "frey-pixels", "density", "radius")  # then the others by name
 IMAGES = {".png": "image/png", ".svg": "image/svg+xml"}
@@ -62,7 +62,7 @@ def build(out: Path) -> dict[str, str]:
             if record.get("experiment") != path.stem or not re.fullmatch("[a-z0-9-]+", path.stem):
                 raise ValueError(f"it says experiment {record.get('experiment')!r:.80}, which must be the name of the file")
             sections[path.stem], contents[path.stem] = _section(record, out), _contents(record)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
             missing = "it lacks " if isinstance(error, KeyError) else ""
             skipped[path.name] = f"{missing}{error}"
             print(f"report: left out {path}: {missing}{error}", file=sys.stderr)
@@ -190,8 +190,8 @@ def _table(table: dict) -> str:
     by_column = list(zip(*([_cell(cell) for cell in row["cells"]] for row in rows if "group" not in row), strict=True))
     by_column = by_column or [()] * (len(columns) - 1)
     paired = [any(cell.get("paper") is not None for cell in cells) for cells in by_column]
-    powers = [needs_powers(_numbers(cells)) for cells in by_column]
-    body = "".join(_row(row, paired, powers) for row in rows)
+    styles = [_style(cells) for cells in by_column]
+    body = "".join(_row(row, paired, styles) for row in rows)
     note = f"<p><small>{escape(table['note'])}</small></p>" if table.get("note") else ""
     title = escape(table["title"])
     return (
@@ -210,16 +210,16 @@ def _head(columns: list[str], paired: list[bool]) -> str:
     return f"<tr>{cells}</tr>" + (f"<tr>{halves}</tr>" if halves else "")
 
 
-def _row(row: dict, paired: list[bool], powers: list[bool]) -> str:
+def _row(row: dict, paired: list[bool], styles: list[tuple[bool, int]]) -> str:
     if "group" in row:
         width = 1 + len(paired) + sum(paired)
         return f'<tr class="group"><th scope="colgroup" colspan="{width}"><span>{escape(row["group"])}</span></th></tr>\n'
     cells = ""
-    for cell, pair, power in zip(map(_cell, row["cells"]), paired, powers, strict=True):
-        text = _value(cell.get("mean"), cell.get("error"), powers=power)
+    for cell, pair, (powers, digits) in zip(map(_cell, row["cells"]), paired, styles, strict=True):
+        text = _value(cell.get("mean"), cell.get("error"), powers=powers, digits=digits)
         text = f'<strong class="best">{text}</strong>' if cell.get("best") else text
         cells += f"<td>{text}</td>"
-        cells += f'<td class="paper">{_value(cell.get("paper"), powers=power, exact=True)}</td>' if pair else ""
+        cells += f'<td class="paper">{_value(cell.get("paper"), powers=powers)}</td>' if pair else ""
     emphasis = ' class="emphasis"' if row.get("emphasis") else ""
     return f'<tr{emphasis}><th scope="row">{escape(row["name"])}</th>{cells}</tr>\n'
 
@@ -228,13 +228,20 @@ def _cell(cell) -> dict:
     return cell if isinstance(cell, dict) else {"mean": cell}
 
 
-def _numbers(cells: Iterable[dict]) -> list[float]:
-    values = [cell.get(entry) for cell in cells for entry in ("mean", "paper")]
-    return [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+def _style(cells: Sequence[dict]) -> tuple[bool, int]:
+    """Whether a column is written with powers of ten, and the decimals of its numbers without an error."""
+    numbers = [cell[entry] for cell in cells for entry in ("mean", "paper") if _is_number(cell.get(entry))]
+    bare = [cell["mean"] for cell in cells if _is_number(cell.get("mean")) and cell.get("error") is None]
+    powers = needs_powers(numbers)
+    return powers, 2 if powers else decimals(bare)
+
+
+def _is_number(value) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _value(value, error=None, **style) -> str:
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if _is_number(value):
         return show(value, error, **style)
     return escape("" if value is None else str(value))
 
