@@ -96,9 +96,9 @@ def claims(panels: list[dict], gaussian: float) -> list[dict]:
         {
             "claim": "The pair of alpha and beta control the tail and the shape of the distribution.",
             "verdict": "depends on the parameter" if scale < 1e-4 else "holds",
-            "evidence": f"Beta does, alpha is a scale. Beyond three standard deviations lies a share of "
-            f"{first['beyond']:.2g} at beta = {first['beta']:g}, of {last['beyond']:.2g} at beta = {last['beta']:g}. Changing alpha is rescaling x by "
-            f"sqrt(alpha) (largest relative difference {scale:.1e}), which eta does already.",
+            "evidence": "Beta does, alpha is a scale. Beyond three standard deviations lies a share of "
+            f"{first['beyond']:.2g} at beta = {first['beta']:g}, of {last['beyond']:.2g} at beta = {last['beta']:g}. Changing "
+            f"alpha is rescaling x by sqrt(alpha) (largest relative difference {scale:.1e}), which eta does already.",
         },
     ]
 
