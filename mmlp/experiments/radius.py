@@ -20,6 +20,7 @@ import scipy.stats
 from mmlp.distributions import TraceOnePowerExponential
 from mmlp.divergences import von_neumann
 from mmlp.experiments import report
+from mmlp.experiments._numbers import show
 from mmlp.experiments._run import main, progress
 from mmlp.gram import Gram
 
@@ -140,7 +141,7 @@ def claims(rows: list[dict], laws: list[dict]) -> list[dict]:
             "evidence": f"At d = {worst['d']}, beta = {worst['beta']:g}, {worst['negative']:.0%} of the normal draws are "
             f"negative, the radius has a distribution function off by up to {worst['distance']:.2f} and "
             f"{worst['variance_ratio']:.2f} times the exact variance, and "
-            f"the covariance error is {excess:.3g} times that of exact samples.",
+            f"the covariance error is {show(float(excess), powers=True, digits=2)} times that of exact samples.",
         },
         {
             "claim": "Its error decreases as d / (2 beta) grows, and (d / (2 beta))^(-1/2) is a pessimistic upper bound.",
