@@ -26,7 +26,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m mmlp.experiments.reproduce", description="Reproduce the paper's results."
     )
-    parser.add_argument("targets", nargs="+", choices=("all", *TARGETS), help="what to reproduce", metavar="TARGET")
+    choices = ("all", *TARGETS)
+    parser.add_argument("targets", nargs="+", choices=choices, metavar="TARGET", help=f"one or more of {', '.join(choices)}")
     parser.add_argument("--quick", action="store_true", help="small runs, to see that everything works")
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder of the results and of index.html")
     parser.add_argument("--seeds", type=int, help="number of seeds, where an experiment has them")
