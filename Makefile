@@ -5,7 +5,7 @@ RUN := MPLBACKEND=agg $(BIN)/python
 # LAPACK calls on many small matrices: one thread each is up to twenty times faster than two that wait for each other
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: help setup demo test test-all check docs bench reproduce clean
+.PHONY: help setup demo test test-all browser check docs bench reproduce clean
 
 help:           ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -26,8 +26,14 @@ demo: setup     ## learn covariance matrices from data, with a table and a pictu
 test: setup     ## the fast tests (what CI runs)
 	$(RUN) -m pytest -n 2 -m "not slow"
 
-test-all: setup ## all tests
+test-all: setup browser  ## all tests
 	$(RUN) -m pytest -n 2
+
+browser:        ## a Chromium for the tests of web pages, unless there is one (by apt-get)
+	@$(PYTHON) -c 'import sys; sys.path.insert(0, "tests"); import browser; browser.find()' 2>/dev/null || { \
+	run=$$([ "$$(id -u)" = 0 ] || echo sudo); $$run apt-get update --quiet=2 && \
+	$$run env DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --no-install-recommends chromium fonts-dejavu-core; } \
+	|| { echo "No browser: install Chromium or Chrome by hand, then run this again."; exit 1; }
 
 check: setup    ## before a commit: format, lint, types, fast tests
 	$(BIN)/ruff format --check .
@@ -43,9 +49,9 @@ bench: .venv/.bench  ## speed, accuracy and scaling tables
 	$(RUN) benchmarks/scaling.py
 	$(RUN) benchmarks/speed.py
 
-reproduce: setup  ## the paper's figures of the power exponential, into report/
-	$(RUN) -m mmlp.experiments.density
-	$(RUN) -m mmlp.experiments.radius
+TARGETS ?= all
+reproduce: setup  ## the paper's tables and figures, into report/index.html; TARGETS="density --quick" for less
+	$(RUN) -m mmlp.experiments.reproduce $(TARGETS)
 
 clean:          ## remove the environment and caches
 	rm -rf .venv .cache .pytest_cache .ruff_cache

@@ -1,54 +1,121 @@
-"""One experiment is one script: a frozen dataclass of settings, flags made from it, one JSON out, figures from the JSON."""
+"""One experiment is one script: a frozen dataclass of settings, flags made from it, one JSON out, figures from the JSON.
+
+The entries of the result that the page of all results shows are listed in report.py.
+"""
 
 import argparse
 import dataclasses
+import datetime
+import importlib.metadata
 import json
+import os
+import platform
+import shlex
+import sys
 import time
-from collections.abc import Callable
+import types
+import typing
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from tqdm import tqdm
 
+from mmlp import _files
+from mmlp._progress import FIRST
 from mmlp._version import __version__
+from mmlp.experiments import report
 
 
 def main(name: str, settings: type, run: Callable[[Any], dict], draw: Callable[[dict, Path], None], argv=None) -> dict:
-    """Parse the flags, run, write OUT/NAME.json, draw the figures into OUT and print the verdict.
+    """Parse the flags, run, write OUT/NAME.json, draw the figures into OUT, build OUT/index.html and print the verdicts.
 
-    `settings.QUICK` holds what `--quick` changes. A tuple is given as numbers separated by commas.
+    `settings.QUICK` holds what `--quick` changes. A tuple is given as values separated by commas. `name` is that of the
+    module, with dashes.
     """
-    parser = argparse.ArgumentParser(prog=f"python -m mmlp.experiments.{name}", description=settings.__doc__)
+    program = f"python -m mmlp.experiments.{name.replace('-', '_')}"
+    parser = argparse.ArgumentParser(prog=program, description=settings.__doc__)
     parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
-    parser.add_argument("--out", type=Path, default=Path("report"), help="folder of the JSON and the figures")
+    parser.add_argument("--out", type=Path, default=Path("report"), help="folder of the JSON, the figures and the page")
+    hints = typing.get_type_hints(settings)
     for field in dataclasses.fields(settings):
-        example = field.default
-        convert = _tuple_of(type(example[0])) if isinstance(example, tuple) else type(example)
-        flag = "--" + field.name.replace("_", "-")
-        parser.add_argument(flag, type=convert, default=None, help=f"default: {example}")
+        flag, text = "--" + field.name.replace("_", "-"), f"default: {field.default}"
+        parser.add_argument(flag, dest=field.name, default=None, help=text, **_option(hints[field.name]))
     flags = vars(parser.parse_args(argv))
     quick, out = flags.pop("quick"), flags.pop("out")
-    values = (settings.QUICK if quick else {}) | {key: value for key, value in flags.items() if value is not None}
+    given = {key: value for key, value in flags.items() if value is not None}
+    if given.get("seeds", 1) < 1:
+        parser.error(f"--seeds must be at least 1, got {given['seeds']}")
 
-    chosen, start = settings(**values), time.perf_counter()
+    out.mkdir(parents=True, exist_ok=True)  # before the work: a folder that cannot be made costs nothing
+    chosen, start = settings(**((settings.QUICK if quick else {}) | given)), time.perf_counter()
     result = run(chosen)
     record = {
         "experiment": name,
+        "command": shlex.join([*program.split(), *(["--quick"] if quick else []), *_flags(given)]),
+        "quick": quick,
         "settings": dataclasses.asdict(chosen),
-        "versions": {"mmlp": __version__, "jax": jax.__version__},
-        "device": jax.devices()[0].device_kind,
+        "versions": versions(),
+        "device": _device(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "seconds": round(time.perf_counter() - start, 1),
         "result": result,
     }
-    out.mkdir(parents=True, exist_ok=True)
     path = out / f"{name}.json"
-    path.write_text(json.dumps(record) + "\n")
+    _files.replace(path, (json.dumps(record, default=os.fspath) + "\n").encode())
     draw(json.loads(path.read_text()), out)
-    if "verdict" in result:
-        print(result["verdict"])
-    print(f"{path}: {record['seconds']} s")
+    skipped = report.build(out)
+    if path.name in skipped:
+        raise ValueError(
+            f"the result of {name} does not fit the page: {skipped[path.name]} (see mmlp/experiments/report.py)"
+        )
+    for claim in result.get("claims", []):
+        print(f"{claim['verdict']}: {claim['claim']} {claim.get('evidence', '')}".rstrip())
+    print(f"{path}: {record['seconds']} s; page: {out / 'index.html'}")
     return record
+
+
+def progress(items: Iterable, label: str) -> Iterable:
+    """The items, with a bar on a terminal from the second second on."""
+    return tqdm(list(items), desc=label, delay=FIRST, disable=not sys.stderr.isatty(), dynamic_ncols=True, leave=False)
+
+
+def versions() -> dict[str, str]:
+    """What the numbers may depend on."""
+    libraries = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "equinox", "optax", "numpy")}
+    return {"mmlp": __version__, **libraries, "python": platform.python_version()}
+
+
+def _device() -> str:
+    device = jax.devices()[0]
+    kind = f"CPU ({platform.machine()}, {os.cpu_count()} cores)" if device.platform == "cpu" else device.device_kind
+    return f"{kind}, {jnp.result_type(float)}"
+
+
+def _option(hint) -> dict[str, Any]:
+    """How argparse reads a field of this type: int, float, str, Path, bool, a tuple of one of these, each perhaps None."""
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
+    if hint is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    if typing.get_origin(hint) is tuple:
+        return {"type": _tuple_of(typing.get_args(hint)[0])}
+    return {"type": hint}
 
 
 def _tuple_of(convert: type) -> Callable[[str], tuple]:
     return lambda text: tuple(convert(part) for part in text.split(","))
+
+
+def _flags(given: dict[str, Any]) -> list[str]:
+    """The flags that give these settings."""
+    words = []
+    for name, value in given.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words += [f"--{flag}" if value else f"--no-{flag}"]
+        else:
+            words += [f"--{flag}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+    return words
