@@ -1,5 +1,7 @@
 """Networks whose output is a covariance: a symmetric positive definite matrix."""
 
+import importlib
+
 from mmlp._version import __version__
 from mmlp.calibration import calibrate
 from mmlp.checkpoint import load, save
@@ -42,3 +44,20 @@ __all__ = [
     "stein",
     "von_neumann",
 ]
+
+# loaded on first use: they need scikit-learn or Matplotlib
+_LAZY = {
+    **dict.fromkeys(("MatrixVAE", "MultivariateRegressor", "SPDRegressor"), "estimators"),
+    **dict.fromkeys(("estimators", "metrics", "plotting")),
+}
+
+
+def __getattr__(name: str):
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_LAZY[name] or name}")
+    return getattr(module, name) if _LAZY[name] else module
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

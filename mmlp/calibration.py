@@ -79,6 +79,11 @@ def _(model: CholeskyMLP, X, key):
     return eqx.tree_at(lambda m: m.perceptron, model, _calibrate_perceptron(model.perceptron, X))
 
 
+@_calibrate.register
+def _(model: Perceptron, X, key):
+    return _calibrate_perceptron(model, X)
+
+
 @_calibrate.register(GaussianHead)
 @_calibrate.register(PowerExponentialHead)
 def _(model, X, key):

@@ -58,15 +58,10 @@ def save(model, path: str | os.PathLike) -> None:
     >>> bool(equinox.tree_equal(model, again))
     True
     """
-    arrays = _named_arrays(model, "save(model=...)")
-    try:
-        architecture, reason = _describe(model, "", arrays), None
-    except ValueError as error:
-        architecture, reason = None, str(error)
-    metadata = {"kind": "model", "version": _files.VERSION, "architecture": architecture, "reason": reason}
-    _files.write(Path(path), {name: np.asarray(array) for name, array in arrays.items()}, metadata)
-    if reason is not None:
-        warnings.warn(f"`save`: {path} holds arrays only and needs `load(like=...)`: {reason}", stacklevel=2)
+    arrays, content = packed(model, "save(model=...)")
+    _files.write(Path(path), arrays, {"kind": "model", "version": _files.VERSION, **content})
+    if content["reason"] is not None:
+        warnings.warn(f"`save`: {path} holds arrays only and needs `load(like=...)`: {content['reason']}", stacklevel=2)
 
 
 def load(path: str | os.PathLike, like=None):
@@ -76,17 +71,35 @@ def load(path: str | os.PathLike, like=None):
     """
     path = Path(path)
     arrays, metadata = _files.read(path)
-    if metadata.get("kind") != "model":
+    kind = metadata.get("kind")
+    if kind == "estimator":
+        raise ValueError(f"`load`: {path} holds an estimator, not a model; use `mmlp.estimators.load`.")
+    if kind != "model":
         raise ValueError(f"`load`: {path} holds the state of a training run, not a model; use `fit(checkpoint=...)`.")
     _files.check_version(path, metadata)
+    return unpacked(path, arrays, metadata, like)
+
+
+def packed(model, argument: str) -> tuple[dict[str, np.ndarray], dict]:
+    """The arrays of a model by name, and what a file says of it: its `architecture`, or the `reason` why it has none."""
+    arrays = _named_arrays(model, argument)
+    try:
+        architecture, reason = describe(model, "", arrays), None
+    except ValueError as error:
+        architecture, reason = None, str(error)
+    return {name: np.asarray(array) for name, array in arrays.items()}, {"architecture": architecture, "reason": reason}
+
+
+def unpacked(path: Path, arrays: dict[str, np.ndarray], content: dict, like=None):
+    """The inverse of `packed`, for what was read from `path`."""
     _check_precision(path, arrays)
     if like is not None:
         return _fill(path, arrays, like)
-    if metadata.get("architecture") is None:
-        raise ValueError(f"`load`: {path} needs `like=`, a module of the same shape: {metadata.get('reason')}")
+    if content.get("architecture") is None:
+        raise ValueError(f"`load`: {path} needs `like=`, a module of the same shape: {content.get('reason')}")
     rest = dict(arrays)
     try:
-        model = _build(metadata["architecture"], rest)
+        model = build(content["architecture"], rest)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"`load`: the architecture in {path} makes no sense ({error!r}).") from None
     except ValueError as error:
@@ -99,29 +112,29 @@ def load(path: str | os.PathLike, like=None):
 # -- the architecture as JSON -----------------------------------------------------------------------------------------
 
 
-def _describe(node, path: str, arrays: dict):
+def describe(node, path: str, arrays: dict):
     """A tree of dictionaries with one key that says what they are; arrays are named by their path in the module."""
     if _is_array(node) and _name(path) in arrays:  # an array in a static field is none of the model's
         return {"array": [_name(path), list(node.shape), node.dtype.name]}
     if node is None or type(node) in (bool, int, float, str):
         return {"value": node}
     if type(node) in (tuple, list):
-        return {type(node).__name__: [_describe(child, f"{path}[{i}]", arrays) for i, child in enumerate(node)]}
+        return {type(node).__name__: [describe(child, f"{path}[{i}]", arrays) for i, child in enumerate(node)]}
     if type(node) is dict and all(type(key) is str for key in node):
-        return {"dict": {key: _describe(node[key], f"{path}[{key!r}]", arrays) for key in node}}
+        return {"dict": {key: describe(node[key], f"{path}[{key!r}]", arrays) for key in node}}
     for name, entry in REGISTRY.items():
         if node is entry:
             return {"function": name}
         if type(node) is entry:
-            fields = {field: _describe(getattr(node, field), f"{path}.{field}", arrays) for field in _fields(entry)}
+            fields = {field: describe(getattr(node, field), f"{path}.{field}", arrays) for field in _fields(entry)}
             return {"class": name, "fields": fields}
     raise ValueError(
         f"{_name(path) or 'the model'} is {node!r:.80}, which this library does not know; `mmlp.checkpoint.register` it."
     )
 
 
-def _build(node: dict, arrays: dict[str, np.ndarray]):
-    """The inverse of `_describe`; takes the arrays it uses out of `arrays`. Runs no constructor."""
+def build(node: dict, arrays: dict[str, np.ndarray]):
+    """The inverse of `describe`; takes the arrays it uses out of `arrays`. Runs no constructor."""
     if node.keys() != {"class", "fields"} and len(node) != 1:
         raise TypeError(f"a node with the keys {sorted(node)}")
     kind, content = next(iter(node.items())) if len(node) == 1 else ("class", node["class"])
@@ -138,9 +151,9 @@ def _build(node: dict, arrays: dict[str, np.ndarray]):
     if kind == "value" and (content is None or isinstance(content, bool | int | float | str)):
         return content
     if kind in ("tuple", "list"):
-        return (tuple if kind == "tuple" else list)(_build(child, arrays) for child in content)
+        return (tuple if kind == "tuple" else list)(build(child, arrays) for child in content)
     if kind == "dict":
-        return {key: _build(child, arrays) for key, child in content.items()}
+        return {key: build(child, arrays) for key, child in content.items()}
     entry = REGISTRY.get(content)
     if kind == "function" and entry is not None and not isinstance(entry, type):
         return entry
@@ -151,7 +164,7 @@ def _build(node: dict, arrays: dict[str, np.ndarray]):
         raise ValueError(f"gives {content} the fields {sorted(node['fields'])}, but it has {sorted(names)}.")
     module = object.__new__(entry)
     for name in names:
-        value = _build(node["fields"][name], arrays)
+        value = build(node["fields"][name], arrays)
         if name in ("activation", "kernel") and not callable(value):
             raise ValueError(f"gives {content} the {name} {value!r:.80}, which is not a function.")
         object.__setattr__(module, name, value)

@@ -1,0 +1,156 @@
+"""`MatrixVAE`: a density over vectors, and a map to a few latent variables and back."""
+
+import dataclasses
+
+import jax
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mmlp._checks import checked_size, checked_sizes
+from mmlp.calibration import calibrate
+from mmlp.estimators._base import NetworkEstimator, Scaling
+from mmlp.estimators._training import Part, each, predict, train
+from mmlp.kernels import Linear
+from mmlp.vae import MODELS, VAE, paper_vae
+
+
+class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, NetworkEstimator):
+    """A variational autoencoder with dense covariances, one of the paper's six models: `model` = "NfNf" and so on.
+
+    Shapes: X (n, p), latent variables S (n, k) with k = `n_components`. `n_samples` draws of the latent variables a row
+    estimate the density, and the draws are the same for every row. A share `validation_fraction` of the rows is kept
+    from training, which stops when they have not improved for `patience` epochs (`None`: never).
+
+    >>> X = np.random.default_rng(0).standard_normal((40, 3))
+    >>> vae = MatrixVAE(n_components=1, hidden_dims=(4,), max_epochs=3, n_samples=10, random_state=0).fit(X)
+    >>> vae.transform(X).shape, vae.score_samples(X).shape, vae.sample(5, random_state=1).shape
+    ((40, 1), (40,), (5, 3))
+    """
+
+    _numbers = ("input_", "history_")
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        model: str = "NfNf",
+        hidden_dims: tuple[int, ...] = (20, 20),
+        n_samples: int = 100,
+        max_epochs: int = 500,
+        batch_size: int = 64,
+        learning_rate: float = 0.02,
+        validation_fraction: float = 0.15,
+        patience: int | None = 50,
+        random_state=None,
+        dtype: str = "float32",
+        verbose: int = 0,
+    ):
+        self.n_components = n_components
+        self.model = model
+        self.hidden_dims = hidden_dims
+        self.n_samples = n_samples
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+
+    def fit(self, X, y=None, sample_weight=None, *, checkpoint=None) -> "MatrixVAE":
+        """Learn from X (n, p); `y` is ignored. The same call with a `checkpoint` directory goes on where it stopped."""
+        settings, seed = self._settings(), self._seed(checkpoint)
+        checked_size(self.n_samples, "MatrixVAE(n_samples=...)")
+        if self.model not in MODELS:
+            raise ValueError(f"`MatrixVAE(model=...)` must be one of {', '.join(MODELS)}, got {self.model!r}.")
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(
+                f"`MatrixVAE(validation_fraction=...)` must lie between 0 and 1, got {self.validation_fraction!r}."
+            )
+        latent = checked_size(self.n_components, "MatrixVAE(n_components=...)")
+        widths = checked_sizes(self.hidden_dims, "MatrixVAE(hidden_dims=...)")
+        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        weight, X = self._weighted(sample_weight, X)
+
+        self.input_ = Scaling.of(X, weight)
+        order = np.random.default_rng(seed).permutation(len(X))
+        held = min(max(1, round(self.validation_fraction * len(X))), len(X) - 1)
+        parts = [Part(order[held:], order[:held])]
+        build, data = _Build(self.model, X.shape[1], latent, widths), (self.input_.forward(X),)
+        self.models_, self.history_ = train(build, _minus_elbo, data, weight, parts, settings, seed, checkpoint)
+        return self
+
+    def score_samples(self, X) -> np.ndarray:
+        """log p(x) of each row, (n,): the importance-weighted lower bound, with the same draws for every row."""
+        log_density = self._apply(_Evidence(self.n_samples), X)[:, 0]
+        return log_density.astype(np.float64) - np.sum(np.log(self.input_.scale))
+
+    def score(self, X, y=None) -> float:
+        """The mean of `score_samples`."""
+        return float(np.mean(self.score_samples(X)))
+
+    def transform(self, X) -> np.ndarray:
+        """The mean of the latent variables given each row, (n, k)."""
+        return self._apply(_encoded, X)[:, 0].astype(np.float64)
+
+    def inverse_transform(self, S) -> np.ndarray:
+        """The mean of x given latent variables S (n, k), (n, p)."""
+        check_is_fitted(self)
+        S = np.asarray(S, self.dtype)
+        if S.ndim != 2 or S.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"`MatrixVAE.inverse_transform(S=...)` must have shape (n, {self._n_features_out}), got shape {S.shape}."
+            )
+        return self.input_.back(predict(_decoded, self.models_, S)[:, 0])
+
+    def sample(self, n: int = 1, random_state=None) -> np.ndarray:
+        """n draws of x, (n, p)."""
+        check_is_fitted(self)
+        key = jax.random.key(int(check_random_state(random_state).randint(2**31 - 1)))
+        vae = jax.tree.map(lambda x: x[0], self.models_)
+        return self.input_.back(vae.sample(key, checked_size(n, "MatrixVAE.sample(n=...)")))
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.models_.latent
+
+    def _apply(self, function, X) -> np.ndarray:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return predict(function, self.models_, self.input_.forward(X).astype(self.dtype))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Build:
+    model: str
+    features: int
+    latent: int
+    widths: tuple[int, ...]
+
+    def __call__(self, key, X) -> VAE:
+        keys = jax.random.split(key)
+        vae = paper_vae(self.model, self.features, self.latent, self.widths, output_kernel=Linear(), key=keys[0])
+        return calibrate(vae, X, key=keys[1])
+
+
+def _minus_elbo(vae: VAE, key, x):
+    return -vae.elbo(x, key)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Evidence:
+    samples: int
+
+    def __call__(self, models, X):
+        return each(models, lambda vae, x: vae.log_evidence(x, jax.random.key(0), self.samples), X)
+
+
+def _encoded(models, X):
+    return each(models, lambda vae, x: vae.encode(x).mean, X)
+
+
+def _decoded(models, S):
+    return each(models, lambda vae, s: vae.decode(s).mean, S)

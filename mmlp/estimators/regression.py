@@ -1,0 +1,276 @@
+"""`MultivariateRegressor`: a mean and a full covariance for each sample, that hold up on rows that were not seen.
+
+Trained together by likelihood, a mean and a covariance spoil each other: rows that are hard to fit are declared noisy, and
+covariances shrink onto residuals of rows that the mean has seen. So they are learnt one after the other, with cross-fitting
+(Chernozhukov et al., 2018): `n_models` networks learn the mean by squared error, each without its own fold of the rows, and
+the covariance is learnt on the residuals of the held rows only.
+"""
+
+import dataclasses
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy.optimize import brentq
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.covariance import ledoit_wolf
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mmlp._checks import checked_sizes
+from mmlp.calibration import calibrate
+from mmlp.checkpoint import register
+from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
+from mmlp.estimators._base import NetworkEstimator, Scaling
+from mmlp.estimators._training import each, folds, predict, train
+from mmlp.gram import SPD, Gram
+from mmlp.heads import GaussianHead, Network, PowerExponentialHead
+from mmlp.networks import CholeskyMLP, MatrixMLP, Perceptron
+
+HEADS = {"gaussian": (GaussianHead, 1), "power_exponential": (PowerExponentialHead, 3)}
+NETWORKS = ("matrix", "cholesky")
+
+
+class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
+    """x -> N(mu(x), V(x)), or a power exponential, with a full covariance V for each sample.
+
+    Shapes: X (n, p), y (n,) or (n, d). `hidden_dims` are the widths of the matrix MLP for the covariance,
+    `hidden_features` those of the MLPs for the mean (and of `network="cholesky"`, the baseline). `n_models` networks of each
+    kind are averaged; each stops when its own fold of the rows has not improved for `patience` epochs (`None`: never).
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((60, 2))
+    >>> y = X @ np.array([[1.0, 2.0], [0.0, 1.0]]) + rng.standard_normal((60, 2))
+    >>> model = MultivariateRegressor(hidden_dims=(4,), hidden_features=(8,), n_models=2, max_epochs=5, random_state=0)
+    >>> model.fit(X, y).predict(X).shape, model.predict_covariance(X).shape
+    ((60, 2), (60, 2, 2))
+    """
+
+    _numbers = ("input_", "target_", "shape_", "is_vector_", "history_", "covariance_history_")
+
+    def __init__(
+        self,
+        *,
+        family: str = "gaussian",
+        network: str = "matrix",
+        hidden_dims: tuple[int, ...] = (10, 10),
+        hidden_features: tuple[int, ...] = (64, 64),
+        n_models: int = 5,
+        max_epochs: int = 500,
+        batch_size: int = 64,
+        learning_rate: float = 0.02,
+        patience: int | None = 50,
+        random_state=None,
+        dtype: str = "float32",
+        verbose: int = 0,
+    ):
+        self.family = family
+        self.network = network
+        self.hidden_dims = hidden_dims
+        self.hidden_features = hidden_features
+        self.n_models = n_models
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+
+    def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "MultivariateRegressor":
+        """Learn from X (n, p) and y (n,) or (n, d). The same call with a `checkpoint` directory goes on where it stopped."""
+        settings = self._settings()
+        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2)
+        weight, X, y = self._weighted(sample_weight, X, y)
+        seed = self._seed(checkpoint)
+        self.is_vector_ = y.ndim == 1
+        y = np.asarray(y, np.float64).reshape(len(y), -1)
+        p, d = X.shape[1], y.shape[1]
+        mean_of, covariance_of = self._builders(p, d)
+
+        self.input_, self.target_ = Scaling.of(X, weight), Scaling.of(y, weight)
+        x, z = self.input_.forward(X), self.target_.forward(y)
+        parts = folds(len(x), min(self._count(), len(x)), np.random.default_rng(seed))
+        run = None if checkpoint is None else Path(checkpoint)
+        means = train(mean_of, _squared_error, (x, z), weight, parts, settings, seed, run and run / "mean")
+        residuals = z - _held(predict(_means, means.model, x.astype(settings.dtype)), parts)
+
+        self.shape_ = _shape(residuals, weight)
+        e = np.linalg.solve(self.shape_, residuals.T).T
+        heads = train(
+            covariance_of, _minus_log_density, (x, e), weight, parts, settings, seed + 1, run and run / "covariance"
+        )
+        self.models_ = {"mean": means.model, "covariance": heads.model}
+        self.history_, self.covariance_history_ = means.history, heads.history
+        self.shape_ = self.shape_ * np.sqrt(self._temperature(x, e, weight, parts))
+        return self
+
+    def predict(self, X) -> np.ndarray:
+        """The mean, (n, d), or (n,) if y was."""
+        mean = self.target_.back(self._apply(_means, "mean", X).mean(axis=1))
+        return mean[:, 0] if self.is_vector_ else mean
+
+    def predict_covariance(self, X) -> np.ndarray:
+        """The covariance of each row, (n, d, d)."""
+        R = self._factor(X)[0] * self.target_.scale
+        return R.mT @ R
+
+    def predict_distribution(self, X) -> TraceOneGaussian | TraceOnePowerExponential:
+        """The distribution of each row, with batch shape (n,): a library value with `log_prob`, `sample`, `covariance`."""
+        R, *tail = self._factor(X)
+        mean = self.target_.back(self._apply(_means, "mean", X).mean(axis=1))
+        return self._distribution(mean, R * self.target_.scale, *tail)
+
+    def score_samples(self, X, y) -> np.ndarray:
+        """log p(y | x) of each row, (n,)."""
+        R, *tail = self._factor(X)
+        mean = self._apply(_means, "mean", X).mean(axis=1)
+        y = np.asarray(y, np.float64).reshape(len(mean), -1)  # in standard units, where no digits are lost
+        log_density = self._distribution(mean, R, *tail).log_prob(jnp.asarray(self.target_.forward(y), self.dtype))
+        return np.asarray(log_density, np.float64) - np.sum(np.log(self.target_.scale))
+
+    def log_score(self, X, y, sample_weight=None) -> float:
+        """The mean of log p(y | x): larger is better. (`score` is R squared of the mean, as scikit-learn has it.)"""
+        return float(np.average(self.score_samples(X, y), weights=sample_weight))
+
+    def _builders(self, p: int, d: int):
+        name = type(self).__name__
+        if self.family not in HEADS:
+            raise ValueError(f"`{name}(family=...)` must be one of {', '.join(HEADS)}, got {self.family!r}.")
+        if self.network not in NETWORKS:
+            raise ValueError(f"`{name}(network=...)` must be one of {', '.join(NETWORKS)}, got {self.network!r}.")
+        dims = checked_sizes(self.hidden_dims, f"{name}(hidden_dims=...)")
+        features = checked_sizes(self.hidden_features, f"{name}(hidden_features=...)")
+        widths = dims if self.network == "matrix" else features
+        return _Mean((p, *features, d)), _Covariance(self.family, self.network, p, d, widths)
+
+    def _apply(self, function, models: str, X) -> np.ndarray:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        return predict(function, self.models_[models], self.input_.forward(X).astype(self.dtype))
+
+    def _factor(self, X) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of the standardised targets: R (n, d, d), upper triangular, V = R'R; alpha and beta (n,)."""
+        factors, alpha, beta = self._apply(_factors, "covariance", X)
+        factors = factors.astype(np.float64) @ self.shape_.T  # (n, models, d, d)
+        R = np.linalg.qr(factors.reshape(len(factors), -1, factors.shape[-1]) / np.sqrt(factors.shape[1]), mode="r")
+        return R, alpha.mean(axis=1), beta.mean(axis=1)
+
+    def _distribution(self, mean, R, alpha, beta):
+        """The one with this mean (n, d) and covariance R'R."""
+        size = np.sqrt(np.sum(R**2, axis=(-2, -1)))
+        arrays = (mean, R / size[:, None, None], size**2, alpha, beta)
+        mean, factor, eta, alpha, beta = (jnp.asarray(array, self.dtype) for array in arrays)
+        omega = Gram(factor, upper=True)
+        if self.family == "gaussian":
+            return TraceOneGaussian(mean, omega, eta)
+        unit = TraceOnePowerExponential(mean, omega, jnp.ones_like(eta), alpha, beta)
+        return TraceOnePowerExponential(mean, omega, eta / unit.covariance.trace(), alpha, beta)
+
+    def _temperature(self, x, e, weight, parts) -> float:
+        """The factor on all covariances that suits the held rows best."""
+        held = predict(_parameters, self.models_["covariance"], np.concatenate([x, e], axis=1).astype(self.dtype))
+        u, beta = (_held(values, parts) for values in held)
+        if not u.any():
+            return 1.0
+
+        def slope(log_factor):  # of the log-likelihood; for a Gaussian it is zero at the mean of u / d
+            return np.sum(weight * (beta * (u * np.exp(-log_factor)) ** beta - e.shape[1]))
+
+        return float(np.exp(brentq(slope, np.log(u.mean()) - 60, np.log(u.max()) + 10)))
+
+
+@register
+class Centred(eqx.Module):
+    """A network whose head has mean zero: x -> ((0, vector), Gram)."""
+
+    network: Network
+    dim: int = eqx.field(static=True)
+
+    @property
+    def out_features(self) -> int:
+        return self.dim + self.network.out_features
+
+    def __call__(self, x: Array) -> tuple[Array, SPD]:
+        vector, A = self.network(x)
+        return jnp.concatenate([jnp.zeros(self.dim, vector.dtype), vector]), A
+
+
+@dataclasses.dataclass(frozen=True)
+class _Mean:
+    sizes: tuple[int, ...]
+
+    def __call__(self, key, X):
+        return calibrate(Perceptron(self.sizes, jax.nn.gelu, key=key), X, key=key)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Covariance:
+    family: str
+    network: str
+    features: int
+    dim: int
+    widths: tuple[int, ...]
+
+    def __call__(self, key, X):
+        head, extra = HEADS[self.family]
+        keys = jax.random.split(key)
+        network = MatrixMLP if self.network == "matrix" else CholeskyMLP
+        network = network(self.features, self.dim, self.widths, out_features=extra, key=keys[0])
+        return head(Centred(calibrate(network, X, key=keys[1]), self.dim))
+
+
+def _squared_error(model, key, x, z):
+    return jnp.sum((model(x) - z) ** 2)
+
+
+def _minus_log_density(model, key, x, e):
+    return -model(x).log_prob(e)
+
+
+def _means(models, X):
+    return each(models, lambda model, x: model(x), X)
+
+
+def _factors(models, X):
+    def one(model, x):
+        p = model(x)
+        return p.covariance.factor, *_tail(p)
+
+    return each(models, one, X)
+
+
+def _parameters(models, rows):
+    """u = |omega.whiten(e)|^2 / (alpha eta) and beta for rows (x, e)."""
+
+    def one(model, row):
+        d = model.network.dim
+        p, e = model(row[:-d]), row[-d:]
+        alpha, beta = _tail(p)
+        return jnp.sum(p.omega.whiten(e) ** 2) / (alpha * p.eta), beta
+
+    return each(models, one, rows)
+
+
+def _tail(p):
+    """(alpha, beta), ones for a Gaussian."""
+    return (p.alpha, p.beta) if isinstance(p, TraceOnePowerExponential) else (jnp.ones_like(p.eta), jnp.ones_like(p.eta))
+
+
+def _held(values: np.ndarray, parts) -> np.ndarray:
+    """Of values (n, models, ...) each row's by the network that has not seen it."""
+    held = np.empty_like(values[:, 0], dtype=np.float64)
+    for k, part in enumerate(parts):
+        held[part.held] = values[part.held, k]
+    return held
+
+
+def _shape(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """L (d, d) with LL' / d the covariance of the residuals (n, d), shrunk (Ledoit and Wolf, 2004) to have full rank."""
+    scale = np.sqrt(np.average(residuals**2, axis=0, weights=weight))
+    scale = np.where(scale > 0, scale, 1.0)
+    rows = residuals / scale * np.sqrt(weight / weight.mean())[:, None]
+    V = ledoit_wolf(rows, assume_centered=True)[0]
+    return scale[:, None] * np.linalg.cholesky(V * len(V))

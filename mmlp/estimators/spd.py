@@ -1,0 +1,147 @@
+"""`SPDRegressor`: from vectors to symmetric positive definite matrices of any trace."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mmlp import divergences
+from mmlp._checks import checked_sizes
+from mmlp.calibration import calibrate
+from mmlp.estimators._base import NetworkEstimator, Scaling
+from mmlp.estimators._training import each, folds, predict, train
+from mmlp.gram import Gram
+from mmlp.networks import MatrixMLP
+
+
+def _loss_of(divergence):
+    def loss(model, key, x, factor, log_trace):
+        vector, A = model(x)
+        return divergence(A, Gram(factor, upper=True)) + jnp.sum((vector - log_trace) ** 2)
+
+    return loss
+
+
+LOSSES = {name: _loss_of(getattr(divergences, name)) for name in ("von_neumann", "stein", "quadratic", "log_euclidean")}
+
+
+class SPDRegressor(RegressorMixin, NetworkEstimator):
+    """x -> an SPD matrix: its shape of trace one by a matrix MLP, and beside it the logarithm of its trace.
+
+        loss(Y / tr Y, prediction of trace one) + (standardised log tr Y - its prediction)^2
+
+    Shapes: X (n, p), Y (n, d, d). `loss` is "von_neumann", "stein", "quadratic" or "log_euclidean". `n_models` networks are
+    averaged; each stops when its own fold of the rows has not improved for `patience` epochs (`None`: never).
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((40, 2))
+    >>> Y = np.eye(2) + X[:, :, None] * X[:, None, :]
+    >>> model = SPDRegressor(hidden_dims=(4,), n_models=2, max_epochs=5, random_state=0).fit(X, Y)
+    >>> model.predict(X).shape
+    (40, 2, 2)
+    """
+
+    _numbers = ("input_", "trace_", "history_")
+
+    def __init__(
+        self,
+        *,
+        loss: str = "von_neumann",
+        hidden_dims: tuple[int, ...] = (20, 20),
+        n_models: int = 5,
+        max_epochs: int = 500,
+        batch_size: int = 64,
+        learning_rate: float = 0.02,
+        patience: int | None = 50,
+        random_state=None,
+        dtype: str = "float32",
+        verbose: int = 0,
+    ):
+        self.loss = loss
+        self.hidden_dims = hidden_dims
+        self.n_models = n_models
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+
+    def fit(self, X, Y, sample_weight=None, *, checkpoint=None) -> "SPDRegressor":
+        """Learn from X (n, p) and Y (n, d, d). The same call with a `checkpoint` directory goes on where it stopped."""
+        settings, count, seed = self._settings(), self._count(), self._seed(checkpoint)
+        if self.loss not in LOSSES:
+            raise ValueError(f"`SPDRegressor(loss=...)` must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
+        if Y is None:
+            raise ValueError("`SPDRegressor.fit(X, Y)` requires y to be passed, but the target y is None.")
+        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        Y = _matrices(X, Y, "fit")
+        build = _Build(X.shape[1], Y.shape[1], checked_sizes(self.hidden_dims, "SPDRegressor(hidden_dims=...)"))
+        weight, X, factor, log_trace = self._weighted(sample_weight, X, *_factored(Y))
+
+        self.input_, self.trace_ = Scaling.of(X, weight), Scaling.of(log_trace, weight)
+        data = (self.input_.forward(X), factor, self.trace_.forward(log_trace))
+        parts = folds(len(X), min(count, len(X)), np.random.default_rng(seed))
+        self.models_, self.history_ = train(build, LOSSES[self.loss], data, weight, parts, settings, seed, checkpoint)
+        return self
+
+    def predict(self, X) -> np.ndarray:
+        """The matrices, (n, d, d)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        log_trace, factor = predict(_outputs, self.models_, self.input_.forward(X).astype(self.dtype))
+        factor = np.exp(self.trace_.back(log_trace) / 2)[..., None] * factor.astype(np.float64)  # (n, models, d, d)
+        return np.mean(factor.mT @ factor, axis=1)
+
+    def score(self, X, Y, sample_weight=None) -> float:
+        """R squared over all entries: 1 - sum |Y - prediction|^2 / sum |Y - mean of Y|^2, in the Frobenius norm."""
+        prediction = self.predict(X)
+        Y = _matrices(prediction, Y, "score")
+        flat = (values.reshape(len(values), -1) for values in (Y, prediction))
+        return float(r2_score(*flat, sample_weight=sample_weight, multioutput="variance_weighted"))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Build:
+    features: int
+    dim: int
+    widths: tuple[int, ...]
+
+    def __call__(self, key, X):
+        keys = jax.random.split(key)
+        return calibrate(MatrixMLP(self.features, self.dim, self.widths, out_features=1, key=keys[0]), X, key=keys[1])
+
+
+def _outputs(models, X):
+    def one(model, x):
+        log_trace, A = model(x)
+        return log_trace, A.factor
+
+    return each(models, one, X)
+
+
+def _matrices(X: np.ndarray, Y, call: str) -> np.ndarray:
+    """Y as (n, d, d), as many as rows of X."""
+    Y = np.asarray(Y, np.float64)
+    if Y.ndim != 3 or Y.shape[1] != Y.shape[2] or not Y.shape[1] or len(Y) != len(X):
+        raise ValueError(
+            f"`SPDRegressor.{call}(X, Y)` needs as many matrices Y (n, d, d) as rows of X, got {len(X)} rows and Y of shape "
+            f"{Y.shape}."
+        )
+    return Y
+
+
+def _factored(Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Upper triangular factors (n, d, d) of Y / tr Y, in float64, and log tr Y (n, 1)."""
+    trace = np.trace(Y, axis1=1, axis2=2)
+    size = np.where(trace == 0, 1.0, np.abs(trace))[:, None, None]
+    try:
+        factor = Gram.from_dense(Y / size).factor
+    except ValueError as error:
+        raise ValueError(f"`SPDRegressor.fit(Y=...)`, scaled to trace one: {error}") from None
+    return np.asarray(factor), np.log(trace)[:, None]

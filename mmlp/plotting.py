@@ -1,0 +1,199 @@
+"""Pictures of predictions and of training: each function draws on the Matplotlib axes that it is given and returns them."""
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.patches import Ellipse
+from numpy.typing import ArrayLike
+from scipy.special import gammaincinv
+
+from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
+from mmlp.gram import Gram
+from mmlp.metrics import calibration_curve
+
+Distribution = TraceOneGaussian | TraceOnePowerExponential
+
+
+def plot_ellipses(
+    distribution: Distribution,
+    y: ArrayLike | None = None,
+    *,
+    level: float = 0.9,
+    columns: tuple[int, int] = (0, 1),
+    names: Sequence[str] | None = None,
+    color="C0",
+    ax: Axes | None = None,
+) -> Axes:
+    """Two of the d targets: the ellipse of probability `level` of each row's prediction, its mean, and the data y (n, d).
+
+    The ellipse is that of the two-dimensional law with the predicted mean and covariance of the two targets; for a power
+    exponential, whose marginals are not of its family, it takes the family's radius in two dimensions.
+
+    >>> p = TraceOneGaussian(np.zeros((1, 2)), Gram.trace_one(np.eye(2)), 2.0)
+    >>> ax = plot_ellipses(p, np.ones((1, 2)))
+    >>> plt.close()
+    """
+    i, j = columns
+    if not (0 < level < 1 and distribution.dim > max(i, j) >= min(i, j) >= 0 and i != j):
+        raise ValueError(
+            f"`plot_ellipses(level, columns)` needs a level between 0 and 1 and two of the {distribution.dim} targets, got "
+            f"{level!r} and {columns!r}; a distribution of one target has no ellipse."
+        )
+    ax = _axes(ax)
+    mean = np.asarray(distribution.mean, float).reshape(-1, distribution.dim)[:, [i, j]]
+    V = np.asarray(distribution.covariance.dense(), float).reshape(-1, distribution.dim, distribution.dim)
+    V = np.broadcast_to(V[:, [[i], [j]], [i, j]], (len(mean), 2, 2))
+    radius = np.broadcast_to(_radius(distribution, level), len(mean))
+    values, vectors = np.linalg.eigh(V)
+    for k in range(len(mean)):
+        width, height = 2 * radius[k] * np.sqrt(values[k])
+        angle = np.degrees(np.arctan2(vectors[k, 1, 0], vectors[k, 0, 0]))
+        label = f"{level:.0%} ellipses" if k == 0 else None
+        ax.add_patch(
+            Ellipse(
+                (mean[k, 0], mean[k, 1]),
+                width,
+                height,
+                angle=angle,
+                facecolor=to_rgba(color, 0.06),
+                edgecolor=to_rgba(color, 0.6),
+                label=label,
+            )
+        )
+    ax.plot(*mean.T, "+", color=color, markersize=5, label="predicted means")
+    if y is not None:
+        ax.plot(*np.asarray(y, float)[:, [i, j]].T, "o", color="black", markersize=2.5, label="data")
+    names = _names(names, distribution.dim, "target")
+    ax.set(xlabel=names[i], ylabel=names[j])
+    ax.autoscale_view()
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def plot_covariance(A: ArrayLike, *, names: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
+    """A covariance matrix A (d, d) as a heat map, with its numbers where they fit; a `Gram` is drawn by its `dense()`."""
+    A = _matrix(A, "plot_covariance")
+    return _heatmap(A, float(np.abs(A).max()), "covariance", names, ax)
+
+
+def plot_correlation(A: ArrayLike, *, names: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
+    """The correlations A_ij / sqrt(A_ii A_jj) of a covariance matrix A (d, d) as a heat map from -1 to 1."""
+    A = _matrix(A, "plot_correlation")
+    scale = np.sqrt(np.diag(A))
+    return _heatmap(A / scale / scale[:, None], 1.0, "correlation", names, ax)
+
+
+def plot_calibration(pit: ArrayLike, *, label: str | None = None, ax: Axes | None = None) -> Axes:
+    """The share of rows inside each ellipsoid against its probability, of `metrics.mahalanobis_pit` values (n,).
+
+    The grey band holds 95 % of the points of a model that is right. Call it again with `ax` to compare models.
+    """
+    ax = _axes(ax)
+    levels, shares = calibration_curve(pit, np.linspace(0, 1, 101))
+    if not ax.has_data():
+        spread = 1.96 * np.sqrt(levels * (1 - levels) / np.size(pit))
+        ax.fill_between(levels, levels - spread, levels + spread, color="0.9", linewidth=0)
+        ax.plot([0, 1], [0, 1], color="0.6", linewidth=1)
+    ax.plot(levels, shares, label=label)
+    ax.set(
+        xlabel="probability of the ellipsoid", ylabel="share of the data inside", xlim=(0, 1), ylim=(0, 1), aspect="equal"
+    )
+    if label is not None:
+        ax.legend(frameon=False, loc="upper left")
+    return ax
+
+
+def plot_history(history: Mapping[str, ArrayLike], *, log: bool = False, ax: Axes | None = None) -> Axes:
+    """Loss and validation loss over epochs, of a `FitResult.history`; with several models the mean, and a thin line each."""
+    ax = _axes(ax)
+    for color, (name, label) in zip(("C0", "C1"), (("loss", "training"), ("validation", "validation")), strict=True):
+        if name not in history:
+            continue
+        values = np.asarray(history[name], float)
+        values = values.reshape(len(values), -1)  # (epochs, models)
+        epochs = np.arange(1, len(values) + 1)
+        if values.shape[1] > 1:
+            ax.plot(epochs, values, color=color, linewidth=0.6, alpha=0.35)
+            running = ~np.isnan(values).any(axis=1)  # until the first model stops
+            ax.plot(epochs[running], values[running].mean(axis=1), color=color, label=label)
+        else:
+            ax.plot(epochs, values[:, 0], color=color, label=label)
+    ax.set(xlabel="epoch", ylabel="loss")
+    if log:
+        ax.set_yscale("log")
+    ax.legend(frameon=False)
+    return ax
+
+
+def plot_images(
+    images: ArrayLike, shape: tuple[int, int] | None = None, *, columns: int | None = None, ax: Axes | None = None
+) -> Axes:
+    """Images (n, height, width), or rows (n, height * width) of that `shape`, side by side in one grid."""
+    images = np.asarray(images, float)
+    if images.ndim == 2 and shape is not None and images.shape[1] == shape[0] * shape[1]:
+        images = images.reshape(-1, *shape)
+    if images.ndim != 3 or not len(images):
+        raise ValueError(
+            f"`plot_images(images, shape)` needs images (n, height, width), or rows and the shape of an image, got shape "
+            f"{images.shape} and {shape!r}."
+        )
+    ax = _axes(ax)
+    n, height, width = images.shape
+    columns = columns or int(np.ceil(np.sqrt(n * height / width)))  # about square
+    rows = -(-n // columns)
+    canvas = np.full((rows * (height + 1) - 1, columns * (width + 1) - 1), np.nan)  # one empty line between images
+    for k, image in enumerate(images):
+        top, left = k // columns * (height + 1), k % columns * (width + 1)
+        canvas[top : top + height, left : left + width] = image
+    ax.imshow(canvas, cmap="gray", interpolation="nearest")
+    ax.set_axis_off()
+    return ax
+
+
+def _heatmap(A: np.ndarray, limit: float, label: str, names, ax: Axes | None) -> Axes:
+    ax = _axes(ax)
+    d = len(A)
+    image = ax.imshow(A, cmap="RdBu_r", vmin=-limit, vmax=limit)
+    ax.figure.colorbar(image, ax=ax, label=label, fraction=0.046, pad=0.04)
+    if d <= 8:
+        for i, j in np.ndindex(A.shape):
+            color = "white" if abs(A[i, j]) > 0.6 * limit else "black"
+            ax.text(j, i, f"{A[i, j]:.2g}", ha="center", va="center", color=color, fontsize="small")
+    if names is not None or d <= 8:
+        names = _names(names, d, "")
+        ax.set_xticks(range(d), names, rotation=45 if max(map(len, names)) > 3 else 0)
+        ax.set_yticks(range(d), names)
+    return ax
+
+
+def _radius(distribution: Distribution, level: float):
+    """The Mahalanobis radius, by the covariance, of the two-dimensional ellipse of this probability."""
+    if isinstance(distribution, TraceOneGaussian):
+        return np.sqrt(-2 * np.log1p(-level))
+    beta = np.asarray(distribution.beta, float)
+    flat = TraceOnePowerExponential(np.zeros(2), Gram.trace_one(np.eye(2)), 1.0, 1.0, distribution.beta)
+    variance = np.asarray(flat.covariance.trace(), float) / 2  # of one coordinate, at u = x'x / (1/2)
+    u = (2 * gammaincinv(1 / beta, level)) ** (1 / beta)
+    return np.sqrt(u / 2 / variance)
+
+
+def _matrix(A, call: str) -> np.ndarray:
+    A = np.asarray(A.dense() if hasattr(A, "dense") else A, float)
+    if A.ndim != 2 or A.shape[0] != A.shape[1]:
+        raise ValueError(f"`{call}(A=...)` must be one matrix (d, d), got shape {A.shape}; choose a row first.")
+    return A
+
+
+def _names(names, d: int, word: str) -> list[str]:
+    if names is None:
+        return [f"{word} {i}".strip() for i in range(d)]
+    if len(names) != d:
+        raise ValueError(f"`names=...` must have one name for each of the {d} targets, got {len(names)}.")
+    return [str(name) for name in names]
+
+
+def _axes(ax: Axes | None) -> Axes:
+    return plt.subplots(layout="constrained")[1] if ax is None else ax

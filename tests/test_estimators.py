@@ -1,0 +1,227 @@
+"""The estimators keep scikit-learn's conventions, and what they learn comes back from files and pickles bit for bit."""
+
+import io
+
+import jax
+import joblib
+import numpy as np
+import pandas
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import mmlp
+from mmlp import estimators, metrics
+from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor
+
+# one set of sizes for almost all tests: each new one is compiled anew
+SMALL = {"hidden_dims": (4,), "max_epochs": 30, "random_state": 0}
+REGRESSION = {**SMALL, "hidden_features": (8,), "n_models": 2}
+SPD = {**SMALL, "n_models": 2}
+DENSITY = {**SMALL, "n_components": 1, "n_samples": 10, "max_epochs": 5}
+
+
+def rows(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 3))
+    T = np.array([[1.0, 0.5], [0.0, 0.3]]) * np.exp(X[:, 1] / 2)[:, None, None]
+    y = X[:, :2] * 3 + 5 + np.einsum("nij,ni->nj", T, rng.standard_normal((n, 2)))
+    return X, y, 20 * T.mT @ T
+
+
+X, Y, MATRICES = rows()
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    return MultivariateRegressor(**REGRESSION).fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def spd():
+    return SPDRegressor(**SPD).fit(X, MATRICES)
+
+
+@pytest.fixture(scope="module")
+def density():
+    return MatrixVAE(**DENSITY).fit(X)
+
+
+def outputs(estimator):
+    names = ("predict", "predict_covariance", "transform", "score_samples")
+    return {
+        name: getattr(estimator, name)(X)
+        for name in names
+        if hasattr(estimator, name) and not (name == "score_samples" and isinstance(estimator, MultivariateRegressor))
+    }
+
+
+@pytest.mark.parametrize("name", ["regressor", "spd", "density"])
+def test_files_and_pickles_give_back_the_estimator_bit_for_bit(name, request, tmp_path):
+    estimator = request.getfixturevalue(name)
+    estimator.save(tmp_path / "model")
+    buffer = io.BytesIO()
+    joblib.dump(estimator, buffer)
+    buffer.seek(0)
+    expected = outputs(estimator)
+    assert expected
+    for again in (estimators.load(tmp_path / "model"), joblib.load(buffer)):
+        assert type(again) is type(estimator)
+        assert again.get_params() == estimator.get_params()
+        for key, value in outputs(again).items():
+            np.testing.assert_array_equal(value, expected[key])
+        np.testing.assert_array_equal(again.history_["validation"], estimator.history_["validation"])
+
+
+def test_a_file_of_another_kind_is_refused_with_the_remedy(regressor, tmp_path):
+    regressor.save(tmp_path / "estimator")
+    mmlp.save(mmlp.MatrixMLP(3, 2, (4,), key=jax.random.key(0)), tmp_path / "model")
+    with pytest.raises(ValueError, match=r"mmlp\.estimators\.load"):
+        mmlp.load(tmp_path / "estimator")
+    with pytest.raises(ValueError, match=r"holds a model.*mmlp\.load"):
+        estimators.load(tmp_path / "model")
+    with pytest.raises(NotFittedError):
+        MultivariateRegressor().save(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_covariances_are_positive_definite_and_agree_with_the_distribution(regressor):
+    V, p = regressor.predict_covariance(X), regressor.predict_distribution(X)
+    assert np.linalg.eigvalsh(V).min() > 0
+    np.testing.assert_allclose(p.covariance.dense(), V, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(p.mean, regressor.predict(X), rtol=1e-5)
+    assert regressor.log_score(X, Y) == pytest.approx(-metrics.negative_log_likelihood(p, Y), rel=1e-4)
+    assert regressor.log_score(X, Y) == pytest.approx(regressor.score_samples(X, Y).mean())
+
+
+def test_predictions_follow_the_units_of_the_targets(regressor):
+    other = clone(regressor).fit(X, Y * 100 - 7)
+    np.testing.assert_allclose(other.predict(X), regressor.predict(X) * 100 - 7, rtol=1e-3)
+    np.testing.assert_allclose(other.predict_covariance(X), regressor.predict_covariance(X) * 1e4, rtol=1e-2)
+    difference = other.score_samples(X, Y * 100 - 7) - regressor.score_samples(X, Y)
+    np.testing.assert_allclose(difference, -2 * np.log(100), atol=1e-2)
+
+
+def test_a_row_does_not_depend_on_its_neighbours(regressor, spd, density):
+    for estimator in (regressor, spd, density):
+        for name, value in outputs(estimator).items():
+            np.testing.assert_array_equal(getattr(estimator, name)(X[7:9]), value[7:9])
+
+
+def test_rows_of_weight_zero_are_as_if_absent(regressor):
+    more = np.concatenate([X, X[:9] + 1]), np.concatenate([Y, Y[:9] - 9])
+    again = clone(regressor).fit(*more, sample_weight=[1.0] * 60 + [0.0] * 9)
+    np.testing.assert_array_equal(again.predict_covariance(X), regressor.predict_covariance(X))
+    with pytest.raises(ValueError, match="at least two rows of positive weight"):
+        clone(regressor).fit(X, Y, sample_weight=[1.0] + [0.0] * 59)
+
+
+def test_data_frames_give_names_that_are_checked(regressor):
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    again = clone(regressor).fit(frame, pandas.DataFrame(Y, columns=["u", "v"]))
+    np.testing.assert_array_equal(again.predict(frame), regressor.predict(X))
+    assert list(again.feature_names_in_) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="feature names"):
+        again.predict(frame.rename(columns={"a": "z"}))
+
+
+def test_a_pipeline_is_searched():
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), MultivariateRegressor(**REGRESSION)),
+        {"multivariateregressor__patience": [2, None]},
+        cv=2,
+        scoring=lambda pipeline, X, y: pipeline[-1].log_score(pipeline[:-1].transform(X), y),
+    )
+    search.fit(X, Y)
+    assert np.isfinite(search.best_score_)
+    assert search.predict(X).shape == Y.shape
+
+
+def test_an_interrupted_fit_goes_on(tmp_path, regressor, monkeypatch):
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mmlp.estimators.regression._shape", stop)
+    with pytest.raises(KeyboardInterrupt):
+        clone(regressor).fit(X, Y, checkpoint=tmp_path)
+    monkeypatch.undo()
+    again = clone(regressor).fit(X, Y, checkpoint=tmp_path)
+    np.testing.assert_array_equal(again.predict_covariance(X), regressor.predict_covariance(X))
+    with pytest.raises(ValueError, match="random_state"):
+        clone(regressor).set_params(random_state=None).fit(X, Y, checkpoint=tmp_path)
+
+
+def test_ten_rows_with_constant_columns_and_duplicates_work(regressor, spd, density):
+    few = X[:10].copy()
+    few[:, 0], few[5:] = 3.0, few[:5]
+    targets = Y[:10].copy()
+    targets[:, 1], targets[5:] = 0.1, targets[:5]
+    V = clone(regressor).fit(few, targets).predict_covariance(few)
+    assert np.isfinite(V).all()
+    assert np.linalg.eigvalsh(V).min() > 0
+    assert np.isfinite(clone(spd).fit(few, MATRICES[:10]).predict(few)).all()
+    assert np.isfinite(clone(density).fit(few).score_samples(few)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("p", "d"), [(1, 1), (1, 2), (3, 50)])
+def test_one_feature_one_target_and_fifty_work(p, d):
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((40, p)), rng.standard_normal((40, d))
+    V = MultivariateRegressor(**REGRESSION).fit(X, y).predict_covariance(X)
+    assert V.shape == (40, d, d)
+    assert np.linalg.eigvalsh(V).min() > 0
+    targets = np.einsum("ni,nj->nij", y, y) + np.eye(d)
+    assert np.linalg.eigvalsh(SPDRegressor(**SPD).fit(X, targets).predict(X)).min() > 0
+    assert np.isfinite(MatrixVAE(**DENSITY).fit(y).score_samples(y)).all()
+
+
+def test_scale_and_shape_of_matrices_are_learnt(spd):
+    assert spd.score(X, MATRICES) > 0.5
+    assert np.linalg.eigvalsh(spd.predict(X)).min() > 0
+
+
+def test_latent_variables_and_draws(density):
+    S = density.transform(X)
+    assert density.inverse_transform(S).shape == X.shape
+    np.testing.assert_array_equal(density.sample(4, random_state=1), density.sample(4, random_state=1))
+    assert density.score(X) == pytest.approx(density.score_samples(X).mean())
+    assert list(density.get_feature_names_out()) == ["matrixvae0"]
+
+
+def test_what_is_not_positive_definite_is_named():
+    bad = MATRICES.copy()
+    bad[7] = -bad[7]
+    with pytest.raises(ValueError, match=r"SPDRegressor\.fit.*element \(7,\)"):
+        SPDRegressor(**SPD).fit(X, bad)
+    with pytest.raises(ValueError, match=r"Y of shape \(60, 2\)"):
+        SPDRegressor(**SPD).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "match"),
+    [
+        (MultivariateRegressor(family="cauchy"), "family"),
+        (MultivariateRegressor(network="deep"), "network"),
+        (MultivariateRegressor(n_models=1), "n_models"),
+        (MultivariateRegressor(hidden_features=8), "hidden_features"),
+        (MultivariateRegressor(learning_rate=0.0), "learning_rate"),
+        (MultivariateRegressor(dtype="int32"), "dtype"),
+        (SPDRegressor(loss="l2"), "loss"),
+        (MatrixVAE(model="XX"), "model"),
+        (MatrixVAE(n_components=0), "n_components"),
+        (MatrixVAE(validation_fraction=1), "validation_fraction"),
+    ],
+)
+def test_wrong_arguments_are_named(estimator, match):
+    with pytest.raises(ValueError, match=rf"{type(estimator).__name__}.*{match}"):
+        estimator.fit(X, MATRICES if isinstance(estimator, SPDRegressor) else Y)
+
+
+def test_float64_is_float64():
+    regressor = MultivariateRegressor(**{**REGRESSION, "max_epochs": 2}, dtype="float64").fit(X, Y)
+    assert {leaf.dtype for leaf in jax.tree.leaves(regressor.models_)} == {np.dtype("float64")}
+    assert regressor.predict_distribution(X).loc.dtype == np.float64
