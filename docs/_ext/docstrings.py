@@ -53,7 +53,9 @@ def process_docstring(app, what, name, obj, options, lines):
 
 def process_signature(app, what, name, obj, options, signature, returns):
     """Aliases of types as they are written, not as they are defined."""
-    return tuple(text and text.replace(ARRAY_LIKE, "ArrayLike").replace("Gram | DiagonalGram", "SPD") for text in (signature, returns))
+    return tuple(
+        text and text.replace(ARRAY_LIKE, "ArrayLike").replace("Gram | DiagonalGram", "SPD") for text in (signature, returns)
+    )
 
 
 class Header(SphinxDirective):

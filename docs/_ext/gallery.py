@@ -88,7 +88,9 @@ class Cards(SphinxDirective):
     def run(self):
         text = "".join(self.card(name) for name in self.content)
         toctree = "\n".join(f"gallery/{name}" for name in self.content)
-        return self.parse_text_to_nodes(f"::::{{container}} gallery\n{text}::::\n\n```{{toctree}}\n:hidden:\n\n{toctree}\n```")
+        return self.parse_text_to_nodes(
+            f"::::{{container}} gallery\n{text}::::\n\n```{{toctree}}\n:hidden:\n\n{toctree}\n```"
+        )
 
     def card(self, name: str) -> str:
         title, _ = describe(EXAMPLES / f"{name}.py")

@@ -31,7 +31,11 @@ def spaced(element: ElementTree.Element) -> None:
 
 
 def to_mathml(formula: str, *, block: bool) -> str:
-    markup = tex2mathml(formula, as_block=block).replace("&ApplyFunction;", APPLY).replace(' xmlns="http://www.w3.org/1998/Math/MathML"', "")
+    markup = (
+        tex2mathml(formula, as_block=block)
+        .replace("&ApplyFunction;", APPLY)
+        .replace(' xmlns="http://www.w3.org/1998/Math/MathML"', "")
+    )
     tree = ElementTree.fromstring(re.sub(r">\s+<", "><", markup))
     spaced(tree)
     return ElementTree.tostring(tree, encoding="unicode")
