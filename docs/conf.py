@@ -6,11 +6,11 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent / "_ext")]
 
-import mmlp
+import mmlp  # noqa: E402, after the path
 
 project, author, release = "matrix-mlp", "the matrix-mlp authors", mmlp.__version__
 project_copyright = author
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "docstrings", "gallery", "mathml"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "docstrings", "gallery", "mathml", "results"]
 exclude_patterns = ["_build"]
 nitpicky = True
 # types of other projects: no inventory of theirs is fetched

@@ -1,9 +1,9 @@
 """Diffusion tensors from noisy signals.
 
-Diffusion imaging measures S_i = S_0 exp(-b g_i' D g_i) along directions g_i and wants D, a 3 x 3 SPD matrix: the shape of the
-diffusion of water, long where nerve fibres run. The usual estimate solves for D by least squares in log S; it is noisy, and
-some of its matrices are not positive definite. Here a `MatrixMLP` learns the map from 12 signals to D on 2000 simulated voxels,
-and is tried on a simulated slice that it has not seen: fibres in circles. The mean diffusivity is known to both.
+Diffusion imaging measures S_i = S_0 exp(-b g_i' D g_i) along directions g_i and wants D, a 3 x 3 SPD matrix: the shape of
+the diffusion of water, long where nerve fibres run. The usual estimate solves for D by least squares in log S; it is noisy,
+and some of its matrices are not positive definite. Here a `MatrixMLP` learns the map from 12 signals to D on 2000 simulated
+voxels, and is tried on a simulated slice that it has not seen: fibres in circles. The mean diffusivity is known to both.
 
 The picture shows the slice. A line points along the main direction; length and colour give the anisotropy.
 """
@@ -56,8 +56,9 @@ def report(name: str, D: np.ndarray, truth: np.ndarray) -> np.ndarray:
     fibre = np.ptp(np.linalg.eigvalsh(truth), axis=1) > MEAN
     angle = np.degrees(np.arccos(np.clip(np.abs(np.sum(main * right, axis=1)), 0, 1)))[fibre]
     error = np.sqrt(np.mean(np.sum((D - truth) ** 2, axis=(1, 2))))
+    negative = np.sum(values < 0)
     print(
-        f"{name:14} error of D {error:.3f}, of the direction {np.mean(angle):4.1f} degrees, {np.sum(values < 0)} negative eigenvalues"
+        f"{name:14} error of D {error:.3f}, of its direction {np.mean(angle):.1f} degrees; {negative} negative eigenvalues"
     )
     return main * np.ptp(values, axis=1, keepdims=True) / (3 * MEAN)
 

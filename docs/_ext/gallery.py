@@ -11,11 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from docstrings import to_rst
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
-
-from docstrings import to_rst
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES, PAGES = ROOT / "examples", ROOT / "docs" / "gallery"
