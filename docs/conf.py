@@ -19,7 +19,9 @@ nitpick_ignore_regex = [("py:.*", r"(?!mmlp).*"), ("py:.*", r"mmlp\.([a-z]+\.)*(
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
-autodoc_default_options = {"members": True, "member-order": "bysource"}
+# metadata routing of scikit-learn adds methods to each class
+ROUTING = "set_fit_request, set_score_request, set_predict_request, set_transform_request, set_inverse_transform_request"
+autodoc_default_options = {"members": True, "member-order": "bysource", "exclude-members": ROUTING}
 autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True

@@ -18,6 +18,15 @@ each_example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.s
 
 
 @pytest.mark.slow
+def test_the_code_of_the_tour_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run_code("docs/tour.md")
+    assert names["prediction"].covariance.dense().shape == (400, 2, 2)
+    assert names["spd"].predict(names["X_test"]).shape == (400, 3, 3)
+    assert (tmp_path / "hand.png").exists()
+
+
+@pytest.mark.slow
 def test_the_code_of_scaling_out_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(jax.distributed, "initialize", lambda *address, **processes: None)  # one machine will do
@@ -57,5 +66,5 @@ def test_every_example_is_in_the_gallery():
 def test_every_public_name_is_in_the_reference():
     pages = "".join(path.read_text() for path in (ROOT / "docs/api").glob("*.md"))
     documented = re.findall(r"auto(?:class|function|exception):: mmlp\.(\S+)", pages)
-    assert set(mmlp.__all__) - {"__version__"} <= set(documented)
+    assert {*mmlp.__all__, *mmlp.estimators.__all__} - {"__version__"} <= set(documented)
     assert len(documented) == len(set(documented))

@@ -14,6 +14,7 @@ from sphinx.util.typing import stringify_annotation
 import mmlp
 
 ROOT = Path(__file__).parent.parent.parent
+PUBLIC = {*mmlp.__all__, *mmlp.estimators.__all__}
 ARRAY_LIKE = stringify_annotation(ArrayLike, "smart")
 
 
@@ -25,7 +26,7 @@ def inline(text: str) -> str:
             parts[i] = re.sub(r"([\\*|_])", r"\\\1", part)
         else:
             name = part.removeprefix("mmlp.").removesuffix("()")
-            code = f":py:obj:`~mmlp.{name}`" if name in mmlp.__all__ else f"``{part}``"
+            code = f":py:obj:`~mmlp.{name}`" if name in PUBLIC else f"``{part}``"
             parts[i] = code + "\\ " * parts[i + 1][:1].isalnum()
     return "".join(parts)
 
