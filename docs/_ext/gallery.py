@@ -18,7 +18,13 @@ from sphinx.util.docutils import SphinxDirective
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES, PAGES = ROOT / "examples", ROOT / "docs" / "gallery"
+ARGUMENTS = {"shares": ("--quick", "--out", ".")}  # the others take none
 logger = logging.getLogger(__name__)
+
+
+def programs() -> list[Path]:
+    """The files of examples/ that can be run; others are parts of them."""
+    return [path for path in sorted(EXAMPLES.glob("*.py")) if '__name__ == "__main__"' in path.read_text()]
 
 
 def describe(path: Path) -> tuple[str, str]:
@@ -38,7 +44,8 @@ def run(path: Path, folder: Path) -> None:
     folder.mkdir(parents=True)
     logger.info("running %s", path.name)
     environment = os.environ | {"MPLBACKEND": "agg", "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run([sys.executable, path], cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+    command = [sys.executable, path, *ARGUMENTS.get(path.stem, ())]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1800)
     if done.returncode:
         raise ExtensionError(f"{path.name} failed:\n{done.stderr}")
     (folder / "output.txt").write_text(done.stdout)
@@ -47,6 +54,7 @@ def run(path: Path, folder: Path) -> None:
 
 def page(path: Path, folder: Path) -> str:
     title, text = describe(path)
+    command = " ".join(["python", f"examples/{path.name}", *ARGUMENTS.get(path.stem, ())])
     pictures = "\n\n".join(f"![{picture.stem}]({folder.name}/{picture.name})" for picture in sorted(folder.glob("*.png")))
     return f"""# {title}
 
@@ -56,7 +64,7 @@ def page(path: Path, folder: Path) -> str:
 
 {pictures}
 
-`python examples/{path.name}` prints
+`{command}` prints
 
 ```text
 {(folder / "output.txt").read_text()}
@@ -71,7 +79,7 @@ def page(path: Path, folder: Path) -> str:
 
 
 def build(app) -> None:
-    for path in sorted(EXAMPLES.glob("*.py")):
+    for path in programs():
         folder, target = PAGES / path.stem, PAGES / f"{path.stem}.md"
         run(path, folder)
         text = page(path, folder)
@@ -85,8 +93,9 @@ class Cards(SphinxDirective):
     has_content = True
 
     def run(self):
-        text = "".join(self.card(name) for name in self.content)
-        toctree = "\n".join(f"gallery/{name}" for name in self.content)
+        names = [name for name in self.content if (EXAMPLES / f"{name}.py").exists()]
+        text = "".join(self.card(name) for name in names)
+        toctree = "\n".join(f"gallery/{name}" for name in names)
         return self.parse_text_to_nodes(
             f"::::{{container}} gallery\n{text}::::\n\n```{{toctree}}\n:hidden:\n\n{toctree}\n```"
         )
