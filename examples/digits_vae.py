@@ -26,7 +26,7 @@ def loss(vae, X, key, t):
     return jnp.mean(jnp.minimum(3 * t, 1) * divergence - likelihood)
 
 
-def main(epochs: int = 50) -> None:
+def main(epochs: int = 30) -> None:
     images, digit = load_digits(return_X_y=True)
     train, test, _, digit = train_test_split(images, digit, test_size=500, random_state=0)
     components = PCA(10, whiten=True, random_state=0).fit(train)
