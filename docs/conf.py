@@ -14,7 +14,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "docst
 exclude_patterns = ["_build"]
 nitpicky = True
 # types of other projects: no inventory of theirs is fetched
-nitpick_ignore_regex = [("py:.*", r"(?!mmlp).*"), ("py:.*", r"mmlp\.([a-z]+\.)*(SPD|Kernel|Network)")]
+nitpick_ignore_regex = [("py:.*", r"(?!mmlp).*"), ("py:.*", r"mmlp\.(\w+\.)*(SPD|Kernel|Network|NetworkEstimator)")]
 
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3

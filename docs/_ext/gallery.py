@@ -27,10 +27,11 @@ def programs() -> list[Path]:
     return [path for path in sorted(EXAMPLES.glob("*.py")) if '__name__ == "__main__"' in path.read_text()]
 
 
-def describe(path: Path) -> tuple[str, str]:
-    """(title, text): the first sentence of the docstring and the rest."""
-    title, _, text = (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")
-    return title.removesuffix("."), text.strip("\n")
+def describe(path: Path) -> tuple[str, str, int]:
+    """(title, text, line): the first line of the docstring, the rest, and where the code begins."""
+    tree = ast.parse(path.read_text())
+    title, _, text = (ast.get_docstring(tree) or "").partition("\n")
+    return title.removesuffix("."), text.strip("\n"), tree.body[1].lineno
 
 
 def run(path: Path, folder: Path) -> None:
@@ -53,7 +54,7 @@ def run(path: Path, folder: Path) -> None:
 
 
 def page(path: Path, folder: Path) -> str:
-    title, text = describe(path)
+    title, text, line = describe(path)
     command = " ".join(["python", f"examples/{path.name}", *ARGUMENTS.get(path.stem, ())])
     pictures = "\n\n".join(f"![{picture.stem}]({folder.name}/{picture.name})" for picture in sorted(folder.glob("*.png")))
     return f"""# {title}
@@ -74,6 +75,7 @@ def page(path: Path, folder: Path) -> str:
 
 ```{{literalinclude}} ../../examples/{path.name}
 :language: python
+:lines: {line}-
 ```
 """
 
@@ -101,7 +103,7 @@ class Cards(SphinxDirective):
         )
 
     def card(self, name: str) -> str:
-        title, _ = describe(EXAMPLES / f"{name}.py")
+        title, *_ = describe(EXAMPLES / f"{name}.py")
         pictures = sorted((PAGES / name).glob("*.png"))
         picture = f"[![{title}](gallery/{name}/{pictures[0].name})](gallery/{name}.md)\n\n" if pictures else ""
         return f":::{{container}} card\n{picture}[{title}](gallery/{name}.md)\n:::\n"

@@ -22,8 +22,9 @@ def build(app) -> None:
     folder = Path(app.outdir) / "report"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for path in RESULTS.glob("*.json"):
+    for path in RESULTS.glob("*.*"):
         shutil.copy(path, folder)
+    for path in RESULTS.glob("*.json"):
         record = json.loads(path.read_text())
         if record.get("experiment") in reproduce.TARGETS:
             reproduce.load(record["experiment"]).draw(record, folder)
