@@ -1,0 +1,270 @@
+"""Forecast the covariance of next month's daily returns of 20 shares.
+
+HEADER
+"""
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from matplotlib.figure import Figure
+from optax.contrib import muon
+from shares_data import WARMUP, Market, features, find_market, log_likelihood, principal_root, two_decays, weighted
+from sklearn.covariance import ledoit_wolf
+
+import mmlp
+from mmlp.experiments._run import main
+
+HORIZON = 21  # days of a month
+DECAYS, SLOW = (0.94, 0.97, 0.98, 0.985, 0.99, 0.995, 0.9975), (0.99, 0.995, 0.9975)
+WINDOWS = (21, 63, 126, 250, 500, 1000)
+MEASURES = {"Stein": mmlp.stein, "von Neumann": mmlp.von_neumann, "quadratic": mmlp.quadratic}
+MATRIX, CHOLESKY, BASE = "matrix MLP", "Cholesky MLP", "EWMA, two decays"
+EWMA, LEDOIT_WOLF = "EWMA, tuned decay", "Ledoit-Wolf, tuned window"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Next month's covariance of daily share returns: networks against the usual estimates, trained anew every few years."""
+
+    prices: str = ""  # a CSV file, .gz or not; without one MMLP_DATA/sp500_prices.csv.gz, without that made-up prices
+    shares: int = 20  # the first so many columns
+    first: int = 2005  # test years
+    last: int = 2022
+    block: int = 2  # years between trainings
+    seeds: int = 8  # networks of one kind, whose covariances are averaged
+    origins: int = 400  # training months, spread evenly over the past
+    strength: float = 0.2  # the network's part of the residual covariance, the rest is the identity
+    hidden_dims: tuple[int, ...] = (10,)
+    hidden_features: tuple[int, ...] = (20,)
+    epochs: int = 20
+    batch_size: int = 50
+    matrix_rate: float = 0.003  # Muon
+    cholesky_rate: float = 0.003  # Adam
+
+    QUICK: ClassVar = {"shares": 4, "first": 2019, "seeds": 2, "origins": 60, "epochs": 3}
+
+
+# -- networks -----------------------------------------------------------------------------------------------------------
+
+
+class Residual(eqx.Module):
+    """x -> N(0, eta M) with M = (1 - strength) I + strength d Omega: a covariance near the identity."""
+
+    network: eqx.Module  # x -> (log eta, Omega)
+    strength: float = eqx.field(static=True)
+
+    def __call__(self, x) -> mmlp.TraceOneGaussian:
+        (log_eta,), omega = self.network(x)
+        d = omega.dim
+        mixed = (1 - self.strength) * jnp.eye(d) / d + self.strength * omega.dense()
+        return mmlp.TraceOneGaussian(jnp.zeros(d), mmlp.Gram.from_dense(mixed), d * jnp.exp(log_eta))
+
+
+def loss(model, batch, key, t):
+    return -jnp.mean(jax.vmap(lambda x, Y: model(x).log_prob(Y))(*batch))
+
+
+@functools.lru_cache  # the same object for every block: one compilation
+def optimizer(kind: str, settings: Settings) -> optax.GradientTransformation:
+    """What suited each kind best in the years before 2005: Muon or Adam, and the rate."""
+    update, rate = (muon, settings.matrix_rate) if kind == MATRIX else (optax.adam, settings.cholesky_rate)
+    steps = settings.epochs * -(-settings.origins // settings.batch_size)
+    return update(optax.cosine_decay_schedule(rate, steps))
+
+
+@eqx.filter_jit
+def new_models(kind: str, keys, X, settings: Settings, d: int):
+    def one(key):
+        first, second = jax.random.split(key)
+        if kind == MATRIX:
+            sizes = (settings.hidden_dims, 1, settings.hidden_features)
+            network = mmlp.MatrixMLP(X.shape[1], d, *sizes, key=first)
+        else:
+            network = mmlp.CholeskyMLP(X.shape[1], d, settings.hidden_features, 1, key=first)
+        return Residual(mmlp.calibrate(network, X, key=second), settings.strength)
+
+    return eqx.filter_vmap(one)(keys)
+
+
+@eqx.filter_jit
+def predict(models, X) -> mmlp.Gram:
+    """The mean of the models' covariances for X (n, p): the factor of a mean is the factors on top of each other."""
+    T = eqx.filter_vmap(lambda model: jax.vmap(lambda x: model(x).covariance.factor)(X))(models)  # (models, n, d, d)
+    k, n, d, _ = T.shape
+    return mmlp.Gram(jnp.moveaxis(T, 0, 1).reshape(n, k * d, d) / k**0.5)
+
+
+def network_forecasts(kind: str, returns, F, base, end: int, at: np.ndarray, settings: Settings) -> np.ndarray:
+    """Covariances (len(at), d, d) for the months that begin at the days `at`, learnt from the days before `end`."""
+    origins = np.linspace(WARMUP, end - HORIZON, settings.origins).astype(int)
+    centre, spread = F[origins].mean(axis=0), F[origins].std(axis=0)
+    X = jnp.asarray(np.clip((F - centre) / spread, -2.5, 2.5))  # a crash is far outside of what was seen
+    days = returns[origins[:, None] + np.arange(HORIZON)]  # (origins, days, d)
+    Y = jnp.asarray(np.linalg.solve(principal_root(base[origins]), days.mT).mT)  # white under the baseline
+    keys = jax.random.split(jax.random.key(0), settings.seeds)
+    models = mmlp.fit_many(
+        new_models(kind, keys, X[origins], settings, returns.shape[1]),
+        loss,
+        (X[origins], Y),
+        keys=keys,
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        optimizer=optimizer(kind, settings),
+        progress=False,
+    ).model
+    return np.asarray(predict(models, X[at]).congruence(principal_root(base[at])).dense(), np.float64)
+
+
+# -- the rolling comparison ---------------------------------------------------------------------------------------------
+
+
+def forecasts(market: Market, settings: Settings) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Covariances of the test months by method, (months, d, d), and the days (first, last + 1) of each month.
+
+    A block of test years is forecast by what was trained, or tuned in log-likelihood, on the days before it.
+    """
+    r, (begin, end, year) = market.returns, months_of(market)
+    squares = r[:, :, None] * r[:, None, :]
+    W = np.array([squares[a:b].mean(axis=0) for a, b in zip(begin, end, strict=True)])
+    ewma = {decay: weighted(squares, decay) for decay in DECAYS}
+    candidates = {
+        EWMA: {decay: S[begin] for decay, S in ewma.items()},
+        LEDOIT_WOLF: {w: np.array([ledoit_wolf(r[t - w : t], assume_centered=True)[0] for t in begin]) for w in WINDOWS},
+        BASE: {(fast, slow): two_decays(ewma[fast][begin], ewma[slow][begin]) for fast in DECAYS for slow in SLOW},
+    }
+    parts, test = {}, (year >= settings.first) & (year <= settings.last)
+    for start in range(settings.first, settings.last + 1, settings.block):
+        past, now = year < start, (year >= start) & (year < min(start + settings.block, settings.last + 1))
+        origin = begin[now][0]
+        best = {
+            name: max(choices, key=lambda c: log_likelihood(choices[c][past], W[past]).mean())
+            for name, choices in candidates.items()
+        }
+        base = two_decays(*(ewma[decay] for decay in best[BASE]))
+        F = features(r, ewma, base)
+        block = {
+            "constant": np.broadcast_to(squares[:origin].mean(axis=0), W[now].shape),
+            "last month": np.array([squares[t - HORIZON : t].mean(axis=0) for t in begin[now]]),
+            "EWMA, decay 0.94": ewma[0.94][begin[now]],
+            **{name: choices[best[name]][now] for name, choices in candidates.items()},
+            **{kind: network_forecasts(kind, r, F, base, origin, begin[now], settings) for kind in (CHOLESKY, MATRIX)},
+        }
+        print(f"{start}: " + ", ".join(f"{name}: {choice}" for name, choice in best.items()), flush=True)
+        for name, S in block.items():
+            parts.setdefault(name, []).append(S)
+    return {name: np.concatenate(S) for name, S in parts.items()}, np.stack([begin, end], axis=1)[test]
+
+
+def months_of(market: Market) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """First day, last day + 1 and year of each calendar month with enough days before it."""
+    months = market.dates.astype("datetime64[M]")
+    begin = np.flatnonzero(np.append(True, months[1:] != months[:-1]))
+    end, late = np.append(begin[1:], len(months)), begin >= max(WINDOWS)
+    return begin[late], end[late], months[begin[late]].astype("datetime64[Y]").astype(int) + 1970
+
+
+def run(settings: Settings) -> dict:
+    market = find_market(settings.prices, settings.shares)
+    known = months_of(market)[2]
+    if not known[0] < settings.first <= settings.last <= known[-1]:
+        raise ValueError(f"`--first {settings.first} --last {settings.last}` must be within {known[0] + 1} to {known[-1]}.")
+    S, spans = forecasts(market, settings)
+    days = [market.returns[a:b] for a, b in spans]
+    W = np.array([x.T @ x / len(x) for x in days])
+    shrunk = np.array([ledoit_wolf(x, assume_centered=True)[0] for x in days])
+    size = np.trace(shrunk, axis1=1, axis2=2)[:, None, None]
+    target = mmlp.Gram.from_dense(shrunk / size)
+    scores = {}
+    for name, A in S.items():
+        scores[name] = {"log-likelihood": log_likelihood(A, W)}
+        forecast = mmlp.Gram.from_dense(A / size)
+        scores[name] |= {measure: np.asarray(f(forecast, target)) for measure, f in MEASURES.items()}
+    return {
+        "title": f"next month's covariance of {len(market.names)} shares ({market.source})",
+        "months": [str(market.dates[a])[:7] for a, _ in spans],
+        "scores": {name: {measure: v.tolist() for measure, v in by.items()} for name, by in scores.items()},
+        "volatility": {name: portfolio(A) for name, A in ({"realised": W} | S).items()},
+        **summary(scores),
+    }
+
+
+def portfolio(S: np.ndarray) -> list[float]:
+    """Yearly volatility of equal parts of all shares, in per cent."""
+    return np.sqrt(252 * S.mean(axis=(-2, -1))).tolist()
+
+
+def paired(difference: np.ndarray) -> dict:
+    """Mean and standard error over months."""
+    return {"mean": float(difference.mean()), "error": float(difference.std(ddof=1) / len(difference) ** 0.5)}
+
+
+def summary(scores: dict[str, dict[str, np.ndarray]]) -> dict:
+    """The tables, claims and figures of the page of results."""
+    likelihood = {name: by["log-likelihood"] for name, by in scores.items()}
+    lowest = {measure: min(by[measure].mean() for by in scores.values()) for measure in MEASURES}
+    highest = max(x.mean() for x in likelihood.values())
+    rows = []
+    for name, by in scores.items():
+        cells = [{"mean": float(likelihood[name].mean()), "best": bool(likelihood[name].mean() == highest)}]
+        cells += [paired(likelihood[name] - likelihood[EWMA]) if name != EWMA else None]
+        cells += [{"mean": float(by[m].mean()), "best": bool(by[m].mean() == lowest[m])} for m in MEASURES]
+        rows.append({"name": name, "cells": cells, "emphasis": name == MATRIX})
+    best = max((MATRIX, CHOLESKY), key=lambda name: likelihood[name].mean())
+    table = {
+        "title": "Forecasts of the next month",
+        "note": "Log-likelihood: mean of a day of the next month under N(0, S), in nats; gain: the paired difference from "
+        "the tuned EWMA, with its standard error over months. Divergences (smaller is better) are from the month's own "
+        "covariance, shrunk by Ledoit-Wolf because about 21 days leave it nearly singular; both are divided by its trace.",
+        "columns": ["method", "log-likelihood", "gain", *MEASURES],
+        "rows": rows,
+    }
+    claims = [
+        claim(f"The {best} beats {other} in next month's log-likelihood.", likelihood[best] - likelihood[other])
+        for other in (EWMA, LEDOIT_WOLF, BASE)
+    ]
+    claims.append(claim(f"In the same place the {MATRIX} beats the {CHOLESKY}.", likelihood[MATRIX] - likelihood[CHOLESKY]))
+    caption = "Volatility of equal parts of all shares, and the log-likelihood gained on the tuned EWMA, month after month."
+    return {"tables": [table], "claims": claims, "figures": [{"file": "shares.png", "caption": caption, "alt": caption}]}
+
+
+def claim(text: str, difference: np.ndarray) -> dict:
+    gain = paired(difference)
+    clear = abs(gain["mean"]) > 2 * gain["error"]
+    verdict = "depends on the months" if not clear else "holds" if gain["mean"] > 0 else "does not hold"
+    share = np.mean(difference > 0)
+    evidence = f"{gain['mean']:+.3f} ± {gain['error']:.3f} nats a day, ahead in {share:.0%} of {len(difference)} months."
+    return {"claim": text, "verdict": verdict, "evidence": evidence}
+
+
+def draw(record: dict, out: Path) -> None:
+    result = record["result"]
+    months, scores = np.array(result["months"], dtype="datetime64[M]"), result["scores"]
+    figure = Figure(figsize=(9, 6.5), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True)
+    colours = {"realised": "0.75", MATRIX: "tab:red", CHOLESKY: "tab:blue", BASE: "tab:green", LEDOIT_WOLF: "tab:orange"}
+    for name in ("realised", EWMA, MATRIX):
+        style = {"linewidth": 4} if name == "realised" else {"linewidth": 1.3}
+        top.plot(months, result["volatility"][name], color=colours.get(name, "black"), label=name, **style)
+    top.set(ylabel="volatility, % a year", yscale="log", title="Equal parts of all shares: volatility of the month ahead")
+    top.yaxis.set_major_formatter("{x:.0f}")
+    for name in (MATRIX, CHOLESKY, BASE, LEDOIT_WOLF):
+        gain = np.subtract(scores[name]["log-likelihood"], scores[EWMA]["log-likelihood"])
+        bottom.plot(months, np.cumsum(gain) * HORIZON, color=colours[name], label=name)
+    bottom.axhline(0, color="black", linewidth=0.8)
+    bottom.set(ylabel="nats", title=f"Log-likelihood gained on {EWMA}, summed over the days so far")
+    for axis in (top, bottom):
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=9, loc="upper left")
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(out / "shares.png", dpi=150)
+
+
+if __name__ == "__main__":
+    main("shares", Settings, run, draw)
