@@ -4,29 +4,34 @@ HEADER
 """
 
 import dataclasses
-import functools
-from pathlib import Path
 from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from matplotlib.figure import Figure
-from optax.contrib import muon
-from shares_data import WARMUP, Market, features, find_market, log_likelihood, principal_root, two_decays, weighted
+from shares_data import (
+    HISTORY,
+    WARMUP,
+    Market,
+    features,
+    find_market,
+    log_likelihood,
+    months_of,
+    principal_root,
+    two_decays,
+    weighted,
+)
+from shares_page import BASE, CHOLESKY, EWMA, HORIZON, LEDOIT_WOLF, MATRIX, SCALE, draw, summary
 from sklearn.covariance import ledoit_wolf
 
 import mmlp
 from mmlp.experiments._run import main
+from mmlp.optimizers import default_optimizer
 
-HORIZON = 21  # days of a month
 DECAYS, SLOW = (0.94, 0.97, 0.98, 0.985, 0.99, 0.995, 0.9975), (0.99, 0.995, 0.9975)
-WINDOWS = (21, 63, 126, 250, 500, 1000)
+WINDOWS = (21, 63, 126, 250, 500, HISTORY)
 MEASURES = {"Stein": mmlp.stein, "von Neumann": mmlp.von_neumann, "quadratic": mmlp.quadratic}
-MATRIX, CHOLESKY, BASE = "matrix MLP", "Cholesky MLP", "EWMA, two decays"
-EWMA, LEDOIT_WOLF = "EWMA, tuned decay", "Ledoit-Wolf, tuned window"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,12 +46,12 @@ class Settings:
     seeds: int = 8  # networks of one kind, whose covariances are averaged
     origins: int = 400  # training months, spread evenly over the past
     strength: float = 0.2  # the network's part of the residual covariance, the rest is the identity
+    start: float = 0.1  # scale of the last layer's weights before training
     hidden_dims: tuple[int, ...] = (10,)
     hidden_features: tuple[int, ...] = (20,)
     epochs: int = 20
     batch_size: int = 50
-    matrix_rate: float = 0.003  # Muon
-    cholesky_rate: float = 0.003  # Adam
+    learning_rate: float = 0.003
 
     QUICK: ClassVar = {"shares": 4, "first": 2019, "seeds": 2, "origins": 60, "epochs": 3}
 
@@ -71,24 +76,25 @@ def loss(model, batch, key, t):
     return -jnp.mean(jax.vmap(lambda x, Y: model(x).log_prob(Y))(*batch))
 
 
-@functools.lru_cache  # the same object for every block: one compilation
-def optimizer(kind: str, settings: Settings) -> optax.GradientTransformation:
-    """What suited each kind best in the years before 2005: Muon or Adam, and the rate."""
-    update, rate = (muon, settings.matrix_rate) if kind == MATRIX else (optax.adam, settings.cholesky_rate)
-    steps = settings.epochs * -(-settings.origins // settings.batch_size)
-    return update(optax.cosine_decay_schedule(rate, steps))
+LAST_LAYER = {  # of the vector path
+    MATRIX: lambda network: (network.vectors[-1].C, network.vectors[-1].b),
+    CHOLESKY: lambda network: (network.perceptron.W[-1], network.perceptron.b[-1]),
+}
 
 
 @eqx.filter_jit
 def new_models(kind: str, keys, X, settings: Settings, d: int):
+    """Calibrated networks, one for each key, with a last layer made small: they start near the baseline."""
+
     def one(key):
         first, second = jax.random.split(key)
         if kind == MATRIX:
-            sizes = (settings.hidden_dims, 1, settings.hidden_features)
-            network = mmlp.MatrixMLP(X.shape[1], d, *sizes, key=first)
+            network = mmlp.MatrixMLP(X.shape[1], d, settings.hidden_dims, 1, settings.hidden_features, key=first)
         else:
             network = mmlp.CholeskyMLP(X.shape[1], d, settings.hidden_features, 1, key=first)
-        return Residual(mmlp.calibrate(network, X, key=second), settings.strength)
+        network = mmlp.calibrate(network, X, key=second)
+        network = eqx.tree_at(LAST_LAYER[kind], network, replace_fn=lambda weights: settings.start * weights)
+        return Residual(network, settings.strength)
 
     return eqx.filter_vmap(one)(keys)
 
@@ -109,6 +115,7 @@ def network_forecasts(kind: str, returns, F, base, end: int, at: np.ndarray, set
     days = returns[origins[:, None] + np.arange(HORIZON)]  # (origins, days, d)
     Y = jnp.asarray(np.linalg.solve(principal_root(base[origins]), days.mT).mT)  # white under the baseline
     keys = jax.random.split(jax.random.key(0), settings.seeds)
+    steps = settings.epochs * -(-settings.origins // settings.batch_size)
     models = mmlp.fit_many(
         new_models(kind, keys, X[origins], settings, returns.shape[1]),
         loss,
@@ -116,7 +123,7 @@ def network_forecasts(kind: str, returns, F, base, end: int, at: np.ndarray, set
         keys=keys,
         epochs=settings.epochs,
         batch_size=settings.batch_size,
-        optimizer=optimizer(kind, settings),
+        optimizer=default_optimizer(steps, settings.learning_rate),
         progress=False,
     ).model
     return np.asarray(predict(models, X[at]).congruence(principal_root(base[at])).dense(), np.float64)
@@ -156,18 +163,13 @@ def forecasts(market: Market, settings: Settings) -> tuple[dict[str, np.ndarray]
             **{name: choices[best[name]][now] for name, choices in candidates.items()},
             **{kind: network_forecasts(kind, r, F, base, origin, begin[now], settings) for kind in (CHOLESKY, MATRIX)},
         }
+        baseline = base[begin[now]]
+        scale = np.trace(np.linalg.solve(baseline, block[MATRIX]), axis1=1, axis2=2) / r.shape[1]
+        block[SCALE] = scale[:, None, None] * baseline
         print(f"{start}: " + ", ".join(f"{name}: {choice}" for name, choice in best.items()), flush=True)
         for name, S in block.items():
             parts.setdefault(name, []).append(S)
     return {name: np.concatenate(S) for name, S in parts.items()}, np.stack([begin, end], axis=1)[test]
-
-
-def months_of(market: Market) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First day, last day + 1 and year of each calendar month with enough days before it."""
-    months = market.dates.astype("datetime64[M]")
-    begin = np.flatnonzero(np.append(True, months[1:] != months[:-1]))
-    end, late = np.append(begin[1:], len(months)), begin >= max(WINDOWS)
-    return begin[late], end[late], months[begin[late]].astype("datetime64[Y]").astype(int) + 1970
 
 
 def run(settings: Settings) -> dict:
@@ -198,72 +200,6 @@ def run(settings: Settings) -> dict:
 def portfolio(S: np.ndarray) -> list[float]:
     """Yearly volatility of equal parts of all shares, in per cent."""
     return np.sqrt(252 * S.mean(axis=(-2, -1))).tolist()
-
-
-def paired(difference: np.ndarray) -> dict:
-    """Mean and standard error over months."""
-    return {"mean": float(difference.mean()), "error": float(difference.std(ddof=1) / len(difference) ** 0.5)}
-
-
-def summary(scores: dict[str, dict[str, np.ndarray]]) -> dict:
-    """The tables, claims and figures of the page of results."""
-    likelihood = {name: by["log-likelihood"] for name, by in scores.items()}
-    lowest = {measure: min(by[measure].mean() for by in scores.values()) for measure in MEASURES}
-    highest = max(x.mean() for x in likelihood.values())
-    rows = []
-    for name, by in scores.items():
-        cells = [{"mean": float(likelihood[name].mean()), "best": bool(likelihood[name].mean() == highest)}]
-        cells += [paired(likelihood[name] - likelihood[EWMA]) if name != EWMA else None]
-        cells += [{"mean": float(by[m].mean()), "best": bool(by[m].mean() == lowest[m])} for m in MEASURES]
-        rows.append({"name": name, "cells": cells, "emphasis": name == MATRIX})
-    best = max((MATRIX, CHOLESKY), key=lambda name: likelihood[name].mean())
-    table = {
-        "title": "Forecasts of the next month",
-        "note": "Log-likelihood: mean of a day of the next month under N(0, S), in nats; gain: the paired difference from "
-        "the tuned EWMA, with its standard error over months. Divergences (smaller is better) are from the month's own "
-        "covariance, shrunk by Ledoit-Wolf because about 21 days leave it nearly singular; both are divided by its trace.",
-        "columns": ["method", "log-likelihood", "gain", *MEASURES],
-        "rows": rows,
-    }
-    claims = [
-        claim(f"The {best} beats {other} in next month's log-likelihood.", likelihood[best] - likelihood[other])
-        for other in (EWMA, LEDOIT_WOLF, BASE)
-    ]
-    claims.append(claim(f"In the same place the {MATRIX} beats the {CHOLESKY}.", likelihood[MATRIX] - likelihood[CHOLESKY]))
-    caption = "Volatility of equal parts of all shares, and the log-likelihood gained on the tuned EWMA, month after month."
-    return {"tables": [table], "claims": claims, "figures": [{"file": "shares.png", "caption": caption, "alt": caption}]}
-
-
-def claim(text: str, difference: np.ndarray) -> dict:
-    gain = paired(difference)
-    clear = abs(gain["mean"]) > 2 * gain["error"]
-    verdict = "depends on the months" if not clear else "holds" if gain["mean"] > 0 else "does not hold"
-    share = np.mean(difference > 0)
-    evidence = f"{gain['mean']:+.3f} ± {gain['error']:.3f} nats a day, ahead in {share:.0%} of {len(difference)} months."
-    return {"claim": text, "verdict": verdict, "evidence": evidence}
-
-
-def draw(record: dict, out: Path) -> None:
-    result = record["result"]
-    months, scores = np.array(result["months"], dtype="datetime64[M]"), result["scores"]
-    figure = Figure(figsize=(9, 6.5), layout="constrained")
-    top, bottom = figure.subplots(2, 1, sharex=True)
-    colours = {"realised": "0.75", MATRIX: "tab:red", CHOLESKY: "tab:blue", BASE: "tab:green", LEDOIT_WOLF: "tab:orange"}
-    for name in ("realised", EWMA, MATRIX):
-        style = {"linewidth": 4} if name == "realised" else {"linewidth": 1.3}
-        top.plot(months, result["volatility"][name], color=colours.get(name, "black"), label=name, **style)
-    top.set(ylabel="volatility, % a year", yscale="log", title="Equal parts of all shares: volatility of the month ahead")
-    top.yaxis.set_major_formatter("{x:.0f}")
-    for name in (MATRIX, CHOLESKY, BASE, LEDOIT_WOLF):
-        gain = np.subtract(scores[name]["log-likelihood"], scores[EWMA]["log-likelihood"])
-        bottom.plot(months, np.cumsum(gain) * HORIZON, color=colours[name], label=name)
-    bottom.axhline(0, color="black", linewidth=0.8)
-    bottom.set(ylabel="nats", title=f"Log-likelihood gained on {EWMA}, summed over the days so far")
-    for axis in (top, bottom):
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=9, loc="upper left")
-        axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(out / "shares.png", dpi=150)
 
 
 if __name__ == "__main__":

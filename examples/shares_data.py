@@ -10,6 +10,7 @@ import numpy as np
 from scipy.signal import lfilter
 
 WARMUP = 250  # days before the first estimate
+HISTORY = 1000  # days before the first forecast: the longest window
 DAYS = 1500  # at least: four years to tune on, a month to forecast
 
 
@@ -59,6 +60,14 @@ def find_market(prices: str, shares: int) -> Market:
     if prices and not path.is_file():
         raise ValueError(f"`--prices {path}`: there is no such file; without the flag prices are made up.")
     return read_market(path, shares) if path.is_file() else made_up_market(shares)
+
+
+def months_of(market: Market) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """First day, last day + 1 and year of each calendar month with a long enough past."""
+    months = market.dates.astype("datetime64[M]")
+    begin = np.flatnonzero(np.append(True, months[1:] != months[:-1]))
+    end, late = np.append(begin[1:], len(months)), begin >= HISTORY
+    return begin[late], end[late], months[begin[late]].astype("datetime64[Y]").astype(int) + 1970
 
 
 # -- estimates: entry t of every array is made from the days before t ---------------------------------------------------

@@ -147,10 +147,10 @@ def test_a_bad_price_file_is_named(tmp_path, dates, prices, message):
 
 
 def test_a_missing_file_and_years_out_of_range_are_named(monkeypatch):
-    with pytest.raises(ValueError, match="--prices nowhere.csv`: there is no such file"):
+    with pytest.raises(ValueError, match=r"--prices nowhere\.csv`: there is no such file"):
         data.find_market("nowhere.csv", 20)
     monkeypatch.delenv("MMLP_DATA", raising=False)
-    with pytest.raises(ValueError, match="--first 2020 --last 2030` must be within 199. to 2022"):
+    with pytest.raises(ValueError, match=r"--first 2020 --last 2030` must be within 199. to 2022"):
         shares.run(shares.Settings(last=2030, first=2020, shares=3))
 
 
