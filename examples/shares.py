@@ -42,8 +42,8 @@ class Settings:
     shares: int = 20  # the first so many columns
     first: int = 2005  # test years
     last: int = 2022
-    block: int = 2  # years between trainings
-    seeds: int = 8  # networks of one kind, whose covariances are averaged
+    block: int = 3  # years between trainings
+    seeds: int = 16  # networks of one kind, whose covariances are averaged
     origins: int = 400  # training months, spread evenly over the past
     strength: float = 0.2  # the network's part of the residual covariance, the rest is the identity
     start: float = 0.1  # scale of the last layer's weights before training
@@ -100,15 +100,13 @@ def new_models(kind: str, keys, X, settings: Settings, d: int):
 
 
 @eqx.filter_jit
-def predict(models, X) -> mmlp.Gram:
-    """The mean of the models' covariances for X (n, p): the factor of a mean is the factors on top of each other."""
-    T = eqx.filter_vmap(lambda model: jax.vmap(lambda x: model(x).covariance.factor)(X))(models)  # (models, n, d, d)
-    k, n, d, _ = T.shape
-    return mmlp.Gram(jnp.moveaxis(T, 0, 1).reshape(n, k * d, d) / k**0.5)
+def residuals(models, X) -> mmlp.Gram:
+    """Covariances (models, n, d, d) in the principal coordinates of the baseline, for X (n, p)."""
+    return eqx.filter_vmap(lambda model: jax.vmap(lambda x: model(x).covariance)(X))(models)
 
 
 def network_forecasts(kind: str, returns, F, base, end: int, at: np.ndarray, settings: Settings) -> np.ndarray:
-    """Covariances (len(at), d, d) for the months that begin at the days `at`, learnt from the days before `end`."""
+    """Covariances (seeds, months, d, d) of the months that begin at the days `at`, learnt from the days before `end`."""
     origins = np.linspace(WARMUP, end - HORIZON, settings.origins).astype(int)
     centre, spread = F[origins].mean(axis=0), F[origins].std(axis=0)
     X = jnp.asarray(np.clip((F - centre) / spread, -2.5, 2.5))  # a crash is far outside of what was seen
@@ -126,14 +124,16 @@ def network_forecasts(kind: str, returns, F, base, end: int, at: np.ndarray, set
         optimizer=default_optimizer(steps, settings.learning_rate),
         progress=False,
     ).model
-    return np.asarray(predict(models, X[at]).congruence(principal_root(base[at])).dense(), np.float64)
+    return np.asarray(residuals(models, X[at]).congruence(principal_root(base[at])).dense(), np.float64)
 
 
 # -- the rolling comparison ---------------------------------------------------------------------------------------------
 
 
-def forecasts(market: Market, settings: Settings) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Covariances of the test months by method, (months, d, d), and the days (first, last + 1) of each month.
+def forecasts(market: Market, settings: Settings) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
+    """Covariances of the test months by method (months, d, d), those of single networks (seeds, months, d, d), and spans.
+
+    A span is the first day of a month and its last + 1.
 
     A block of test years is forecast by what was trained, or tuned in log-likelihood, on the days before it.
     """
@@ -146,7 +146,7 @@ def forecasts(market: Market, settings: Settings) -> tuple[dict[str, np.ndarray]
         LEDOIT_WOLF: {w: np.array([ledoit_wolf(r[t - w : t], assume_centered=True)[0] for t in begin]) for w in WINDOWS},
         BASE: {(fast, slow): two_decays(ewma[fast][begin], ewma[slow][begin]) for fast in DECAYS for slow in SLOW},
     }
-    parts, test = {}, (year >= settings.first) & (year <= settings.last)
+    parts, single, test = {}, {}, (year >= settings.first) & (year <= settings.last)
     for start in range(settings.first, settings.last + 1, settings.block):
         past, now = year < start, (year >= start) & (year < min(start + settings.block, settings.last + 1))
         origin = begin[now][0]
@@ -156,12 +156,13 @@ def forecasts(market: Market, settings: Settings) -> tuple[dict[str, np.ndarray]
         }
         base = two_decays(*(ewma[decay] for decay in best[BASE]))
         F = features(r, ewma, base)
+        networks = {kind: network_forecasts(kind, r, F, base, origin, begin[now], settings) for kind in (CHOLESKY, MATRIX)}
         block = {
             "constant": np.broadcast_to(squares[:origin].mean(axis=0), W[now].shape),
             "last month": np.array([squares[t - HORIZON : t].mean(axis=0) for t in begin[now]]),
             "EWMA, decay 0.94": ewma[0.94][begin[now]],
             **{name: choices[best[name]][now] for name, choices in candidates.items()},
-            **{kind: network_forecasts(kind, r, F, base, origin, begin[now], settings) for kind in (CHOLESKY, MATRIX)},
+            **{kind: S.mean(axis=0) for kind, S in networks.items()},
         }
         baseline = base[begin[now]]
         scale = np.trace(np.linalg.solve(baseline, block[MATRIX]), axis1=1, axis2=2) / r.shape[1]
@@ -169,7 +170,10 @@ def forecasts(market: Market, settings: Settings) -> tuple[dict[str, np.ndarray]
         print(f"{start}: " + ", ".join(f"{name}: {choice}" for name, choice in best.items()), flush=True)
         for name, S in block.items():
             parts.setdefault(name, []).append(S)
-    return {name: np.concatenate(S) for name, S in parts.items()}, np.stack([begin, end], axis=1)[test]
+        for name, S in networks.items():
+            single.setdefault(name, []).append(S)
+    whole = ({name: np.concatenate(S, axis=-3) for name, S in collected.items()} for collected in (parts, single))
+    return *whole, np.stack([begin, end], axis=1)[test]
 
 
 def run(settings: Settings) -> dict:
@@ -177,7 +181,7 @@ def run(settings: Settings) -> dict:
     known = months_of(market)[2]
     if not known[0] < settings.first <= settings.last <= known[-1]:
         raise ValueError(f"`--first {settings.first} --last {settings.last}` must be within {known[0] + 1} to {known[-1]}.")
-    S, spans = forecasts(market, settings)
+    S, single, spans = forecasts(market, settings)
     days = [market.returns[a:b] for a, b in spans]
     W = np.array([x.T @ x / len(x) for x in days])
     shrunk = np.array([ledoit_wolf(x, assume_centered=True)[0] for x in days])
@@ -193,7 +197,7 @@ def run(settings: Settings) -> dict:
         "months": [str(market.dates[a])[:7] for a, _ in spans],
         "scores": {name: {measure: v.tolist() for measure, v in by.items()} for name, by in scores.items()},
         "volatility": {name: portfolio(A) for name, A in ({"realised": W} | S).items()},
-        **summary(scores),
+        **summary(scores, {kind: log_likelihood(A, W).mean(axis=1) for kind, A in single.items()}),
     }
 
 

@@ -12,12 +12,12 @@ SCALE = "two decays, scaled as by the matrix MLP"
 
 
 def paired(difference: np.ndarray) -> dict:
-    """Mean and standard error over months."""
+    """Mean and standard error, of a difference over months or of scores over seeds."""
     return {"mean": float(difference.mean()), "error": float(difference.std(ddof=1) / len(difference) ** 0.5)}
 
 
-def summary(scores: dict[str, dict[str, np.ndarray]]) -> dict:
-    """The tables, claims and figures of the page of results."""
+def summary(scores: dict[str, dict[str, np.ndarray]], single: dict[str, np.ndarray]) -> dict:
+    """The table, claims and figure, from scores by method and month, and log-likelihoods of single networks by seed."""
     measures = [measure for measure in scores[MATRIX] if measure != "log-likelihood"]
     likelihood = {name: by["log-likelihood"] for name, by in scores.items()}
     lowest = {measure: min(by[measure].mean() for by in scores.values()) for measure in measures}
@@ -28,7 +28,8 @@ def summary(scores: dict[str, dict[str, np.ndarray]]) -> dict:
         cells += [paired(likelihood[name] - likelihood[EWMA]) if name != EWMA else None]
         cells += [{"mean": float(by[m].mean()), "best": bool(by[m].mean() == lowest[m])} for m in measures]
         rows.append({"name": name, "cells": cells, "emphasis": name == MATRIX})
-    best = max((MATRIX, CHOLESKY), key=lambda name: likelihood[name].mean())
+    for name, x in single.items():
+        rows.append({"name": f"one {name}, mean of {len(x)}", "cells": [paired(x), None, *(None for _ in measures)]})
     table = {
         "title": "Forecasts of the next month",
         "note": "Log-likelihood: mean of a day of the next month under N(0, S), in nats; gain: the paired difference from "
@@ -38,7 +39,7 @@ def summary(scores: dict[str, dict[str, np.ndarray]]) -> dict:
         "rows": rows,
     }
     claims = [
-        claim(f"The {best} beats {other} in next month's log-likelihood.", likelihood[best] - likelihood[other])
+        claim(f"The {MATRIX} beats {other} in next month's log-likelihood.", likelihood[MATRIX] - likelihood[other])
         for other in (EWMA, LEDOIT_WOLF, BASE)
     ]
     claims.append(claim(f"In the same place the {MATRIX} beats the {CHOLESKY}.", likelihood[MATRIX] - likelihood[CHOLESKY]))
@@ -50,8 +51,10 @@ def claim(text: str, difference: np.ndarray) -> dict:
     gain = paired(difference)
     clear = abs(gain["mean"]) > 2 * gain["error"]
     verdict = "depends on the months" if not clear else "holds" if gain["mean"] > 0 else "does not hold"
-    share = np.mean(difference > 0)
-    evidence = f"{gain['mean']:+.3f} ± {gain['error']:.3f} nats a day, ahead in {share:.0%} of {len(difference)} months."
+    evidence = (
+        f"{gain['mean']:+.3f} ± {gain['error']:.3f} nats a day, median {np.median(difference):+.3f}, "
+        f"ahead in {np.mean(difference > 0):.0%} of {len(difference)} months."
+    )
     return {"claim": text, "verdict": verdict, "evidence": evidence}
 
 
@@ -62,10 +65,11 @@ def draw(record: dict, out: Path) -> None:
     top, bottom = figure.subplots(2, 1, sharex=True)
     colours = {"realised": "0.75", MATRIX: "tab:red", CHOLESKY: "tab:blue", BASE: "tab:green", LEDOIT_WOLF: "tab:orange"}
     for name in ("realised", EWMA, MATRIX):
-        style = {"linewidth": 4} if name == "realised" else {"linewidth": 1.3}
+        style = {"linewidth": 3.5} if name == "realised" else {"linewidth": 1.3}
         top.plot(months, result["volatility"][name], color=colours.get(name, "black"), label=name, **style)
     top.set(ylabel="volatility, % a year", yscale="log", title="Equal parts of all shares: volatility of the month ahead")
-    top.yaxis.set_major_formatter("{x:.0f}")
+    top.set_yticks([5, 10, 20, 50, 100], ["5", "10", "20", "50", "100"])
+    top.minorticks_off()
     for name in (MATRIX, CHOLESKY, BASE, LEDOIT_WOLF):
         gain = np.subtract(scores[name]["log-likelihood"], scores[EWMA]["log-likelihood"])
         bottom.plot(months, np.cumsum(gain) * HORIZON, color=colours[name], label=name)

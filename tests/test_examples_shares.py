@@ -19,14 +19,17 @@ def load(name):
     return module
 
 
-data = load("shares_data")  # under the name by which shares.py imports it
+data = load("shares_data")  # under the names by which shares.py imports them
+page = load("shares_page")
 shares = load("shares")
 SMALL = shares.Settings(shares=3, first=2020, last=2022, block=3, seeds=2, origins=20, batch_size=10, epochs=1)
 
 
 @pytest.fixture(scope="module")
 def market():
-    return data.made_up_market(3)
+    long = data.made_up_market(3)
+    late = long.dates >= np.datetime64("2015-01-01")
+    return long._replace(dates=long.dates[late], returns=long.returns[late])
 
 
 @pytest.fixture(scope="module")
@@ -35,25 +38,16 @@ def forecast(market):
 
 
 def test_future_returns_change_no_past_forecast(market, forecast):
-    S, spans = forecast
+    """Nor anything that was tuned or trained: all that serves the block comes from the days before it."""
+    S, _, spans = forecast
     changed = 20  # the months from this one on
     r = market.returns.copy()
     r[spans[changed, 0] :] *= 3
-    other, _ = shares.forecasts(market._replace(returns=r), SMALL)
+    other, *_ = shares.forecasts(market._replace(returns=r), SMALL)
     for name in S:
         np.testing.assert_array_equal(S[name][: changed + 1], other[name][: changed + 1], err_msg=name)
         if name != "constant":
             assert np.all(S[name][-1] != other[name][-1]), name  # later months see the change
-
-
-def test_future_returns_change_no_training(market, forecast):
-    """What is trained for a block is made from the days before it: returns of the block itself do not matter."""
-    S, spans = forecast
-    r = market.returns.copy()
-    r[spans[0, 0] :] = r[spans[0, 0] :][::-1]
-    other, _ = shares.forecasts(market._replace(returns=r), SMALL)
-    for name in S:
-        np.testing.assert_array_equal(S[name][0], other[name][0], err_msg=name)
 
 
 def test_every_forecast_is_positive_definite(forecast):
@@ -163,7 +157,7 @@ def test_a_run_makes_a_record_and_a_picture(tmp_path, forecast, monkeypatch):
     assert (tmp_path / "shares.png").stat().st_size > 20_000
     assert len(result["months"]) == 36
     table = result["tables"][0]
-    assert [row["name"] for row in table["rows"]] == list(forecast[0])
+    assert [row["name"] for row in table["rows"]][: len(forecast[0])] == list(forecast[0])
     assert all(len(row["cells"]) == len(table["columns"]) - 1 for row in table["rows"])
     gain = {row["name"]: row["cells"][1] for row in table["rows"]}[shares.MATRIX]
     scores = {name: np.array(by["log-likelihood"]) for name, by in result["scores"].items()}
@@ -173,5 +167,5 @@ def test_a_run_makes_a_record_and_a_picture(tmp_path, forecast, monkeypatch):
 
 def test_a_claim_holds_only_beyond_two_standard_errors():
     noise = np.tile([-1.0, 1.0], 50)  # standard error 0.1
-    verdicts = [shares.claim("", shift + noise)["verdict"] for shift in (0.3, 0.1, -0.3)]
+    verdicts = [page.claim("", shift + noise)["verdict"] for shift in (0.3, 0.1, -0.3)]
     assert verdicts == ["holds", "depends on the months", "does not hold"]
