@@ -148,8 +148,8 @@ def test_a_missing_file_and_years_out_of_range_are_named(monkeypatch):
         shares.run(shares.Settings(last=2030, first=2020, shares=3))
 
 
-def test_a_run_makes_a_record_and_a_picture(tmp_path, forecast, monkeypatch):
-    monkeypatch.delenv("MMLP_DATA", raising=False)
+def test_a_run_makes_a_record_and_a_picture(tmp_path, market, forecast, monkeypatch):
+    monkeypatch.setattr(shares, "find_market", lambda prices, shares: market)
     monkeypatch.setattr(shares, "forecasts", lambda market, settings: forecast)  # trained above
     flags = ["--quick", "--shares", "3", "--first", "2020", "--out", str(tmp_path)]
     shares.main("shares", shares.Settings, shares.run, shares.draw, flags)
