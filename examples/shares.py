@@ -4,6 +4,7 @@ HEADER
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import ClassVar
 
 import equinox as eqx
@@ -62,7 +63,7 @@ class Settings:
 class Residual(eqx.Module):
     """x -> N(0, eta M) with M = (1 - strength) I + strength d Omega: a covariance near the identity."""
 
-    network: eqx.Module  # x -> (log eta, Omega)
+    network: Callable  # x -> (log eta, Omega)
     strength: float = eqx.field(static=True)
 
     def __call__(self, x) -> mmlp.TraceOneGaussian:
@@ -89,7 +90,8 @@ def new_models(kind: str, keys, X, settings: Settings, d: int):
     def one(key):
         first, second = jax.random.split(key)
         if kind == MATRIX:
-            network = mmlp.MatrixMLP(X.shape[1], d, settings.hidden_dims, 1, settings.hidden_features, key=first)
+            sizes = (settings.hidden_dims, 1, settings.hidden_features)
+            network = mmlp.MatrixMLP(X.shape[1], d, *sizes, key=first)
         else:
             network = mmlp.CholeskyMLP(X.shape[1], d, settings.hidden_features, 1, key=first)
         network = mmlp.calibrate(network, X, key=second)
@@ -131,11 +133,10 @@ def network_forecasts(kind: str, returns, F, base, end: int, at: np.ndarray, set
 
 
 def forecasts(market: Market, settings: Settings) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
-    """Covariances of the test months by method (months, d, d), those of single networks (seeds, months, d, d), and spans.
+    """Covariances of the test months by method (months, d, d), and by single networks (seeds, months, d, d).
 
-    A span is the first day of a month and its last + 1.
-
-    A block of test years is forecast by what was trained, or tuned in log-likelihood, on the days before it.
+    The third result holds the days of each month, (first, last + 1). A block of test years is forecast by what was trained,
+    or tuned in log-likelihood, on the days before it.
     """
     r, (begin, end, year) = market.returns, months_of(market)
     squares = r[:, :, None] * r[:, None, :]
@@ -172,11 +173,13 @@ def forecasts(market: Market, settings: Settings) -> tuple[dict[str, np.ndarray]
             parts.setdefault(name, []).append(S)
         for name, S in networks.items():
             single.setdefault(name, []).append(S)
-    whole = ({name: np.concatenate(S, axis=-3) for name, S in collected.items()} for collected in (parts, single))
-    return *whole, np.stack([begin, end], axis=1)[test]
+    parts, single = ({name: np.concatenate(S, axis=-3) for name, S in blocks.items()} for blocks in (parts, single))
+    return parts, single, np.stack([begin, end], axis=1)[test]
 
 
 def run(settings: Settings) -> dict:
+    if not 2 <= settings.shares < HORIZON:
+        raise ValueError(f"`--shares {settings.shares}` must be 2 to {HORIZON - 1}: last month's covariance has its rank.")
     market = find_market(settings.prices, settings.shares)
     known = months_of(market)[2]
     if not known[0] < settings.first <= settings.last <= known[-1]:
@@ -207,4 +210,4 @@ def portfolio(S: np.ndarray) -> list[float]:
 
 
 if __name__ == "__main__":
-    main("shares", Settings, run, draw)
+    main("shares", Settings, run, draw, program="python examples/shares.py")

@@ -25,7 +25,7 @@ def read_market(path: Path, shares: int) -> Market:
     """Log returns from a CSV file whose first column holds dates and whose others hold prices."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", newline="") as file:
-        header, *rows = csv.reader(file)
+        header, *rows = list(csv.reader(file)) or [[]]
     try:
         dates = np.array([row[0] for row in rows], dtype="datetime64[D]")
         prices = np.array([[float(price) for price in row[1 : shares + 1]] for row in rows])

@@ -129,6 +129,7 @@ def bad(array, value):
         (DATES, bad(PRICES, ""), "a date .* and then numbers in each row"),
         (bad(DATES, "yesterday"), PRICES, "a date .* and then numbers in each row"),
         (bad(DATES, "2009-01-01"), PRICES, "rising order"),
+        (DATES[:0], PRICES[:0], r"two shares and 1500 days at least, got shape \(0,\)"),
         (DATES[:100], PRICES[:100], r"two shares and 1500 days at least, got shape \(100, 2\)"),
         (DATES, PRICES[:, :1], r"two shares and 1500 days at least, got shape \(2191, 1\)"),
     ],
@@ -140,9 +141,11 @@ def test_a_bad_price_file_is_named(tmp_path, dates, prices, message):
     assert str(path) in str(error.value)
 
 
-def test_a_missing_file_and_years_out_of_range_are_named(monkeypatch):
+def test_a_missing_file_and_settings_out_of_range_are_named(monkeypatch):
     with pytest.raises(ValueError, match=r"--prices nowhere\.csv`: there is no such file"):
         data.find_market("nowhere.csv", 20)
+    with pytest.raises(ValueError, match="--shares 21` must be 2 to 20"):
+        shares.run(shares.Settings(shares=21))
     monkeypatch.delenv("MMLP_DATA", raising=False)
     with pytest.raises(ValueError, match=r"--first 2020 --last 2030` must be within 199. to 2022"):
         shares.run(shares.Settings(last=2030, first=2020, shares=3))
