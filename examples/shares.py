@@ -1,6 +1,36 @@
-"""Forecast the covariance of next month's daily returns of 20 shares.
+"""Forecast the covariance of next month's daily returns of 20 shares: networks against the usual estimates.
 
-HEADER
+    MMLP_DATA=folder python examples/shares.py        the prices of folder/sp500_prices.csv.gz (the data file of skfolio)
+    python examples/shares.py --prices FILE           any CSV file: dates first, then a column of prices for each share
+    python examples/shares.py [--quick]               without a file on made-up prices, to see that it works
+
+Question. Does a network beat exponentially weighted (EWMA) and Ledoit-Wolf covariances? Score: the Gaussian log-likelihood
+of the next month's daily returns, mean zero. Test: 2005 to 2022, month by month; every three years all is tuned or
+trained anew on the days before. The realised covariance of about 21 days is nearly singular in 20 dimensions: the
+divergences are taken from its Ledoit-Wolf shrinkage, both matrices divided by its trace.
+
+Model. The baseline S = LL' has the volatilities of one EWMA and the correlations of a slower one. A network reads eleven
+features of past returns and gives N(0, eta M) for returns in the coordinates L^-1 r, the principal axes of S, with M near I
+(`Residual`); the forecast is eta L M L', the mean of 16 networks. The matrix MLP and the Cholesky MLP stand in
+exactly the same place. Their settings were chosen on 1997 to 2004, where the two are level within what seeds make.
+
+Answer (20 shares, 1990 to 2022; results/shares.json; 6 minutes on two busy cores), nats a day, standard error over months:
+
+                                log-likelihood   gain on tuned EWMA    Stein   von Neumann   quadratic
+    constant                            -37.19       -3.29 +- 0.41      2.88          1.31        0.55
+    last month                         -881                            11.15          1.04        0.31
+    EWMA, decay 0.94                    -43.34       -9.43 +- 0.87      5.28          0.74        0.24
+    EWMA, tuned decay                   -33.91                          2.71          0.70        0.37
+    Ledoit-Wolf, tuned window           -33.94       -0.03 +- 0.11      2.15          0.69        0.44
+    EWMA, two decays: the baseline      -33.48        0.43 +- 0.15      2.62          0.63        0.30
+    Cholesky MLP                        -33.12        0.79 +- 0.27      2.32          0.59        0.25
+    matrix MLP                          -33.14        0.77 +- 0.30      2.37          0.62        0.27
+
+Both networks beat EWMA (by 0.77 and 0.79) and Ledoit-Wolf (by 0.80 and 0.82). Much of it is earned in the crashes: without
+2008 and 2020 the matrix MLP gains 0.20 +- 0.07 on EWMA, and with years instead of months as the unit its standard error over
+all years is 0.41. Its lead on its own baseline, 0.34 +- 0.20, is not clear, and it does not beat the Cholesky MLP
+(-0.02 +- 0.04). Nearly all of the gain is the scale eta: the baseline times the matrix MLP's scale alone has -33.16. What
+the months say about the shape beyond the baseline is hardly more than noise.
 """
 
 import dataclasses
@@ -198,15 +228,23 @@ def run(settings: Settings) -> dict:
     return {
         "title": f"next month's covariance of {len(market.names)} shares ({market.source})",
         "months": [str(market.dates[a])[:7] for a, _ in spans],
-        "scores": {name: {measure: v.tolist() for measure, v in by.items()} for name, by in scores.items()},
-        "volatility": {name: portfolio(A) for name, A in ({"realised": W} | S).items()},
-        **summary(scores, {kind: log_likelihood(A, W).mean(axis=1) for kind, A in single.items()}),
+        "scores": {name: {measure: rounded(v) for measure, v in by.items()} for name, by in scores.items()},
+        "volatility": {name: rounded(portfolio(A)) for name, A in ({"realised": W} | S).items()},
+        **summary(
+            scores,
+            np.array([str(market.dates[a])[:4] for a, _ in spans]),
+            {kind: log_likelihood(A, W).mean(axis=1) for kind, A in single.items()},
+        ),
     }
 
 
-def portfolio(S: np.ndarray) -> list[float]:
+def portfolio(S: np.ndarray) -> np.ndarray:
     """Yearly volatility of equal parts of all shares, in per cent."""
-    return np.sqrt(252 * S.mean(axis=(-2, -1))).tolist()
+    return np.sqrt(252 * S.mean(axis=(-2, -1)))
+
+
+def rounded(values: np.ndarray) -> list[float]:
+    return [float(f"{value:.5g}") for value in values]
 
 
 if __name__ == "__main__":
