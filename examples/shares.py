@@ -220,6 +220,8 @@ def run(settings: Settings) -> dict:
     shrunk = np.array([ledoit_wolf(x, assume_centered=True)[0] for x in days])
     size = np.trace(shrunk, axis1=1, axis2=2)[:, None, None]
     target = mmlp.Gram.from_dense(shrunk / size)
+    months = [str(market.dates[a])[:7] for a, _ in spans]
+    years = np.array([month[:4] for month in months])
     scores = {}
     for name, A in S.items():
         scores[name] = {"log-likelihood": log_likelihood(A, W)}
@@ -227,14 +229,10 @@ def run(settings: Settings) -> dict:
         scores[name] |= {measure: np.asarray(f(forecast, target)) for measure, f in MEASURES.items()}
     return {
         "title": f"next month's covariance of {len(market.names)} shares ({market.source})",
-        "months": [str(market.dates[a])[:7] for a, _ in spans],
+        "months": months,
         "scores": {name: {measure: rounded(v) for measure, v in by.items()} for name, by in scores.items()},
         "volatility": {name: rounded(portfolio(A)) for name, A in ({"realised": W} | S).items()},
-        **summary(
-            scores,
-            np.array([str(market.dates[a])[:4] for a, _ in spans]),
-            {kind: log_likelihood(A, W).mean(axis=1) for kind, A in single.items()},
-        ),
+        **summary(scores, years, {kind: log_likelihood(A, W).mean(axis=1) for kind, A in single.items()}),
     }
 
 

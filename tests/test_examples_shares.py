@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import optax
 import pytest
 
 FOLDER = Path(__file__).parent.parent / "examples"
@@ -23,6 +24,14 @@ data = load("shares_data")  # under the names by which shares.py imports them
 page = load("shares_page")
 shares = load("shares")
 SMALL = shares.Settings(shares=3, first=2020, last=2022, block=3, seeds=2, origins=20, batch_size=10, epochs=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _plain_steps():
+    """Gradient descent compiles faster than Muon, and nothing here depends on how well it does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shares, "default_optimizer", lambda steps, rate, sgd=optax.sgd(1e-3): sgd)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -155,8 +164,10 @@ def test_a_run_makes_a_record_and_a_picture(tmp_path, market, forecast, monkeypa
     monkeypatch.setattr(shares, "find_market", lambda prices, shares: market)
     monkeypatch.setattr(shares, "forecasts", lambda market, settings: forecast)  # trained above
     flags = ["--quick", "--shares", "3", "--first", "2020", "--out", str(tmp_path)]
-    shares.main("shares", shares.Settings, shares.run, shares.draw, flags)
-    result = json.loads((tmp_path / "shares.json").read_text())["result"]
+    shares.main("shares", shares.Settings, shares.run, shares.draw, flags, program="python examples/shares.py")
+    record = json.loads((tmp_path / "shares.json").read_text())
+    result = record["result"]
+    assert record["command"] == "python examples/shares.py --quick --shares 3 --first 2020"
     assert (tmp_path / "shares.png").stat().st_size > 20_000
     assert len(result["months"]) == 36
     table = result["tables"][0]
