@@ -84,7 +84,7 @@ class Settings:
     batch_size: int = 50
     learning_rate: float = 0.003
 
-    QUICK: ClassVar = {"shares": 4, "first": 2019, "seeds": 2, "origins": 60, "epochs": 3}
+    QUICK: ClassVar = {"shares": 4, "first": 2020, "seeds": 2, "origins": 60, "epochs": 3}
 
 
 # -- networks -----------------------------------------------------------------------------------------------------------
