@@ -1,10 +1,12 @@
 """The gallery: every program of examples/ is run, and gets a page with its text, output, pictures and code.
 
-A program writes its pictures into the working directory. It is run again only when it or the library has changed.
+A program writes its pictures into the working directory. It is run again only when it or the library has changed. One whose
+record is in results/ is not run: its page shows the record.
 """
 
 import ast
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -16,9 +18,10 @@ from sphinx.errors import ExtensionError
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from results import RESULTS, draw, verdicts
+
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES, PAGES = ROOT / "examples", ROOT / "docs" / "gallery"
-ARGUMENTS = {"shares": ("--quick", "--out", ".")}  # the others take none
 logger = logging.getLogger(__name__)
 
 
@@ -38,15 +41,19 @@ def run(path: Path, folder: Path) -> None:
     """Run a program in its folder and keep what it prints, unless that was done for these very sources."""
     library = sorted((ROOT / "mmlp").rglob("*.py"))
     sources = hashlib.sha256(b"".join(file.read_bytes() for file in [path, *library])).hexdigest()
-    stamp = folder / "sources"
-    if stamp.exists() and stamp.read_text() == sources:
+    stamp, record = folder / "sources", RESULTS / f"{path.stem}.json"
+    if stamp.exists() and stamp.read_text() == sources and not record.exists():
         return
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    if record.exists():
+        content = json.loads(record.read_text())
+        draw(content, folder)
+        (folder / "output.txt").write_text("\n".join(verdicts(content)))
+        return
     logger.info("running %s", path.name)
     environment = os.environ | {"MPLBACKEND": "agg", "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, path, *ARGUMENTS.get(path.stem, ())]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1800)
+    done = subprocess.run([sys.executable, path], cwd=folder, env=environment, capture_output=True, text=True, timeout=1800)
     if done.returncode:
         raise ExtensionError(f"{path.name} failed:\n{done.stderr}")
     (folder / "output.txt").write_text(done.stdout)
@@ -55,7 +62,6 @@ def run(path: Path, folder: Path) -> None:
 
 def page(path: Path, folder: Path) -> str:
     title, text, line = describe(path)
-    command = " ".join(["python", f"examples/{path.name}", *ARGUMENTS.get(path.stem, ())])
     pictures = "\n\n".join(f"![{picture.stem}]({folder.name}/{picture.name})" for picture in sorted(folder.glob("*.png")))
     return f"""# {title}
 
@@ -65,7 +71,7 @@ def page(path: Path, folder: Path) -> str:
 
 {pictures}
 
-`{command}` prints
+`python examples/{path.name}` prints
 
 ```text
 {(folder / "output.txt").read_text()}
@@ -95,9 +101,9 @@ class Cards(SphinxDirective):
     has_content = True
 
     def run(self):
-        names = [name for name in self.content if (EXAMPLES / f"{name}.py").exists()]
-        text = "".join(self.card(name) for name in names)
-        toctree = "\n".join(f"gallery/{name}" for name in names)
+        self.env.note_reread()  # titles and pictures may have changed
+        text = "".join(self.card(name) for name in self.content)
+        toctree = "\n".join(f"gallery/{name}" for name in self.content)
         return self.parse_text_to_nodes(
             f"::::{{container}} gallery\n{text}::::\n\n```{{toctree}}\n:hidden:\n\n{toctree}\n```"
         )

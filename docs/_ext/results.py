@@ -5,10 +5,10 @@ records, is put beside the documentation as report/index.html.
 """
 
 import json
+import runpy
 import shutil
 from pathlib import Path
 
-from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 from mmlp.experiments import report, reproduce
@@ -22,40 +22,55 @@ def build(app) -> None:
     folder = Path(app.outdir) / "report"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    for path in RESULTS.glob("*.*"):
-        shutil.copy(path, folder)
     for path in RESULTS.glob("*.json"):
-        record = json.loads(path.read_text())
-        if record.get("experiment") in reproduce.TARGETS:
-            reproduce.load(record["experiment"]).draw(record, folder)
+        shutil.copy(path, folder)
+        draw(json.loads(path.read_text()), folder)
     report.build(folder)
 
 
+def draw(record: dict, folder: Path) -> None:
+    """The figures of a record, by the experiment or the example that made it."""
+    name = record["experiment"]
+    if name in reproduce.TARGETS:
+        reproduce.load(name).draw(record, folder)
+    else:
+        runpy.run_path(str(ROOT / "examples" / f"{name}_page.py"))["draw"](record, folder)
+
+
+def verdicts(record: dict) -> list[str]:
+    """A line for each claim."""
+    return [
+        f"{claim['verdict']}: {claim['claim']} {claim.get('evidence', '')}".strip() for claim in record["result"]["claims"]
+    ]
+
+
 class Results(SphinxDirective):
-    """The records of results/ in the order of the report."""
+    """The records of the paper's experiments, in the order of the report."""
 
     def run(self):
-        found = []
-        for path in sorted(RESULTS.glob("*.json"), key=lambda path: report.rank(path.stem)):
-            self.env.note_dependency(str(path))
-            found += self.section(json.loads(path.read_text()))
-        return found or self.parse_text_to_nodes("No results are stored in `results/` yet.")
+        paths = [path for path in RESULTS.glob("*.json") if path.stem in reproduce.TARGETS]
+        self.env.note_reread()  # the files may have changed
+        records = [json.loads(path.read_text()) for path in sorted(paths, key=lambda path: report.rank(path.stem))]
+        text = "\n\n".join(map(section, records)) or "No results are stored in `results/` yet."
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
 
-    def section(self, record: dict) -> list[nodes.Node]:
-        result = record["result"]
-        claims = [
-            f"- **{claim['verdict']}**: {claim['claim']} {claim.get('evidence', '')}" for claim in result.get("claims", [])
-        ]
-        notes = [f"- {note}" for note in result.get("notes", [])]
-        intro = f"""## {record["experiment"]}: {result.get("title", "")}
+
+def section(record: dict) -> str:
+    """Heading, text and claims; tables; what is not like for like."""
+    result = record["result"]
+    tables = "\n".join(f"```{{raw}} html\n{report.table_html(table)}\n```" for table in result.get("tables", []))
+    notes = "".join(f"- Not like for like: {note}\n" for note in result.get("notes", []))
+    return f"""## {record["experiment"]}: {result.get("title", "")}
 
 {result.get("about", "")}
 
-{chr(10).join(claims)}
+{"".join(f"- {line}{chr(10)}" for line in verdicts(record))}
+{tables}
+
+{notes}
+
+Made by `{record["command"]}`.
 """
-        outro = ("Not like for like:\n\n" + "\n".join(notes) if notes else "") + f"\n\nMade by `{record['command']}`."
-        tables = [nodes.raw("", report.table_html(table), format="html") for table in result.get("tables", [])]
-        return [*self.parse_text_to_nodes(intro, allow_section_headings=True), *tables, *self.parse_text_to_nodes(outro)]
 
 
 def setup(app):
