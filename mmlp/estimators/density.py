@@ -24,7 +24,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
     from training, which stops when they have not improved for `patience` epochs (`None`: never).
 
     >>> X = np.random.default_rng(0).standard_normal((40, 3))
-    >>> vae = MatrixVAE(n_components=1, hidden_dims=(4,), max_epochs=3, n_samples=10, random_state=0).fit(X)
+    >>> vae = MatrixVAE(n_components=1, hidden_dims=(4,), max_epochs=5, n_samples=10, random_state=0).fit(X)
     >>> vae.transform(X).shape, vae.score_samples(X).shape, vae.sample(5, random_state=1).shape
     ((40, 1), (40,), (5, 3))
     """

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy.optimize import brentq
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.covariance import ledoit_wolf
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -26,7 +25,7 @@ from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
 from mmlp.estimators._base import NetworkEstimator, Scaling
 from mmlp.estimators._training import each, folds, predict, train
 from mmlp.gram import SPD, Gram
-from mmlp.heads import GaussianHead, Network, PowerExponentialHead
+from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.networks import CholeskyMLP, MatrixMLP, Perceptron
 
 HEADS = {"gaussian": (GaussianHead, 1), "power_exponential": (PowerExponentialHead, 3)}
@@ -36,14 +35,16 @@ NETWORKS = ("matrix", "cholesky")
 class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     """x -> N(mu(x), V(x)), or a power exponential, with a full covariance V for each sample.
 
-    Shapes: X (n, p), y (n,) or (n, d). `hidden_dims` are the widths of the matrix MLP for the covariance,
-    `hidden_features` those of the MLPs for the mean (and of `network="cholesky"`, the baseline). `n_models` networks of each
-    kind are averaged; each stops when its own fold of the rows has not improved for `patience` epochs (`None`: never).
+    Shapes: X (n, p), y (n,) or (n, d). `hidden_dims` are the widths of the matrix MLP for the shape of the covariance,
+    `hidden_features` those of the MLPs for the mean and for the scales; with `network="cholesky"`, the baseline, one MLP of
+    those widths makes the whole covariance. `n_models` networks of each kind are averaged, covariances by their logarithms
+    (arithmetic means cover too much); each stops when its own fold of the rows has not improved for `patience` epochs
+    (`None`: never).
 
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((60, 2))
-    >>> y = X @ np.array([[1.0, 2.0], [0.0, 1.0]]) + rng.standard_normal((60, 2))
-    >>> model = MultivariateRegressor(hidden_dims=(4,), hidden_features=(8,), n_models=2, max_epochs=5, random_state=0)
+    >>> X = rng.standard_normal((60, 3))
+    >>> y = X[:, :2] + rng.standard_normal((60, 2))
+    >>> model = MultivariateRegressor(hidden_dims=(4,), hidden_features=(8,), n_models=2, max_epochs=30, random_state=0)
     >>> model.fit(X, y).predict(X).shape, model.predict_covariance(X).shape
     ((60, 2), (60, 2, 2))
     """
@@ -104,7 +105,6 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         )
         self.models_ = {"mean": means.model, "covariance": heads.model}
         self.history_, self.covariance_history_ = means.history, heads.history
-        self.shape_ = self.shape_ * np.sqrt(self._temperature(x, e, weight, parts))
         return self
 
     def predict(self, X) -> np.ndarray:
@@ -143,8 +143,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
             raise ValueError(f"`{name}(network=...)` must be one of {', '.join(NETWORKS)}, got {self.network!r}.")
         dims = checked_sizes(self.hidden_dims, f"{name}(hidden_dims=...)")
         features = checked_sizes(self.hidden_features, f"{name}(hidden_features=...)")
-        widths = dims if self.network == "matrix" else features
-        return _Mean((p, *features, d)), _Covariance(self.family, self.network, p, d, widths)
+        return _Mean((p, *features, d)), _Covariance(self.family, self.network, p, d, dims, features)
 
     def _apply(self, function, models: str, X) -> np.ndarray:
         check_is_fitted(self)
@@ -153,10 +152,10 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     def _factor(self, X) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of the standardised targets: R (n, d, d), upper triangular, V = R'R; alpha and beta (n,)."""
-        factors, alpha, beta = self._apply(_factors, "covariance", X)
-        factors = factors.astype(np.float64) @ self.shape_.T  # (n, models, d, d)
-        R = np.linalg.qr(factors.reshape(len(factors), -1, factors.shape[-1]) / np.sqrt(factors.shape[1]), mode="r")
-        return R, alpha.mean(axis=1), beta.mean(axis=1)
+        log_V, alpha, beta = (values.mean(axis=1) for values in self._apply(_log_covariances, "covariance", X))
+        values, vectors = np.linalg.eigh(log_V.astype(np.float64))
+        root = np.exp(values / 2)[..., None] * vectors.mT  # of the log-Euclidean mean over models
+        return np.linalg.qr(root @ self.shape_.T, mode="r"), alpha, beta
 
     def _distribution(self, mean, R, alpha, beta):
         """The one with this mean (n, d) and covariance R'R."""
@@ -169,24 +168,35 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         unit = TraceOnePowerExponential(mean, omega, jnp.ones_like(eta), alpha, beta)
         return TraceOnePowerExponential(mean, omega, eta / unit.covariance.trace(), alpha, beta)
 
-    def _temperature(self, x, e, weight, parts) -> float:
-        """The factor on all covariances that suits the held rows best."""
-        held = predict(_parameters, self.models_["covariance"], np.concatenate([x, e], axis=1).astype(self.dtype))
-        u, beta = (_held(values, parts) for values in held)
-        if not u.any():
-            return 1.0
 
-        def slope(log_factor):  # of the log-likelihood; for a Gaussian it is zero at the mean of u / d
-            return np.sum(weight * (beta * (u * np.exp(-log_factor)) ** beta - e.shape[1]))
+@register
+class Separated(eqx.Module):
+    """x -> ((log eta, ...), Omega) for the covariance D A D: a scale for each target, D, by an MLP, and A by a matrix MLP.
 
-        return float(np.exp(brentq(slope, np.log(u.mean()) - 60, np.log(u.max()) + 10)))
+        eta Omega = D A D,   D = diag(exp(v)),   tr Omega = tr A = 1                    (Barnard, McCulloch and Meng, 2000)
+
+    What the MLP puts out beyond the d numbers v is passed on.
+    """
+
+    scales: Perceptron
+    shape: MatrixMLP
+
+    @property
+    def out_features(self) -> int:
+        return len(self.scales.b[-1]) - self.shape.dim + 1
+
+    def __call__(self, x: Array) -> tuple[Array, SPD]:
+        vector, d = self.scales(x), self.shape.dim
+        T = self.shape(x).factor * jnp.exp(vector[:d])
+        log_eta = jnp.log(jnp.sum(T**2))
+        return jnp.concatenate([log_eta[None], vector[d:]]), Gram.trace_one(T)
 
 
 @register
 class Centred(eqx.Module):
     """A network whose head has mean zero: x -> ((0, vector), Gram)."""
 
-    network: Network
+    network: Separated | CholeskyMLP
     dim: int = eqx.field(static=True)
 
     @property
@@ -212,14 +222,19 @@ class _Covariance:
     network: str
     features: int
     dim: int
-    widths: tuple[int, ...]
+    hidden_dims: tuple[int, ...]
+    hidden_features: tuple[int, ...]
 
     def __call__(self, key, X):
         head, extra = HEADS[self.family]
-        keys = jax.random.split(key)
-        network = MatrixMLP if self.network == "matrix" else CholeskyMLP
-        network = network(self.features, self.dim, self.widths, out_features=extra, key=keys[0])
-        return head(Centred(calibrate(network, X, key=keys[1]), self.dim))
+        keys, p, d = jax.random.split(key, 3), self.features, self.dim
+        if self.network == "cholesky":
+            parts = (CholeskyMLP(p, d, self.hidden_features, out_features=extra, key=keys[0]),)
+        else:
+            scales = Perceptron((p, *self.hidden_features, d + extra - 1), key=keys[0])
+            parts = (scales, MatrixMLP(p, d, self.hidden_dims, key=keys[1]))
+        parts = [calibrate(part, X, key=keys[2]) for part in parts]
+        return head(Centred(Separated(*parts) if self.network == "matrix" else parts[0], d))
 
 
 def _squared_error(model, key, x, z):
@@ -234,24 +249,12 @@ def _means(models, X):
     return each(models, lambda model, x: model(x), X)
 
 
-def _factors(models, X):
+def _log_covariances(models, X):
     def one(model, x):
         p = model(x)
-        return p.covariance.factor, *_tail(p)
+        return p.covariance.logm(), *_tail(p)
 
     return each(models, one, X)
-
-
-def _parameters(models, rows):
-    """u = |omega.whiten(e)|^2 / (alpha eta) and beta for rows (x, e)."""
-
-    def one(model, row):
-        d = model.network.dim
-        p, e = model(row[:-d]), row[-d:]
-        alpha, beta = _tail(p)
-        return jnp.sum(p.omega.whiten(e) ** 2) / (alpha * p.eta), beta
-
-    return each(models, one, rows)
 
 
 def _tail(p):

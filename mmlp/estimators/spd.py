@@ -38,9 +38,9 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
     averaged; each stops when its own fold of the rows has not improved for `patience` epochs (`None`: never).
 
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((40, 2))
-    >>> Y = np.eye(2) + X[:, :, None] * X[:, None, :]
-    >>> model = SPDRegressor(hidden_dims=(4,), n_models=2, max_epochs=5, random_state=0).fit(X, Y)
+    >>> X = rng.standard_normal((40, 3))
+    >>> Y = np.eye(2) + X[:, :2, None] * X[:, None, :2]
+    >>> model = SPDRegressor(hidden_dims=(4,), n_models=2, max_epochs=30, random_state=0).fit(X, Y)
     >>> model.predict(X).shape
     (40, 2, 2)
     """
