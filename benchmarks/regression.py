@@ -15,6 +15,7 @@ import os
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -44,9 +45,8 @@ def ngboost(X, y, X_test, seed):
     """Natural gradient boosting of a multivariate normal (O'Malley et al., 2021), stopped on a fifth of the rows."""
     order = np.random.default_rng(seed).permutation(len(X))
     held, rest = order[: len(X) // 5], order[len(X) // 5 :]
-    model = NGBRegressor(
-        Dist=MultivariateNormal(y.shape[1]), n_estimators=2000, learning_rate=0.03, verbose=False, random_state=seed
-    )
+    options: dict = {"Dist": MultivariateNormal(y.shape[1]), "n_estimators": 2000, "learning_rate": 0.03}
+    model = NGBRegressor(**options, verbose=False, random_state=seed)
     model.fit(X[rest], y[rest], X_val=X[held], Y_val=y[held], early_stopping_rounds=50)
     prediction = model.pred_dist(X_test, max_iter=model.best_val_loss_itr)
     return gaussian(prediction.loc, prediction.cov)
@@ -57,7 +57,8 @@ def gaussian_process(X, y, X_test, seed):
     scaler, mean, scale = StandardScaler().fit(X), y.mean(axis=0), y.std(axis=0)
     means, residuals = [], []
     for target in ((y - mean) / scale).T:
-        kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel(0.1)
+        scales: Any = np.ones(X.shape[1])
+        kernel = ConstantKernel() * RBF(scales) + WhiteKernel(0.1)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # length scales of inputs that do not matter
             model = GaussianProcessRegressor(kernel, random_state=seed).fit(scaler.transform(X), target)

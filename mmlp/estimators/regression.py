@@ -8,6 +8,7 @@ the covariance is learnt on the residuals of the held rows only.
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,7 +17,7 @@ import numpy as np
 from jax import Array
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.covariance import ledoit_wolf
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from mmlp._checks import checked_sizes
 from mmlp.calibration import calibrate
@@ -84,10 +85,10 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         """Learn from X (n, p) and y (n,) or (n, d). The same call with a `checkpoint` directory goes on where it stopped."""
         settings = self._settings()
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2)
-        weight, X, y = self._weighted(sample_weight, X, y)
+        weight, X, y = self._weighted(sample_weight, np.asarray(X), np.asarray(y, np.float64))
         seed = self._seed(checkpoint)
         self.is_vector_ = y.ndim == 1
-        y = np.asarray(y, np.float64).reshape(len(y), -1)
+        y = y.reshape(len(y), -1)
         p, d = X.shape[1], y.shape[1]
         mean_of, covariance_of = self._builders(p, d)
 
@@ -109,24 +110,26 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     def predict(self, X) -> np.ndarray:
         """The mean, (n, d), or (n,) if y was."""
-        mean = self.target_.back(self._apply(_means, "mean", X).mean(axis=1))
+        mean = self._mean(X)
+        mean = self.target_.back(mean)
         return mean[:, 0] if self.is_vector_ else mean
 
     def predict_covariance(self, X) -> np.ndarray:
         """The covariance of each row, (n, d, d)."""
-        R = self._factor(X)[0] * self.target_.scale
+        R = self._factor(X)[0]
+        R = R * self.target_.scale
         return R.mT @ R
 
     def predict_distribution(self, X) -> TraceOneGaussian | TraceOnePowerExponential:
         """The distribution of each row, with batch shape (n,): a library value with `log_prob`, `sample`, `covariance`."""
         R, *tail = self._factor(X)
-        mean = self.target_.back(self._apply(_means, "mean", X).mean(axis=1))
+        mean = self.target_.back(self._mean(X))
         return self._distribution(mean, R * self.target_.scale, *tail)
 
     def score_samples(self, X, y) -> np.ndarray:
         """log p(y | x) of each row, (n,)."""
         R, *tail = self._factor(X)
-        mean = self._apply(_means, "mean", X).mean(axis=1)
+        mean = self._mean(X)
         y = np.asarray(y, np.float64).reshape(len(mean), -1)  # in standard units, where no digits are lost
         log_density = self._distribution(mean, R, *tail).log_prob(jnp.asarray(self.target_.forward(y), self.dtype))
         return np.asarray(log_density, np.float64) - np.sum(np.log(self.target_.scale))
@@ -145,17 +148,19 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         features = checked_sizes(self.hidden_features, f"{name}(hidden_features=...)")
         return _Mean((p, *features, d)), _Covariance(self.family, self.network, p, d, dims, features)
 
-    def _apply(self, function, models: str, X) -> np.ndarray:
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return predict(function, self.models_[models], self.input_.forward(X).astype(self.dtype))
+    def _mean(self, X) -> np.ndarray:
+        """Of the standardised targets, (n, d)."""
+        X = self._standardised(X)
+        return predict(_means, self.models_["mean"], X).mean(axis=1)
 
     def _factor(self, X) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of the standardised targets: R (n, d, d), upper triangular, V = R'R; alpha and beta (n,)."""
-        log_V, alpha, beta = (values.mean(axis=1) for values in self._apply(_log_covariances, "covariance", X))
+        X = self._standardised(X)
+        log_V, alpha, beta = (x.mean(axis=1) for x in predict(_log_covariances, self.models_["covariance"], X))
         values, vectors = np.linalg.eigh(log_V.astype(np.float64))
         root = np.exp(values / 2)[..., None] * vectors.mT  # of the log-Euclidean mean over models
-        return np.linalg.qr(root @ self.shape_.T, mode="r"), alpha, beta
+        R: Any = np.linalg.qr(root @ self.shape_.T, mode="r")
+        return R, alpha, beta
 
     def _distribution(self, mean, R, alpha, beta):
         """The one with this mean (n, d) and covariance R'R."""
@@ -169,7 +174,6 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         return TraceOnePowerExponential(mean, omega, eta / unit.covariance.trace(), alpha, beta)
 
 
-@register
 class Separated(eqx.Module):
     """x -> ((log eta, ...), Omega) for the covariance D A D: a scale for each target, D, by an MLP, and A by a matrix MLP.
 
@@ -179,7 +183,7 @@ class Separated(eqx.Module):
     """
 
     scales: Perceptron
-    shape: MatrixMLP
+    shape: Any  # a `MatrixMLP` without a vector
 
     @property
     def out_features(self) -> int:
@@ -192,11 +196,10 @@ class Separated(eqx.Module):
         return jnp.concatenate([log_eta[None], vector[d:]]), Gram.trace_one(T)
 
 
-@register
 class Centred(eqx.Module):
     """A network whose head has mean zero: x -> ((0, vector), Gram)."""
 
-    network: Separated | CholeskyMLP
+    network: Any  # `Separated`, or a `CholeskyMLP`
     dim: int = eqx.field(static=True)
 
     @property
@@ -206,6 +209,10 @@ class Centred(eqx.Module):
     def __call__(self, x: Array) -> tuple[Array, SPD]:
         vector, A = self.network(x)
         return jnp.concatenate([jnp.zeros(self.dim, vector.dtype), vector]), A
+
+
+register(Separated)
+register(Centred)
 
 
 @dataclasses.dataclass(frozen=True)
