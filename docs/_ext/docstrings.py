@@ -59,6 +59,12 @@ def process_signature(app, what, name, obj, options, signature, returns):
     )
 
 
+def drop_links_back(app, pagename, templatename, context, doctree):
+    """Pages of source code link back by one prefix for a whole file, wrong where it holds public and other names."""
+    if pagename.startswith("_modules/"):
+        context["body"] = re.sub(r'<a class="viewcode-back".*?</a>', "", context["body"])
+
+
 class Header(SphinxDirective):
     """The docstring of a program, `{header} benchmarks/speed.py`."""
 
@@ -74,5 +80,6 @@ class Header(SphinxDirective):
 def setup(app):
     app.connect("autodoc-process-docstring", process_docstring)
     app.connect("autodoc-process-signature", process_signature)
+    app.connect("html-page-context", drop_links_back)
     app.add_directive("header", Header)
     return {"parallel_read_safe": True}
