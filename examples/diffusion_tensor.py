@@ -83,7 +83,7 @@ def main(epochs: int = 60) -> None:
         arrows = report(name, np.asarray(estimate, np.float64), np.asarray(truth))[:, :2]
         places = np.stack([x, y], -1)
         lines = LineCollection(
-            np.stack([places - arrows / 2, places + arrows / 2], 1), array=np.hypot(*arrows.T), cmap="viridis", lw=2
+            list(np.stack([places - arrows / 2, places + arrows / 2], 1)), array=np.hypot(*arrows.T), cmap="viridis", lw=2
         )
         lines.set_clim(0, 1)
         axis.add_collection(lines)

@@ -27,7 +27,7 @@ def model(y):
     ratio = numpyro.sample("ratio", dist.LogNormal(0, 0.5))  # of the two standard deviations
     eta = numpyro.sample("eta", dist.LogNormal(0, 1))
     beta = numpyro.sample("beta", dist.LogNormal(0, 0.5))
-    factor = correlation.T * jnp.array([1.0, ratio])  # T, of any scale: Omega = T'T / tr(T'T)
+    factor = jnp.transpose(correlation) * jnp.array([1.0, ratio])  # T, of any scale: Omega = T'T / tr(T'T)
     with numpyro.plate("days", len(y)):
         numpyro.sample("y", TraceOnePowerExponential(loc, factor, eta, 1.0, beta), obs=y)
 
