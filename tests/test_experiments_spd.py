@@ -39,19 +39,19 @@ def test_all_settings_seeds_and_rates_are_trained_at_once_and_again_with_the_sam
 
 
 def test_test_samples_are_the_same_for_each_training_size_and_not_trained_on():
-    small, large = (_spd.split_of(dataclasses.replace(TASK, train=n)) for n in (10, 25))
-    np.testing.assert_array_equal(small.test[0], large.test[0])
-    assert small.train[0].shape == (4, 5, 20)  # at least a batch is held out
-    assert small.validation[0].shape == (4, 5, 20)
-    assert large.train[0].shape == (4, 20, 20)  # a fifth
-    rows = np.concatenate([np.asarray(part[0]) for part in large], axis=1)
-    assert len(np.unique(rows[0], axis=0)) == 45
+    small, large = (_spd.split_of(dataclasses.replace(TASK, train=n)) for n in (20, 100))
+    np.testing.assert_array_equal(small.test.X, large.test.X)
+    for split, distinct in ((small, (16, 4, 20)), (large, (80, 20, 20))):  # a fifth is held out, small sets are repeated
+        assert split.train.X.shape == (4, 80, 20)
+        assert split.validation.X.shape == (4, 20, 20)
+        assert tuple(len(np.unique(part.X[0], axis=0)) for part in split) == distinct
+        assert len(np.unique(np.concatenate([part.X[0] for part in split]), axis=0)) == sum(distinct)
 
 
 def test_the_budget_counts_steps():
-    assert (TASK.steps_of_epoch, TASK.epochs) == (1, 6)
-    large = _spd.Task(3, 100, dataclasses.replace(BUDGET, steps=2000), 0)
-    assert (large.held_out, large.steps_of_epoch, large.epochs) == (20, 16, 125)
+    for train in (20, 100):
+        task = _spd.Task(3, train, dataclasses.replace(BUDGET, steps=1600), 0)
+        assert (task.steps_of_epoch, task.epochs) == (16, 100)
 
 
 def test_baselines_are_ordered_as_they_should_be():
@@ -82,23 +82,21 @@ def test_tuned_recipes_are_those_of_the_file_and_the_grid_is_the_same_for_all():
     grids = {}
     for entry in record["tried"]:
         recipe = entry["recipe"] | {"widths": tuple(entry["recipe"]["widths"])}
-        grid = grids.setdefault((entry["family"], entry["d0"], _spd.Recipe(**recipe)), [])
-        grid.append(entry["rate"])
+        grids.setdefault((entry["family"], _spd.Recipe(**recipe)), []).append(entry["rate"])
     assert set(map(tuple, grids.values())) == {tuple(record["task"]["rates"])}
-    assert {(family, d0) for family, d0, _ in grids} == set(itertools.product(_spd.FAMILIES, (10, 20)))
+    assert set(grids) == {(family, recipe) for family, recipes in _spd.FAMILIES.items() for recipe in recipes}
     for family, candidates in _spd.FAMILIES.items():
-        for dim in (10, 20):
-            recipe, rate = _spd.tuned(family, dim)
-            assert recipe in candidates
-            scores = [entry["validation"] for entry in record["tried"] if (entry["family"], entry["d0"]) == (family, dim)]
-            assert record["chosen"][family][str(dim)]["validation"] == min(scores)
-            assert rate in record["task"]["rates"]
+        recipe, rate = _spd.tuned(family)
+        assert recipe in candidates
+        assert rate in record["task"]["rates"]
+        scores = [entry["validation"] for entry in record["tried"] if entry["family"] == family]
+        assert record["chosen"][family]["validation"] == min(scores)
 
 
 def test_tuning_chooses_the_best_validation_loss():
-    record = tune_spd.tune((3,), 10, RATES, BUDGET, {"tiny": [TINY]})
+    record = tune_spd.tune(TASK, RATES, {"tiny": [TINY]})
     scores = {entry["rate"]: entry["validation"] for entry in record["tried"]}
-    assert record["chosen"]["tiny"]["3"]["rate"] == min(scores, key=scores.__getitem__)
+    assert record["chosen"]["tiny"]["rate"] == min(scores, key=scores.__getitem__)
 
 
 # -- claims -----------------------------------------------------------------------------------------------------------
@@ -106,7 +104,7 @@ def test_tuning_chooses_the_best_validation_loss():
 
 def made_up(value):
     """Errors of every row of Example 1 by a function of (row, setting, d0, n, measure), with a little spread over seeds."""
-    rows = [*example1.models(10), *example1_mlp.models(10), _spd.MEAN_ROW, _spd.NEIGHBOURS_ROW, _spd.FLOOR_ROW]
+    rows = [*example1.models(), *example1_mlp.models(), _spd.MEAN_ROW, _spd.NEIGHBOURS_ROW, _spd.FLOOR_ROW]
     keys = itertools.product(("turning", "linear"), (10, 20), (20, 100), rows)
     spread = 1 + 0.001 * np.arange(5)[:, None]
     return {key: spread * np.array([value(key[3], *key[:3], m) for m in range(3)]) for key in keys}

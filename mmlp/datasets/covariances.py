@@ -1,8 +1,8 @@
 """Covariance matrices that depend on an input: the paper's Example 1, with what it leaves open stated.
 
     A (d, 20)     fixed, standard normal entries
-    c_i           latent factors of class i, uniform on (-1, 1)^2
-    mu_i          tanh(E c_i), the mean of the class, with a fixed standard normal E (20, 2): this is the input X_i
+    c_i           q latent factors of class i, uniform on (-1, 1)
+    mu_i          tanh(E c_i), the mean of the class, with a fixed standard normal E (20, q): this is the input X_i
     Sigma_i       the covariance of the class, a smooth function of c_i: `Setting`
     Y_i           the sample covariance of y = A t over 10^4 draws t ~ N(mu_i, Sigma_i), divided by its trace
 
@@ -27,7 +27,7 @@ MEASURES = {"quadratic": quadratic, "von_neumann": von_neumann, "stein": stein}
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """How Sigma depends on the latent factors c.
+    """How Sigma depends on the latent factors c, `factors` of them.
 
         Sigma = R' diag(s)^2 R,   R = exp(turn sum_q c_q G_q),   log s = vary V'c - log(spread) (0, ..., 1) / 2
 
@@ -39,10 +39,12 @@ class Setting:
     turn: float
     vary: float = 0.0
     spread: float = 1.0
+    factors: int = 2
     linear: bool = False
     orthonormal: bool = False
 
     def __post_init__(self):
+        checked_size(self.factors, "Setting(factors=...)")
         for name in ("turn", "vary", "spread"):
             value = getattr(self, name)
             least = 1 if name == "spread" else 0
@@ -67,7 +69,7 @@ class Covariances:
     X: np.ndarray  # (n, 20)
     sampled: np.ndarray  # (n, d, d), factors of the targets Y
     population: np.ndarray  # (n, d, d), factors of the covariances that Y estimates
-    latent: np.ndarray  # (n, 2), the factors c that X and the covariances are made of
+    latent: np.ndarray  # (n, q), the factors c that X and the covariances are made of
     A: np.ndarray  # (d, 20), the same for all
 
     def targets(self) -> Gram:
@@ -93,7 +95,6 @@ def synthetic_covariances(
     setting: str | Setting = "turning",
     samples: int | None = 10_000,
     features: int = 20,
-    factors: int = 2,
 ) -> Covariances:
     """`n` inputs (features,) with their covariances `dim` x `dim`; `samples=None` gives the population covariances.
 
@@ -106,7 +107,7 @@ def synthetic_covariances(
     """
     name = "synthetic_covariances"
     d, n = checked_size(dim, f"{name}(dim=...)"), checked_size(n, f"{name}(n=...)")
-    p, q = checked_size(features, f"{name}(features=...)"), checked_size(factors, f"{name}(factors=...)")
+    p = checked_size(features, f"{name}(features=...)")
     if d > p:
         raise ValueError(f"`{name}(dim=...)` must be at most features = {p}, or A Sigma A' is singular, got {d}.")
     if samples is not None and checked_size(samples, f"{name}(samples=...)") <= d:
@@ -121,10 +122,10 @@ def synthetic_covariances(
     A = rng_A.standard_normal((d, p))
     if chosen.orthonormal:
         A = np.linalg.qr(A.T)[0].T
-    E = rng_E.standard_normal((p, q))
-    c = rng_c.uniform(-1, 1, (n, q))
+    E = rng_E.standard_normal((p, chosen.factors))
+    c = rng_c.uniform(-1, 1, (n, chosen.factors))
     F = _factors(chosen, c, p, rng_Sigma) @ A.T  # (n, p, d), A Sigma A' = F'F
-    population = _trace_one(np.linalg.qr(F, mode="r"))
+    population = _trace_one(np.linalg.qr(F).R)
     sampled = population
     if samples is not None:
         sampled = _trace_one(_bartlett(samples - 1, n, d, rng_square, rng_normal) @ population)

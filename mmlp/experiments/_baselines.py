@@ -5,7 +5,7 @@ import numpy as np
 
 def mean(T: np.ndarray) -> np.ndarray:
     """A factor (d, d) of the mean of the matrices of T (n, m, d): the root of a sum of squares is a QR decomposition."""
-    return np.linalg.qr(T.reshape(-1, T.shape[-1]) / len(T) ** 0.5, mode="r")
+    return np.linalg.qr(T.reshape(-1, T.shape[-1]) / len(T) ** 0.5).R
 
 
 def log_euclidean_mean(T: np.ndarray) -> np.ndarray:

@@ -28,10 +28,13 @@ from mmlp.training import fit_many
 
 FEATURES = 20
 NEIGHBOURS = 5
+EPOCH = 80  # samples between two looks at the validation loss
 NEIGHBOURS_ROW, MEAN_ROW, FLOOR_ROW = f"{NEIGHBOURS} nearest neighbours", "constant mean", "noise floor"
 HEADINGS = {"quadratic": "E_quad", "von_neumann": "E_QRE", "stein": "E_Stein"}  # the order of all arrays of errors
 LOSS_NAMES = {"von_neumann": "QRE", "stein": "Stein", "quadratic": "quad"}  # the paper's order
 FIRST_SEEDS = {"example1": 0, "example2": 100, "tune": 1000}
+# for programs that run once: half the time to compile
+ONCE: Any = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 TUNED = Path(__file__).with_name("spd_settings.json")
 
 
@@ -41,7 +44,7 @@ class Budget:
 
     seeds: int = 5
     settings: tuple[str, ...] = ("turning", "linear")
-    steps: int = 2000
+    steps: int = 1600
     batch_size: int = 5
     test: int = 1000
 
@@ -61,16 +64,21 @@ class Task:
 
     @property
     def held_out(self) -> int:
-        """Samples of `train` that choose the epoch: a fifth, but at least a batch."""
-        return max(self.budget.batch_size, self.train // 5)
+        """Samples of `train` that choose the epoch: a fifth."""
+        return self.train // 5
+
+    @property
+    def repeats(self) -> int:
+        """How often the samples are repeated in an epoch, so that tasks of all sizes share one compiled program."""
+        return max(1, EPOCH // (self.train - self.held_out))
+
+    @property
+    def steps_of_epoch(self) -> int:
+        return -(-self.repeats * (self.train - self.held_out) // self.budget.batch_size)
 
     @property
     def epochs(self) -> int:
         return -(-self.budget.steps // self.steps_of_epoch)
-
-    @property
-    def steps_of_epoch(self) -> int:
-        return -(-(self.train - self.held_out) // self.budget.batch_size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,12 +121,10 @@ FAMILIES = {
 }
 
 
-def tuned(family: str, dim: int) -> tuple[Recipe, float]:
+def tuned(family: str) -> tuple[Recipe, float]:
     """The recipe and the rate that `tune_spd` chose."""
     chosen = _chosen()[family]
-    entry = chosen.get(str(dim)) or chosen[min(chosen, key=lambda known: abs(int(known) - dim))]
-    recipe = entry["recipe"] | {"widths": tuple(entry["recipe"]["widths"])}
-    return Recipe(**recipe), entry["rate"]
+    return Recipe(**chosen["recipe"] | {"widths": tuple(chosen["recipe"]["widths"])}), chosen["rate"]
 
 
 @functools.lru_cache(maxsize=1)
@@ -129,12 +135,17 @@ def _chosen() -> dict:
 # -- data -------------------------------------------------------------------------------------------------------------
 
 
-class Split(NamedTuple):
-    """The data of all models: arrays (settings x seeds, samples, ...)."""
+class Part(NamedTuple):
+    """Samples of all models: arrays (settings x seeds, samples, ...)."""
 
-    train: tuple[jax.Array, Gram]
-    validation: tuple[jax.Array, Gram]
-    test: tuple[jax.Array, Gram]
+    X: jax.Array
+    Y: Gram
+
+
+class Split(NamedTuple):
+    train: Part
+    validation: Part
+    test: Part
 
 
 @functools.lru_cache(maxsize=32)
@@ -155,8 +166,8 @@ def split_of(task: Task) -> Split:
     T = jnp.asarray(np.stack([part.sampled for part in data]))  # (settings x seeds, n, d, d)
     a, c = task.budget.test, task.budget.test + task.train
     b = c - task.held_out
-    cut = [(X[:, rows], Gram(T[:, rows], upper=True)) for rows in (slice(a, b), slice(b, c), slice(0, a))]
-    return Split(*cut)
+    order = (*(np.tile(rows, task.repeats) for rows in (np.arange(a, b), np.arange(b, c))), np.arange(a))
+    return Split(*(Part(X[:, rows], Gram(T[:, rows], upper=True)) for rows in order))
 
 
 # -- training ---------------------------------------------------------------------------------------------------------
@@ -172,8 +183,7 @@ class Outcome(NamedTuple):
 
 def _mean_of(measure):
     def loss(model, batch, key, t):
-        X, Y = batch
-        return jnp.mean(measure(jax.vmap(model)(X), Y))
+        return jnp.mean(measure(jax.vmap(model)(batch.X), batch.Y))
 
     return loss
 
@@ -189,7 +199,7 @@ def train(task: Task, recipe: Recipe, loss: str, rates: tuple[float, ...]) -> Ou
     repeated = jax.tree.map(lambda x: jnp.repeat(x, len(rates), axis=0), split)
     seeds = np.broadcast_to(task.first_seed + np.arange(budget.seeds)[:, None], shape).ravel()
     keys = jax.vmap(jax.random.split, (0, None), 1)(jax.vmap(jax.random.key)(seeds), 2)
-    models = _start(recipe, task.dim, keys[0], repeated.train[0])
+    models = _start(recipe, task.dim, keys[0], repeated.train.X)
     result = fit_many(
         models,
         LOSSES[loss],
@@ -203,23 +213,22 @@ def train(task: Task, recipe: Recipe, loss: str, rates: tuple[float, ...]) -> Ou
         rates=np.broadcast_to(np.array(rates) / max(rates), shape).ravel(),
         own_data=True,
     )
-    params, rest = eqx.partition(result.model, eqx.is_array)
-    scores = [
-        _score(
-            eqx.combine(jax.tree.map(lambda x, i=i: x[i], params), rest), *jax.tree.map(lambda x, i=i: x[i], repeated.test)
-        )
-        for i in range(len(seeds))
-    ]
+    pairs = (jax.tree.map(lambda x, i=i: x[i], (result.model, repeated.test)) for i in range(len(seeds)))
+    scores = [_score(*pair) for pair in pairs]
     errors, samples = (np.stack([np.asarray(part, np.float64) for part in column]) for column in zip(*scores, strict=True))
     validation = np.nanmin(result.history["validation"], axis=0)
     return Outcome(*(x.reshape(*shape, *x.shape[1:]) for x in (errors, validation, samples)))
 
 
-@eqx.filter_jit
-@eqx.filter_vmap(in_axes=(None, None, 0, 0))
-def _start(recipe: Recipe, dim: int, key, X):
-    model = recipe.create(dim, key)
-    return model if recipe.plain else calibrate(model, X, key=jax.random.fold_in(key, 1))
+@functools.partial(jax.jit, static_argnums=(0, 1), compiler_options=ONCE)
+def _start(recipe: Recipe, dim: int, keys, X):
+    """The networks of all models at the start."""
+
+    def one(key, X):
+        model = recipe.create(dim, key)
+        return model if recipe.plain else calibrate(model, X, key=jax.random.fold_in(key, 1))
+
+    return jax.vmap(one)(keys, X)
 
 
 @functools.cache  # equal calls give the same object, so that `fit_many` does not compile again
@@ -231,18 +240,18 @@ def _optimizer(recipe: Recipe, steps: int, rate: float) -> optax.GradientTransfo
     return optax.chain(optax.clip_by_global_norm(CLIP), optax.adam(optax.cosine_decay_schedule(rate, steps)))
 
 
-@eqx.filter_jit
-def _score(model, X, Y: Gram):
+@functools.partial(jax.jit, compiler_options=ONCE)
+def _score(model, test: Part):
     """Mean errors (3,) and the first two predictions."""
-    predicted = jax.vmap(model)(X)
-    return _errors(predicted, Y), predicted.dense()[:2]
+    predicted = jax.vmap(model)(test.X)
+    return _errors(predicted, test.Y), predicted.dense()[:2]
 
 
 def _errors(predicted: Gram, Y: Gram) -> jax.Array:
     return jnp.stack([jnp.mean(measure(predicted, Y)) for measure in MEASURES.values()])
 
 
-_errors_of_factors = jax.jit(lambda T, T_Y: _errors(Gram(T), Gram(T_Y)))
+_errors_of_factors = jax.jit(lambda T, T_Y: _errors(Gram(T), Gram(T_Y)), compiler_options=ONCE)
 
 
 def baselines(task: Task) -> dict[str, np.ndarray]:

@@ -38,11 +38,11 @@ class Settings(Budget):
     QUICK: ClassVar = {"seeds": 2, "steps": 30, "test": 100, "dims": (10,), "sizes": (20,), "settings": ("turning",)}
 
 
-def models(dim: int) -> dict[str, Model]:
+def models() -> dict[str, Model]:
     rows = {MLP: PAPERS_MLP}
-    rows |= {_cholesky(name): Model(*tuned("Cholesky", dim), loss) for loss, name in LOSS_NAMES.items()}
+    rows |= {_cholesky(name): Model(*tuned("Cholesky"), loss) for loss, name in LOSS_NAMES.items()}
     rows[PAPERS_MATRIX] = Model(paper("matrix"), PAPER_RATE, "von_neumann")
-    rows[OURS] = Model(*tuned("matrix 2 x 60", dim), "von_neumann")
+    rows[OURS] = Model(*tuned("matrix 2 x 60"), "von_neumann")
     return rows
 
 
@@ -55,7 +55,7 @@ def run(settings: Settings) -> dict:
     tasks = [Task(d, n, budget, _spd.FIRST_SEEDS["example1"]) for d, n in itertools.product(settings.dims, settings.sizes)]
     errors: Errors = {}
     for task in progress(tasks, "example1-mlp"):
-        errors |= _spd.collect(task, models(task.dim))
+        errors |= _spd.collect(task, models())
     published = {(*group, MLP): values for group, values in PAPER.items()}
     return {
         "title": "the plain MLP",
