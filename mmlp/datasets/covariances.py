@@ -53,9 +53,9 @@ class Setting:
 
 
 SETTINGS = {
-    "turning": Setting(turn=0.5, vary=0.3, spread=1e3),
+    "turning": Setting(turn=1.0, vary=0.3, spread=1e7, factors=1),
     "linear": Setting(turn=0.5, linear=True),
-    "well-conditioned": Setting(turn=0.5, vary=0.3, spread=3.0, orthonormal=True),
+    "well-conditioned": Setting(turn=1.0, vary=0.3, spread=3.0, factors=1, orthonormal=True),
 }
 
 

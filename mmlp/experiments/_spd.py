@@ -32,6 +32,7 @@ EPOCH = 80  # samples between two looks at the validation loss
 NEIGHBOURS_ROW, MEAN_ROW, FLOOR_ROW = f"{NEIGHBOURS} nearest neighbours", "constant mean", "noise floor"
 HEADINGS = {"quadratic": "E_quad", "von_neumann": "E_QRE", "stein": "E_Stein"}  # the order of all arrays of errors
 LOSS_NAMES = {"von_neumann": "QRE", "stein": "Stein", "quadratic": "quad"}  # the paper's order
+QUICK = {"seeds": 2, "settings": ("turning",), "steps": 30, "test": 100, "dims": (10,)}
 FIRST_SEEDS = {"example1": 0, "example2": 100, "tune": 1000}
 # for programs that run once: half the time to compile
 ONCE: Any = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}

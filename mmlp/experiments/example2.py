@@ -41,7 +41,7 @@ class Settings(Budget):
     train: int = 20
     depths: tuple[int, ...] = (2, 4, 6)
 
-    QUICK: ClassVar = {"seeds": 2, "steps": 30, "test": 100, "dims": (10,), "depths": (2,), "settings": ("turning",)}
+    QUICK: ClassVar = _spd.QUICK | {"depths": (2,)}
 
 
 def models(j: int) -> dict[tuple[str, str], Model]:

@@ -18,7 +18,7 @@ from mmlp import _files
 from mmlp.experiments import _run
 from mmlp.experiments._spd import FAMILIES, FIRST_SEEDS, TUNED, Budget, Task, train
 
-RATES = (0.005, 0.01, 0.02, 0.04)
+RATES = (0.01, 0.02, 0.04)
 TASK = Task(10, 100, Budget(seeds=2, settings=("turning",), test=100), FIRST_SEEDS["tune"])
 LOSS = "von_neumann"
 
