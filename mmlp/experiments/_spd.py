@@ -309,7 +309,7 @@ def tables(errors: Errors, budget: Budget, paper: dict[tuple[int, int, str], tup
         for group in dict.fromkeys((d, n) for s, d, n, _ in errors if s == setting):
             members = {row: values for (s, d, n, row), values in errors.items() if (s, d, n) == (setting, *group)}
             rows.append({"group": f"d0 = {group[0]}, n = {group[1]}"})
-            means = {row: values.mean(0) for row, values in members.items() if row != FLOOR_ROW}
+            means = {row: values.mean(0).tolist() for row, values in members.items() if row != FLOOR_ROW}
             for row, values in members.items():
                 published = paper.get((*group, row), (None,) * len(HEADINGS))
                 cells = [

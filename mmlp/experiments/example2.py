@@ -86,7 +86,7 @@ def table(setting: str, errors: Depths, untrained: dict[tuple[str, int, str], np
         for design in (DEEP, SHALLOW):
             cells = []
             for d, j in columns:
-                both = {which: errors[setting, d, recipe, which, j].mean() for which in (DEEP, SHALLOW)}
+                both = {which: float(errors[setting, d, recipe, which, j].mean()) for which in (DEEP, SHALLOW)}
                 published = PAPER.get((design, d), {}).get(j) if recipe == RECIPES[0] else None
                 values = errors[setting, d, recipe, design, j].tolist()
                 cells.append(cell(values, paper=published, best=both[design] == min(both.values())))
