@@ -16,6 +16,9 @@ from types import ModuleType
 from mmlp.experiments import _run
 
 TARGETS = (  # in the order of running; each is a module with Settings, run and draw, dashes written as underscores
+    "example1",
+    "example1-mlp",
+    "example2",
     "density",
     "radius",
 )
