@@ -55,8 +55,8 @@ def train(
 ) -> FitResult:
     """One network for each part, made by `build(key, X)` with some rows X of data[0], the inputs, and trained together.
 
-    `sample_loss(model, key, *row)` is the loss of one row of `data`. `build` and `sample_loss` are hashable: equal ones are
-    compiled once.
+    `sample_loss(model, key, t, *row)` is the loss of one row of `data`. `build` and `sample_loss` are hashable: equal ones
+    are compiled once.
     """
     count, dtype = len(parts), settings.dtype
     data = jax.tree.map(lambda x: np.asarray(x, dtype), data)
@@ -100,7 +100,7 @@ def each(models, function: Callable, *rows):
 def _weighted(sample_loss: Callable) -> Callable:
     def loss(model, batch, key, t):
         data, weight = batch
-        values = jax.vmap(functools.partial(sample_loss, model))(jax.random.split(key, len(weight)), *data)
+        values = jax.vmap(lambda key, *row: sample_loss(model, key, t, *row))(jax.random.split(key, len(weight)), *data)
         return jnp.mean(weight * values)
 
     return loss

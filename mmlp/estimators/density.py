@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils import check_random_state
@@ -15,13 +16,16 @@ from mmlp.estimators._training import Part, each, predict, train
 from mmlp.kernels import Linear
 from mmlp.vae import MODELS, VAE, paper_vae
 
+WARM_UP = 0.2  # the part of training in which the KL term gains its weight: without it the VAE collapses
+
 
 class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, NetworkEstimator):
     """A variational autoencoder with dense covariances, one of the paper's six models: `model` = "NfNf" and so on.
 
     Shapes: X (n, p), latent variables S (n, k) with k = `n_components`. `n_samples` draws of the latent variables a row
-    estimate the density, and the draws are the same for every row. A share `validation_fraction` of the rows is kept
-    from training, which stops when they have not improved for `patience` epochs (`None`: never).
+    estimate the density, and the draws are the same for every row. The KL term gains its weight over the first fifth of
+    `max_epochs`. A share `validation_fraction` of the rows is kept from training, which stops when they have not improved
+    for `patience` epochs more than that (`None`: never).
 
     >>> X = np.random.default_rng(0).standard_normal((40, 3))
     >>> vae = MatrixVAE(n_components=1, hidden_dims=(4,), max_epochs=5, n_samples=10, random_state=0).fit(X)
@@ -38,7 +42,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         model: str = "NfNf",
         hidden_dims: tuple[int, ...] = (20, 20),
         n_samples: int = 100,
-        max_epochs: int = 500,
+        max_epochs: int = 300,
         batch_size: int = 64,
         learning_rate: float = 0.02,
         validation_fraction: float = 0.15,
@@ -80,6 +84,8 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         held = min(max(1, round(self.validation_fraction * len(X))), len(X) - 1)
         parts = [Part(order[held:], order[:held])]
         build, data = _Build(self.model, X.shape[1], latent, widths), (self.input_.forward(X),)
+        if self.patience is not None:
+            settings = settings._replace(patience=self.patience + round(WARM_UP * self.max_epochs))
         self.models_, self.history_ = train(build, _minus_elbo, data, weight, parts, settings, seed, checkpoint)
         return self
 
@@ -131,12 +137,15 @@ class _Build:
 
     def __call__(self, key, X) -> VAE:
         keys = jax.random.split(key)
-        vae = paper_vae(self.model, self.features, self.latent, self.widths, output_kernel=Linear(), key=keys[0])
+        options = {"output_kernel": Linear(), "direct": True}
+        vae = paper_vae(self.model, self.features, self.latent, self.widths, key=keys[0], **options)
         return calibrate(vae, X, key=keys[1])
 
 
-def _minus_elbo(vae: VAE, key, x):
-    return -vae.elbo(x, key)
+def _minus_elbo(vae: VAE, key, t, x):
+    """With the KL term's weight rising over the warm-up; t = 1 is the bound itself."""
+    likelihood, divergence = vae.terms(x, key)
+    return jnp.minimum(1, t / WARM_UP) * divergence - likelihood
 
 
 @dataclasses.dataclass(frozen=True)

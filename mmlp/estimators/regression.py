@@ -244,11 +244,11 @@ class _Covariance:
         return head(Centred(Separated(*parts) if self.network == "matrix" else parts[0], d))
 
 
-def _squared_error(model, key, x, z):
+def _squared_error(model, key, t, x, z):
     return jnp.sum((model(x) - z) ** 2)
 
 
-def _minus_log_density(model, key, x, e):
+def _minus_log_density(model, key, t, x, e):
     return -model(x).log_prob(e)
 
 

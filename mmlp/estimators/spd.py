@@ -18,7 +18,7 @@ from mmlp.networks import MatrixMLP
 
 
 def _loss_of(divergence):
-    def loss(model, key, x, factor, log_trace):
+    def loss(model, key, t, x, factor, log_trace):
         vector, A = model(x)
         return divergence(A, Gram(factor, upper=True)) + jnp.sum((vector - log_trace) ** 2)
 
