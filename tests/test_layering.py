@@ -21,7 +21,7 @@ LAYERS = [
     ["calibration"],
     ["_files", "checkpoint"],
     ["_devices", "_epoch", "_runs", "_inputs", "_progress", "optimizers", "training"],
-    ["metrics", "datasets", "plotting"],
+    ["_text", "_arrays", "tables", "metrics", "datasets", "plotting"],
     ["estimators"],
     ["experiments"],
     ["cli"],
