@@ -146,7 +146,8 @@ def extension(path: Path, known: Sequence[str], verb: str) -> str:
         if name.endswith(suffix) and name != suffix:
             return suffix
     hint = " (text with commas, semicolons or tabs between its columns: .csv)" if verb == "read" else ""
-    raise ValueError(f"cannot {verb} {path}: its name must end in {', '.join(known[:-1])} or {known[-1]}{hint}.")
+    endings = f"{', '.join(known[:-1])} or {known[-1]}" if known[1:] else known[0]
+    raise ValueError(f"cannot {verb} {path}: its name must end in {endings}{hint}.")
 
 
 def numbered(letter: str, count: int) -> tuple[str, ...]:

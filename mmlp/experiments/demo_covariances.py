@@ -1,13 +1,15 @@
-"""A complete small run: learn covariance matrices from data, compare with simpler predictors, save a picture.
+"""The tour, first part: learn covariance matrices from inputs, and compare with simpler predictors.
+
+    python -m mmlp.experiments.demo_covariances [--quick] [--out report]
 
 The data are made here: two hidden factors c drive ten inputs X = tanh(E c) and a covariance R(c) diag(s(c)) R(c)' whose
-eigenvectors turn with c. Run: python -m mmlp.experiments.demo
+eigenvectors turn with c.
 """
 
 import dataclasses
 import itertools
-import time
 from pathlib import Path
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,14 +19,19 @@ from matplotlib.figure import Figure
 
 from mmlp.calibration import calibrate
 from mmlp.divergences import quadratic, stein, von_neumann
+from mmlp.experiments import _run
 from mmlp.gram import Gram
 from mmlp.networks import CholeskyMLP, MatrixMLP
 from mmlp.optimizers import default_optimizer
 from mmlp.training import fit
 
+MEASURES = {"von Neumann": von_neumann, "Stein": stein, "quadratic": quadratic}
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
+    """Learn covariance matrices from inputs."""
+
     dim: int = 6
     features: int = 10
     train: int = 160
@@ -34,7 +41,8 @@ class Settings:
     batch_size: int = 40
     neighbours: int = 5
     seed: int = 0
-    picture: Path = Path("demo.png")
+
+    QUICK: ClassVar = {"train": 40, "validation": 10, "test": 20, "epochs": 30, "batch_size": 20}
 
 
 def make_data(settings: Settings) -> tuple[jax.Array, Gram]:
@@ -83,62 +91,53 @@ def train(network, data, validation, settings: Settings):
     ).model
 
 
-def draw(path: Path, samples: dict[str, Gram], count: int = 4) -> None:
-    """Matrices as images, a row for each predictor and a column for each test sample."""
-    figure = Figure(figsize=(1.6 * count + 1.2, 1.6 * len(samples)), layout="constrained")
-    axes = figure.subplots(len(samples), count, squeeze=False)
-    dense = {name: np.asarray(A.dense()) for name, A in samples.items()}
-    for column in range(count):
-        largest = np.abs(dense["target"][column]).max()
-        for row, (name, A) in enumerate(dense.items()):
-            axis = axes[row, column]
-            axis.imshow(A[column], cmap="RdBu_r", vmin=-largest, vmax=largest)
-            axis.set_xticks([])
-            axis.set_yticks([])
-            if column == 0:
-                axis.set_ylabel(name, rotation=0, ha="right", va="center")
-    figure.suptitle("Covariances of four test samples")
-    figure.savefig(path, dpi=120)
-
-
-def main(settings: Settings | None = None) -> dict[str, dict[str, float]]:
-    settings = settings or Settings()
-    start = time.perf_counter()
+def run(settings: Settings) -> dict:
     X, Y = make_data(settings)
     cuts = (0, settings.train, settings.train + settings.validation, len(X))
     parts = [(X[a:b], jax.tree.map(lambda y, a=a, b=b: y[a:b], Y)) for a, b in itertools.pairwise(cuts)]
     (X_train, Y_train), validation, (X_test, Y_test) = parts
-    print(
-        f"{settings.train} training samples, {settings.features} inputs, matrices {settings.dim} x {settings.dim}",
-        flush=True,
-    )
-
     key, p, d = jax.random.key(settings.seed), settings.features, settings.dim
     networks = {
-        "Cholesky MLP": CholeskyMLP(p, d, (60, 60), key=key),
-        "matrix MLP": MatrixMLP(p, d, (20, 20, 20), key=key),
+        "Cholesky MLP, 2 x 60": CholeskyMLP(p, d, (60, 60), key=key),
+        "matrix MLP, 3 x 20": MatrixMLP(p, d, (20, 20, 20), key=key),
     }
     predictions = {
-        "constant": exp_of(jnp.broadcast_to(jnp.mean(Y_train.logm(), axis=0), (settings.test, d, d))),
-        "neighbours": nearest_neighbours(X_train, Y_train, X_test, settings.neighbours),
+        "constant (log-Euclidean mean)": exp_of(jnp.broadcast_to(jnp.mean(Y_train.logm(), axis=0), (settings.test, d, d))),
+        f"{settings.neighbours} nearest neighbours": nearest_neighbours(X_train, Y_train, X_test, settings.neighbours),
     }
     for name, network in networks.items():
-        print(f"training the {name}", flush=True)
         model = train(network, (X_train, Y_train), validation, settings)
         predictions[name] = jax.jit(lambda model, X: jax.vmap(model)(X))(model, X_test)
-
-    measures = {"von Neumann": von_neumann, "Stein": stein, "quadratic": quadratic}
-    table = {
-        name: {measure: float(jnp.mean(f(A, Y_test))) for measure, f in measures.items()} for name, A in predictions.items()
+    errors = np.array([[float(jnp.mean(f(A, Y_test))) for f in MEASURES.values()] for A in predictions.values()])
+    rows = [
+        {"name": name, "cells": [{"mean": x, "best": x == best} for x, best in zip(row, errors.min(axis=0), strict=True)]}
+        for name, row in zip(predictions, errors.tolist(), strict=True)
+    ]
+    pictures = {"target": Y_test} | predictions
+    return {
+        "title": "covariance matrices from inputs",
+        "about": f"{settings.train} samples: {p} inputs, and a covariance matrix {d} x {d} whose eigenvectors turn with "
+        f"them. Below, the mean divergence of predictions from {settings.test} unseen matrices.",
+        "tables": [{"title": "Mean divergence, the smaller the better", "columns": ["predictor", *MEASURES], "rows": rows}],
+        "figures": [{"file": "demo-covariances.png", "caption": "Covariances of four unseen samples, a column each."}],
+        "matrices": {name: np.asarray(A.dense()[:4], np.float64).tolist() for name, A in pictures.items()},
     }
-    print(f"\nmean divergence from {settings.test} unseen covariances\n")
-    print(f"{'':14}" + "".join(f"{measure:>13}" for measure in measures))
-    for name, row in table.items():
-        print(f"{name:14}" + "".join(f"{value:13.2e}" for value in row.values()))
-    draw(settings.picture, {"target": Y_test} | predictions)
-    print(f"\npicture: {settings.picture} ({time.perf_counter() - start:.0f} s)")
-    return table
+
+
+def draw(record: dict, out: Path) -> None:
+    """Matrices as images, a row for each predictor and a column for each sample."""
+    matrices = {name: np.array(values) for name, values in record["result"]["matrices"].items()}
+    count = len(matrices["target"])
+    figure = Figure(figsize=(1.6 * count + 2.2, 1.6 * len(matrices)), layout="constrained")
+    axes = figure.subplots(len(matrices), count, squeeze=False)
+    for row, (name, A) in enumerate(matrices.items()):
+        for column in range(count):
+            axis, largest = axes[row, column], np.abs(matrices["target"][column]).max()
+            axis.imshow(A[column], cmap="RdBu_r", vmin=-largest, vmax=largest)
+            axis.set(xticks=[], yticks=[])
+        axes[row, 0].set_ylabel(name.replace(" (", "\n(").replace(", ", "\n"), rotation=0, ha="right", va="center")
+    figure.savefig(out / "demo-covariances.png", dpi=120)
 
 
 if __name__ == "__main__":
-    main()
+    _run.main("demo-covariances", Settings, run, draw)
