@@ -3,15 +3,18 @@
 from collections.abc import Mapping, Sequence
 
 
-def table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[float]], *, note: str = "") -> dict:
-    """A table of the report page; in each column the smallest number is marked.
+def table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[float]], *, note="", reference=None) -> dict:
+    """A table of the report page; in each column the smallest number is marked, that of the row `reference` apart.
 
     >>> table("Error", ["model", "squared"], {"a": [0.5], "b": [0.25]})["rows"][1]
     {'name': 'b', 'cells': [{'mean': 0.25, 'best': True}]}
     """
-    best = [min(column) for column in zip(*rows.values(), strict=True)]
+    best = [min(column) for column in zip(*(row for name, row in rows.items() if name != reference), strict=True)]
     marked = [
-        {"name": name, "cells": [{"mean": value, "best": value == b} for value, b in zip(row, best, strict=True)]}
+        {
+            "name": name,
+            "cells": [{"mean": x, "best": x == b and name != reference} for x, b in zip(row, best, strict=True)],
+        }
         for name, row in rows.items()
     ]
     return {"title": title, "note": note, "columns": list(columns), "rows": marked}

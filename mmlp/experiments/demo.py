@@ -1,13 +1,13 @@
 """The tour: covariance matrices from inputs, regression with full covariance, a VAE of digits; then one page to open.
 
-    python -m mmlp.experiments.demo [--quick] [--out demo]      or: mmlp demo
+python -m mmlp.experiments.demo [--quick] [--out demo]      or: mmlp demo
 """
 
 import argparse
 import time
 from pathlib import Path
 
-from mmlp.experiments import _run, _tour, demo_covariances, demo_regression, demo_vae, report
+from mmlp.experiments import _run, _tour, demo_covariances, demo_regression, demo_vae
 
 PARTS = {"demo-covariances": demo_covariances, "demo-regression": demo_regression, "demo-vae": demo_vae}
 
@@ -22,7 +22,6 @@ def main(argv: list[str] | None = None) -> None:
         print(f"[{number}/{len(PARTS)}] {part.TITLE}", flush=True)
         record = _run.main(name, part.Settings, part.run, part.draw, flags)
         print("\n".join(f"\n{_tour.text(table)}\n" for table in record["result"]["tables"]), flush=True)
-    report.build(options.out, title="A tour of matrix-mlp", about=ABOUT)
     print(f"{time.perf_counter() - start:.0f} s; open {(options.out / 'index.html').resolve().as_uri()}")
 
 

@@ -19,12 +19,13 @@ from matplotlib.figure import Figure
 
 from mmlp.calibration import calibrate
 from mmlp.divergences import quadratic, stein, von_neumann
-from mmlp.experiments import _run
+from mmlp.experiments import _run, _tour
 from mmlp.gram import Gram
 from mmlp.networks import CholeskyMLP, MatrixMLP
 from mmlp.optimizers import default_optimizer
 from mmlp.training import fit
 
+TITLE = "covariance matrices from inputs"
 MEASURES = {"von Neumann": von_neumann, "Stein": stein, "quadratic": quadratic}
 
 
@@ -108,17 +109,13 @@ def run(settings: Settings) -> dict:
     for name, network in networks.items():
         model = train(network, (X_train, Y_train), validation, settings)
         predictions[name] = jax.jit(lambda model, X: jax.vmap(model)(X))(model, X_test)
-    errors = np.array([[float(jnp.mean(f(A, Y_test))) for f in MEASURES.values()] for A in predictions.values()])
-    rows = [
-        {"name": name, "cells": [{"mean": x, "best": x == best} for x, best in zip(row, errors.min(axis=0), strict=True)]}
-        for name, row in zip(predictions, errors.tolist(), strict=True)
-    ]
+    errors = {name: [float(jnp.mean(f(A, Y_test))) for f in MEASURES.values()] for name, A in predictions.items()}
     pictures = {"target": Y_test} | predictions
     return {
-        "title": "covariance matrices from inputs",
+        "title": TITLE,
         "about": f"{settings.train} samples: {p} inputs, and a covariance matrix {d} x {d} whose eigenvectors turn with "
         f"them. Below, the mean divergence of predictions from {settings.test} unseen matrices.",
-        "tables": [{"title": "Mean divergence, the smaller the better", "columns": ["predictor", *MEASURES], "rows": rows}],
+        "tables": [_tour.table("Mean divergence, the smaller the better", ["predictor", *MEASURES], errors)],
         "figures": [{"file": "demo-covariances.png", "caption": "Covariances of four unseen samples, a column each."}],
         "matrices": {name: np.asarray(A.dense()[:4], np.float64).tolist() for name, A in pictures.items()},
     }
