@@ -40,12 +40,15 @@ class Demo:
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
+    data: Data
     out: Annotated[Path | None, _out("MODEL", "the name of DATA, with .safetensors, here")] = None
     """The model file to write, .safetensors. If training is interrupted, the same command goes on from MODEL.checkpoint."""
-    epochs: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: enough for a few hundred rows)")] = None
-    """The most passes over the data; training ends earlier when held-out rows no longer improve."""
+    epochs: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: 500)")] = None
+    """The most passes over the data; training ends earlier when rows that it holds out improve no more."""
     seed: int = 0
     """For the initial weights, the order of rows and which are held out; the same seed gives the same model."""
+    test: Annotated[float, arg(metavar="SHARE")] = 0.0
+    """Keep this share of the rows, such as 0.2, from training altogether, and report how well the model does on them."""
     quiet: bool = False
     """No progress on stderr."""
     json: bool = False
@@ -68,7 +71,7 @@ class FitSpd(FitOptions):
 @dataclass(frozen=True, kw_only=True)
 class FitRegression(FitOptions):
     """Predict several targets from the other columns, with a mean and a full error covariance for every row.
-    $ mmlp fit regression wind.csv --targets u,v
+    $ mmlp fit regression wind.csv --targets u,v --test 0.2
     $ mmlp fit regression wind.csv --targets u,v --ignore station,date -o wind.safetensors
     """
 
@@ -90,8 +93,8 @@ class FitVae(FitOptions):
 
     data: Data
     """A table; an .npz holds X (n, p)."""
-    latent: Annotated[int | None, arg(metavar="K", help_behavior_hint="(default: chosen from the number of columns)")] = None
-    """Latent dimensions."""
+    latent: Annotated[int, arg(metavar="K")] = 2
+    """The number of latent variables: more for columns that depend on each other in more ways."""
     ignore: Annotated[Names, arg(help_behavior_hint="(default: none)")] = ()
     """Columns to leave out, separated by commas."""
 
@@ -122,6 +125,10 @@ class Predict:
 class Score:
     """Measure a model on rows whose answer is known, best on rows that it was not fitted to.
     $ mmlp score wind.safetensors unseen.csv --json
+
+    regression: the mean negative log-likelihood and energy score (smaller is better), the share of rows inside their 90 %
+    ellipsoid (0.9 is best), R squared of the mean. spd: the mean von Neumann divergence (smaller is better), R squared.
+    vae: the mean log-density (larger is better).
     """
 
     model: ModelFile

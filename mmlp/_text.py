@@ -5,6 +5,7 @@ import gzip
 import io
 import math
 import re
+import shlex
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,13 +80,13 @@ def is_number(text: str) -> bool:
     return True
 
 
-def fault(cell: str) -> str | None:
-    """What is wrong with a cell that must be a finite number, and what to do."""
+def fault(cell: str, column: str) -> str | None:
+    """What is wrong with a cell of a column that must be a finite number, and what to do."""
     if cell.strip().lower() in MISSING:
         return f"the value is missing ({cell.strip()!r}); fill it in, or remove the row"
     if not is_number(cell):
         remedy = "write decimals with a point" if is_number(cell.replace(",", ".")) else "correct it"
-        return f"{cell!r:.60} is not a number; {remedy}, or leave the column out (`mmlp fit --ignore`)"
+        return f"{cell!r:.60} is not a number; {remedy}, or leave the column out (--ignore {shlex.quote(column)})"
     return None if math.isfinite(float(cell)) else f"{cell.strip()!r} is not finite; correct it, or remove the row"
 
 

@@ -69,6 +69,8 @@ def check(command) -> None:
         raise ValueError(f"--seed must be from 0 to {2**32 - 1}, got {command.seed}.")
     if isinstance(command, FitRegression) and not command.targets and not command.data.name.lower().endswith(".npz"):
         raise ValueError(f"--targets is needed: the columns of {command.data} to predict, such as --targets u,v.")
+    if not 0 <= getattr(command, "test", 0) < 1:
+        raise ValueError(f"--test must be a share below 1, such as 0.2, got {command.test:g}.")
     if isinstance(command, Reproduce) and not command.targets:
         raise ValueError("name what to reproduce, such as `mmlp reproduce all`; `mmlp reproduce --help` lists the names.")
     if isinstance(command, FitOptions) and command.out is not None:

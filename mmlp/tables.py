@@ -58,10 +58,11 @@ class Table:
 
     def _faults(self, index: Sequence[int]) -> str:
         """The first cell that is no finite number, and how many more there are."""
-        faults = [(row.line, j, text) for row in self.rows for j in index if (text := _text.fault(row.cells[j]))]
-        line, j, text = faults[0]
+        cells = ((row.line, self.names[j], row.cells[j]) for row in self.rows for j in index)
+        faults = [(line, name, text) for line, name, cell in cells if (text := _text.fault(cell, name))]
+        line, name, text = faults[0]
         more = f" ({len(faults) - 1} more such cells)" if len(faults) > 1 else ""
-        return f"{self.path}, line {line}, column {self.names[j]!r}: {text}{more}."
+        return f"{self.path}, line {line}, column {name!r}: {text}{more}."
 
 
 def read(path: Path) -> Table:

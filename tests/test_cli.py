@@ -1,13 +1,19 @@
 """The command line: every wrong input by its exit status and its one line; then real runs."""
 
+import contextlib
+import io
+import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
-from mmlp import cli
+import mmlp
+from mmlp import cli, tables
 
 
 def run(capsys, *words):
@@ -15,9 +21,6 @@ def run(capsys, *words):
     status = cli.main([str(word) for word in words])
     captured = capsys.readouterr()
     return status, captured.out, captured.err
-
-
-# -- help and arguments -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -30,7 +33,9 @@ def test_help_goes_to_stdout_and_succeeds(words, capsys):
     assert "$ mmlp" in out  # an example
 
 
-@pytest.mark.parametrize("command", ["demo", "fit regression", "fit spd", "fit vae", "predict", "score", "sample", "info", "reproduce"])
+@pytest.mark.parametrize(
+    "command", ["demo", "fit regression", "fit spd", "fit vae", "predict", "score", "sample", "info", "reproduce"]
+)
 def test_every_command_has_help(command, capsys):
     status, out, _ = run(capsys, *command.split(), "--help")
     assert status == 0
@@ -50,6 +55,7 @@ WRONG_ARGUMENTS = [
     ("fit vae d.csv --epochs 0", "mmlp: --epochs must be at least 1, got 0."),
     ("fit vae d.csv --latent -1", "mmlp: --latent must be at least 1, got -1."),
     ("fit vae d.csv --seed -1", "mmlp: --seed must be from 0 to 4294967295, got -1."),
+    ("fit vae d.csv --test 20", "mmlp: --test must be a share below 1, such as 0.2, got 20."),
     ("fit vae d.csv --targets a", "Unrecognized options: --targets, a"),
     ("fit regression d.csv --targets a b", "Unrecognized options: b"),
     ("fit regression d.csv", "mmlp: --targets is needed: the columns of d.csv to predict, such as --targets u,v."),
@@ -78,3 +84,184 @@ def test_wrong_arguments_end_with_status_2_before_anything_is_read(words, messag
     assert message in err
     assert "Traceback" not in err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Tables, and a model of each kind, barely trained, as the command line writes them."""
+    folder = tmp_path_factory.mktemp("cli")
+    rng = np.random.default_rng(0)
+    X, noise = rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
+    y = X @ np.array([[1.0, 2.0], [0.0, 1.0]]) + noise
+    rows = [f"s{i % 3}," + ",".join(map(str, row)) for i, row in enumerate(np.concatenate([X, y], axis=1))]
+    (folder / "wind.csv").write_text("\n".join(["station,a,b,u,v", *rows, ""]))
+    np.savez(folder / "spd.npz", X=X, Y=np.eye(2) + X[:, :, None] * X[:, None, :])
+    np.savez(folder / "Xy.npz", X=X, y=y)
+    np.save(folder / "X.npy", X)
+    fits = [
+        ("regression", "wind.csv", "--targets", "u,v", "--ignore", "station", "--test", "0.2", "--json"),
+        ("spd", "spd.npz", "--json"),
+        ("vae", "X.npy", "--json"),
+    ]
+    summaries = {}
+    with contextlib.chdir(folder):
+        for kind, data, *more in fits:
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                status = cli.main(["fit", kind, data, "-o", f"{kind}.safetensors", "--epochs", "2", "--quiet", *more])
+            assert status == 0
+            summaries[kind] = json.loads(out.getvalue())
+    return folder, summaries
+
+
+@pytest.fixture
+def here(folder, monkeypatch):
+    monkeypatch.chdir(folder[0])
+    return folder[0]
+
+
+def test_fit_writes_a_model_and_says_what_it_is(folder):
+    path, summaries = folder
+    assert summaries["regression"]["kind"] == "regression"
+    assert summaries["regression"]["inputs"] == ["a", "b"]
+    assert summaries["regression"]["targets"] == ["u", "v"]
+    assert summaries["regression"]["test_rows"] == 8
+    assert np.isfinite(summaries["regression"]["test_negative_log_likelihood"])
+    assert summaries["vae"]["inputs"] == ["x0", "x1"]
+    assert all(summary["epochs"] == 2 and summary["weights"] > 0 for summary in summaries.values())
+    assert not list(path.glob("*.checkpoint")), "kept for interrupted runs only"
+
+
+def test_predict_by_kind_and_by_format(here, capsys):
+    status, out, err = run(capsys, "predict", "regression.safetensors", "wind.csv")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "mean_u,mean_v,covariance_u_u,covariance_u_v,covariance_v_v"
+    assert len(lines) == 41
+    assert run(capsys, "predict", "regression.safetensors", "wind.csv", "-o", "-")[1] == out
+    assert run(capsys, "predict", "regression.safetensors", "wind.csv", "-o", "p.csv") == (0, "", "")
+    assert (here / "p.csv").read_text() == out
+    assert run(capsys, "predict", "regression.safetensors", "wind.csv", "-o", "p.npz") == (0, "", "")
+    with np.load("p.npz") as results:
+        assert results["covariance"].shape == (40, 2, 2)
+        assert np.array_equal(results["mean"][:, 0], tables.read(here / "p.csv").columns(["mean_u"])[:, 0])
+    assert run(capsys, "predict", "spd.safetensors", "X.npy", "-o", "p.npy") == (0, "", "")
+    assert np.linalg.eigvalsh(np.load("p.npy")).min() > 0
+    status, out, err = run(capsys, "predict", "vae.safetensors", "Xy.npz")
+    assert out.startswith("log_density,latent_0,latent_1\n")
+
+
+def test_scores_in_words_and_as_json(here, capsys):
+    status, out, err = run(capsys, "score", "regression.safetensors", "wind.csv", "--json")
+    scores = json.loads(out)
+    assert (status, err) == (0, "")
+    assert scores["rows"] == 40
+    assert 0 <= scores["coverage_90"] <= 1
+    assert f"{scores['energy_score']:.4g}" in run(capsys, "score", "regression.safetensors", "wind.csv")[1]
+    assert json.loads(run(capsys, "score", "spd.safetensors", "spd.npz", "--json")[1])["von_neumann"] > 0
+    assert np.isfinite(json.loads(run(capsys, "score", "vae.safetensors", "X.npy", "--json")[1])["log_density"])
+
+
+def test_samples_follow_the_seed(here, capsys):
+    status, first, err = run(capsys, "sample", "vae.safetensors", "-n", "5")
+    assert (status, err) == (0, "")
+    assert first.splitlines()[0] == "x0,x1"
+    assert len(first.splitlines()) == 6
+    assert run(capsys, "sample", "vae.safetensors", "-n", "5")[1] == first
+    assert run(capsys, "sample", "vae.safetensors", "-n", "5", "--seed", "1")[1] != first
+
+
+def test_info(here, capsys):
+    status, out, err = run(capsys, "info", "regression.safetensors")
+    assert (status, err) == (0, "")
+    assert "targets   u, v" in out
+    assert json.loads(run(capsys, "info", "regression.safetensors", "--json")[1])["settings"]["max_epochs"] == 2
+
+
+def test_a_model_fitted_in_python_has_numbered_columns(here, capsys):
+    model = mmlp.estimators.load("regression.safetensors")
+    del model.feature_names_in_, model.target_names_
+    model.save("unnamed.safetensors")
+    status, out, err = run(capsys, "predict", "unnamed.safetensors", "Xy.npz")
+    assert out.startswith("mean_y0,mean_y1,covariance_y0_y0")
+    assert run(capsys, "score", "unnamed.safetensors", "Xy.npz")[0] == 0
+
+
+@pytest.fixture
+def wrong(here):
+    """Files that cannot be used."""
+    (here / "empty.csv").write_text("")
+    (here / "ragged.csv").write_text("a,b,u,v\n1,2,3,4\n1,2,3\n")
+    (here / "words.csv").write_text("a,b,u,v\n1,2,3,4\n1,two,3,4\n")
+    (here / "gaps.csv").write_text("a,b,u,v\n1,2,3,4\n1,2,NA,4\n")
+    (here / "inf.csv").write_text("a,b,u,v\n1,2,3,4\n1,2,inf,4\n")
+    (here / "few.csv").write_text("a,u,v\n1,2,3\n1,2,4\n")
+    (here / "one.csv").write_text("a,b,u,v\n1,2,3,4\n")
+    (here / "table.csv").write_bytes(bytes(range(128, 256)))
+    (here / "folder.csv").mkdir(exist_ok=True)
+    (here / "text.safetensors").write_text("hello")
+    whole = (here / "regression.safetensors").read_bytes()
+    (here / "cut.safetensors").write_bytes(whole[:-10])
+    (here / "damaged.safetensors").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    network = mmlp.MatrixMLP(2, 2, (3,), key=mmlp.networks.jax.random.key(0))
+    mmlp.save(network, here / "network.safetensors")
+    Y = np.broadcast_to(np.eye(2), (4, 2, 2)) * np.array([1, 1, -1, 1])[:, None, None]
+    np.savez(here / "negative.npz", X=np.ones((4, 1)), Y=Y)
+    np.savez(here / "objects.npz", X=np.array([[object()]]), Y=np.ones((1, 1, 1)))
+    return here
+
+
+UNUSABLE = [
+    ("fit vae missing.csv", "missing.csv: no such file or directory; check the spelling and the folder."),
+    ("fit vae folder.csv", "folder.csv: is a directory; name a file in it."),
+    ("fit vae empty.csv", "empty.csv is empty"),
+    ("fit vae ragged.csv", "ragged.csv, line 3: 3 cells where there are 4 columns"),
+    ("fit vae words.csv", "words.csv, line 3, column 'b': 'two' is not a number"),
+    ("fit vae gaps.csv", "gaps.csv, line 3, column 'u': the value is missing ('NA')"),
+    ("fit vae inf.csv", "inf.csv, line 3, column 'u': 'inf' is not finite"),
+    ("fit vae table.csv", "table.csv, line 1 holds bytes that are not UTF-8 text"),
+    ("fit vae objects.npz", "objects.npz holds Python objects, which are not read"),
+    ("fit vae wind.txt", "cannot read wind.txt: its name must end in .csv,"),
+    ("fit vae wind.csv", "wind.csv, line 2, column 'station': 's0' is not a number; correct it, or leave the column out (--ignore station)"),
+    ("fit vae one.csv", "one.csv: "),
+    ("fit regression wind.csv --targets w", "wind.csv has no column 'w'; it has 'station', 'a', 'b', 'u', 'v'."),
+    ("fit regression wind.csv --targets u,u", "the column 'u' is asked for twice"),
+    ("fit regression wind.csv --targets u --ignore statoin", "wind.csv has no column 'statoin'; did you mean 'station'?"),
+    ("fit regression few.csv --targets a,u,v", "few.csv has no columns left as inputs"),
+    ("fit regression spd.npz", "spd.npz has no array 'y' to predict"),
+    ("fit spd wind.csv", "wind.csv cannot hold matrices: they are read from an .npz with X (n, p) and Y (n, d, d)"),
+    ("fit spd Xy.npz", "Xy.npz has no array 'Y' but 'X', 'y'"),
+    ("fit spd negative.npz", "negative.npz: `SPDRegressor.fit(Y=...)`"),
+    ("fit vae X.npy -o no/such/m.safetensors", "there is no folder no/such to write m.safetensors into; make it first."),
+    ("fit vae X.npy -o X.npy/m.safetensors", "there is no folder X.npy to write"),
+    ("predict missing.safetensors wind.csv", "missing.safetensors: no such file or directory"),
+    ("predict text.safetensors wind.csv", "text.safetensors is not a complete safetensors file"),
+    ("predict wind.csv wind.csv", "wind.csv is not a complete safetensors file"),
+    ("predict cut.safetensors wind.csv", "cut.safetensors is damaged"),
+    ("predict damaged.safetensors wind.csv", "damaged.safetensors is damaged: its content does not match its checksum."),
+    ("predict network.safetensors wind.csv", "network.safetensors holds a model, not an estimator"),
+    ("predict folder.csv wind.csv", "folder.csv: is a directory"),
+    ("predict regression.safetensors few.csv", "few.csv has no column 'b'"),
+    ("predict regression.safetensors words.csv", "words.csv, line 3, column 'b'"),
+    ("predict regression.safetensors X.npy", "X.npy has no column 'a'; it has 'x0', 'x1'."),
+    ("predict regression.safetensors wind.csv -o wind.csv", "wind.csv would be written over the data; choose another -o."),
+    ("predict regression.safetensors wind.csv -o p.npy", "p.npy can hold one array, but there are mean and covariance"),
+    ("predict regression.safetensors wind.csv -o no/p.csv", "there is no folder no to write p.csv into"),
+    ("predict regression.safetensors wind.csv -o folder.csv", "folder.csv: is a directory"),
+    ("score regression.safetensors X.npy", "X.npy has no column 'a'"),
+    ("score spd.safetensors wind.csv", "wind.csv cannot hold matrices"),
+    ("sample spd.safetensors -n 5", "spd.safetensors is a model of kind spd; only those of `mmlp fit vae` can be sampled."),
+    ("sample regression.safetensors -n 5", "regression.safetensors is a model of kind regression"),
+    ("info network.safetensors", "network.safetensors holds a model, not an estimator"),
+    ("info wind.csv", "wind.csv is not a complete safetensors file"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "message"), UNUSABLE, ids=[words for words, _ in UNUSABLE])
+def test_files_that_cannot_be_used_end_with_status_1_and_one_line(words, message, wrong, capsys):
+    before = sorted(path.name for path in wrong.iterdir())
+    status, out, err = run(capsys, *words.split())
+    assert (status, out) == (1, "")
+    assert err.startswith("mmlp: ")
+    assert message in err
+    assert err.count("\n") == 1
+    assert sorted(path.name for path in wrong.iterdir()) == before, "nothing is written"

@@ -178,7 +178,7 @@ def test_what_cannot_be_read_is_told_in_one_line(name, content, message, tmp_pat
         ("?", "the value is missing ('?')"),
         ("inf", "'inf' is not finite; correct it, or remove the row."),
         ("1e999", "'1e999' is not finite"),
-        ("anna", "'anna' is not a number; correct it, or leave the column out (`mmlp fit --ignore`)."),
+        ("anna", "'anna' is not a number; correct it, or leave the column out (--ignore b)."),
         ("2026-11-15", "'2026-11-15' is not a number"),
         ('"1,5"', "'1,5' is not a number; write decimals with a point"),
         ("0x10", "'0x10' is not a number"),

@@ -12,23 +12,22 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-import scipy.stats
 from matplotlib.figure import Figure
-from matplotlib.patches import Ellipse
 
 from mmlp import metrics
 from mmlp.distributions import TraceOneGaussian
 from mmlp.estimators import MultivariateRegressor
 from mmlp.experiments import _run, _tour
 from mmlp.gram import Gram
+from mmlp.plotting import plot_calibration, plot_ellipses
 
 TITLE = "regression with full covariance"
 LINKS = np.array([1.0, 0.7])
-POSES, REFERENCE = 9, "the truth, to first order"
+POSES = np.stack(np.meshgrid([-1.2, 0.0, 1.2], [0.5, 1.3, 2.2]), axis=-1).reshape(-1, 2)  # of the picture
+REFERENCE = "the truth, to first order"
 MEASURES = {
     "neg. log-likelihood": metrics.negative_log_likelihood,
     "energy score": metrics.energy_score,
-    "miscoverage": lambda p, y: abs(metrics.ellipsoid_coverage(p, y, 0.9) - 0.9),
 }
 
 
@@ -70,51 +69,41 @@ def gaussians(mean: np.ndarray, covariance: np.ndarray) -> TraceOneGaussian:
     return TraceOneGaussian(jnp.asarray(mean), Gram.from_dense(covariance / eta[:, None, None]), jnp.asarray(eta))
 
 
+def truth(angles: np.ndarray, settings: Settings) -> TraceOneGaussian:
+    """N(h(a), J S J')."""
+    J = jacobian(angles)
+    return gaussians(hand(angles), (J * np.square(settings.noise)) @ np.swapaxes(J, -1, -2))
+
+
 def run(settings: Settings) -> dict:
     angles, y = make_data(settings)
     train, test = slice(settings.train), slice(settings.train, None)
     model = MultivariateRegressor(random_state=settings.seed).fit(angles[train], y[train])
-    mean, covariance = model.predict(angles[test]), model.predict_covariance(angles[test])
-    constant = np.broadcast_to(np.cov((y[train] - model.predict(angles[train])).T), covariance.shape)
-    J = jacobian(angles[test])
-    truth = (J * np.square(settings.noise)) @ np.swapaxes(J, -1, -2)
+    mean, constant = model.predict(angles[test]), np.cov((y[train] - model.predict(angles[train])).T)
     predictions = {
-        "same mean, one covariance for all": gaussians(mean, constant),
-        "MultivariateRegressor": gaussians(mean, covariance),
-        REFERENCE: gaussians(hand(angles[test]), truth),
+        "same mean, one covariance for all": gaussians(mean, np.broadcast_to(constant, (len(mean), 2, 2))),
+        "MultivariateRegressor": model.predict_distribution(angles[test]),
+        REFERENCE: truth(angles[test], settings),
     }
     scores = {name: [f(p, y[test]) for f in MEASURES.values()] for name, p in predictions.items()}
-    poses = slice(settings.train, settings.train + POSES)
+    pictured = {"predicted": model.predict_distribution(POSES), "true": truth(POSES, settings)}
     return {
         "title": TITLE,
         "about": f"An arm of two links reads its joint angles with an error; {settings.train} readings with the true "
         "position of the hand are given. How far off a position may be, and in which direction, depends on the pose. Below, "
         f"scores on {settings.test} unseen readings.",
         "tables": [
-            _tour.table(
-                "Scores, the smaller the better",
-                ["prediction", *MEASURES],
-                scores,
-                reference=REFERENCE,
-                note="The last column is the distance of the share of positions inside their 90 % ellipse from 90 %.",
-            )
+            _tour.table("Scores, the smaller the better", ["prediction", *MEASURES], scores, reference=REFERENCE),
         ],
         "figures": [
             {
                 "file": "demo-regression.png",
-                "caption": f"The arm in {POSES} unseen poses, with 90 % ellipses of the hand: predicted (filled) and true "
-                "(dashed). Right: how many positions lie inside the ellipse of each level.",
+                "caption": f"The arm in {len(POSES)} poses, with 90 % ellipses of the hand: predicted (blue) and true "
+                "(black). Right: the share of positions inside the ellipse of each level, best on the diagonal.",
             }
         ],
-        "poses": angles[poses].tolist(),
-        "ellipses": {
-            "predicted": [mean[:POSES].tolist(), covariance[:POSES].tolist()],
-            "true": [hand(angles[poses]).tolist(), truth[:POSES].tolist()],
-        },
-        "calibration": {
-            name: metrics.calibration_curve(metrics.mahalanobis_pit(p, y[test]))[1].tolist()
-            for name, p in predictions.items()
-        },
+        "ellipses": {name: [p.mean.tolist(), p.covariance.dense().tolist()] for name, p in pictured.items()},
+        "pit": {name: metrics.mahalanobis_pit(p, y[test]).round(4).tolist() for name, p in predictions.items()},
     }
 
 
@@ -122,27 +111,16 @@ def draw(record: dict, out: Path) -> None:
     result = record["result"]
     figure = Figure(figsize=(9.5, 4.6), layout="constrained")
     arm, curve = figure.subplots(1, 2, width_ratios=(1.2, 1))
-    for angles in np.array(result["poses"]):
+    for angles in POSES:
         joints = np.stack([np.zeros(2), hand(angles * [1, 0]) * LINKS[0] / LINKS.sum(), hand(angles)])
         arm.plot(*joints.T, "o-", color="0.75", markersize=3, linewidth=1)
-    styles = {"predicted": {"alpha": 0.35, "color": "tab:blue"}, "true": {"fill": False, "linestyle": "--"}}
-    for name, style in styles.items():
-        for mean, covariance in zip(*map(np.array, result["ellipses"][name]), strict=True):
-            arm.add_patch(ellipse(mean, covariance, **style))
-    arm.set(aspect="equal", xlabel="x", ylabel="y")
-    for name, shares in result["calibration"].items():
-        curve.plot(np.linspace(0, 1, len(shares)), shares, label=name)
-    curve.axline((0, 0), slope=1, color="0.7", linewidth=0.8, zorder=0)
-    curve.set(aspect="equal", xlabel="level of the ellipse", ylabel="share inside", xlim=(0, 1), ylim=(0, 1))
-    curve.legend(fontsize=8, frameon=False)
+    for color, ellipses in zip(("C0", "black"), result["ellipses"].values(), strict=True):
+        plot_ellipses(gaussians(*map(np.array, ellipses)), color=color, names=("x", "y"), ax=arm)
+    arm.get_legend().remove()
+    arm.set_aspect("equal")
+    for name, pit in result["pit"].items():
+        plot_calibration(np.array(pit), label=name, ax=curve)
     figure.savefig(out / "demo-regression.png", dpi=120)
-
-
-def ellipse(mean: np.ndarray, covariance: np.ndarray, **style) -> Ellipse:
-    """The ellipse that holds 90 % of N(mean, covariance)."""
-    values, vectors = np.linalg.eigh(covariance)
-    lengths = 2 * np.sqrt(values * scipy.stats.chi2.ppf(0.9, 2))
-    return Ellipse(mean, lengths[1], lengths[0], angle=np.degrees(np.arctan2(*vectors[::-1, 1])), **style)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from sklearn.mixture import GaussianMixture
 
 from mmlp.estimators import MatrixVAE
 from mmlp.experiments import _run, _tour
+from mmlp.plotting import plot_images
 
 TITLE = "a density of handwritten digits"
 IMAGES = 40
@@ -37,7 +38,7 @@ class Settings:
 
 def run(settings: Settings) -> dict:
     rng = np.random.default_rng(settings.seed)
-    pixels = rng.permutation(load_digits().data)[: settings.train + settings.test]
+    pixels = rng.permutation(load_digits(return_X_y=True)[0])[: settings.train + settings.test]
     components = PCA(settings.components, random_state=settings.seed).fit(pixels[: settings.train])
     X = components.transform(pixels)
     train, test = X[: settings.train], X[settings.train :]
@@ -72,16 +73,9 @@ def draw(record: dict, out: Path) -> None:
     pictures = record["result"]["pictures"]
     figure = Figure(figsize=(2.6 * len(pictures), 4), layout="constrained")
     for axis, (name, images) in zip(figure.subplots(1, len(pictures)), pictures.items(), strict=True):
-        images = np.pad(np.array(images).reshape(-1, 5, 8, 8), ((0, 0), (0, 0), (1, 1), (1, 1)))  # rows of five
-        axis.imshow(_grid(images), cmap="gray_r", vmin=0, vmax=16)
-        axis.set(title=name, xticks=[], yticks=[])
+        plot_images(images, (8, 8), columns=5, ax=axis)
+        axis.set_title(name)
     figure.savefig(out / "demo-vae.png", dpi=120)
-
-
-def _grid(images: np.ndarray) -> np.ndarray:
-    """One picture (rows * height, columns * width) of images (rows, columns, height, width)."""
-    rows, columns, height, width = images.shape
-    return images.transpose(0, 2, 1, 3).reshape(rows * height, columns * width)
 
 
 if __name__ == "__main__":
