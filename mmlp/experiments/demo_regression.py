@@ -38,9 +38,10 @@ class Settings:
     train: int = 600
     test: int = 1000
     noise: tuple[float, ...] = (0.08, 0.2)  # standard deviations of the joint angles
+    epochs: int = 500  # at most
     seed: int = 0
 
-    QUICK: ClassVar = {"train": 100, "test": 100}
+    QUICK: ClassVar = {"train": 100, "test": 100, "epochs": 5}
 
 
 def hand(angles: np.ndarray) -> np.ndarray:
@@ -78,7 +79,7 @@ def truth(angles: np.ndarray, settings: Settings) -> TraceOneGaussian:
 def run(settings: Settings) -> dict:
     angles, y = make_data(settings)
     train, test = slice(settings.train), slice(settings.train, None)
-    model = MultivariateRegressor(random_state=settings.seed).fit(angles[train], y[train])
+    model = MultivariateRegressor(max_epochs=settings.epochs, random_state=settings.seed).fit(angles[train], y[train])
     mean, constant = model.predict(angles[test]), np.cov((y[train] - model.predict(angles[train])).T)
     predictions = {
         "same mean, one covariance for all": gaussians(mean, np.broadcast_to(constant, (len(mean), 2, 2))),

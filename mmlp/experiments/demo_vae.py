@@ -31,9 +31,11 @@ class Settings:
     components: int = 10
     train: int = 1400
     test: int = 397
+    latent: int = 5
+    epochs: int = 500  # at most
     seed: int = 0
 
-    QUICK: ClassVar = {"components": 4, "train": 200, "test": 100}
+    QUICK: ClassVar = {"components": 4, "train": 200, "test": 100, "latent": 2, "epochs": 5}
 
 
 def run(settings: Settings) -> dict:
@@ -42,7 +44,7 @@ def run(settings: Settings) -> dict:
     components = PCA(settings.components, random_state=settings.seed).fit(pixels[: settings.train])
     X = components.transform(pixels)
     train, test = X[: settings.train], X[settings.train :]
-    vae = MatrixVAE(random_state=settings.seed).fit(train)
+    vae = MatrixVAE(settings.latent, max_epochs=settings.epochs, random_state=settings.seed).fit(train)
     models = {
         "Gaussian": GaussianMixture(1, random_state=settings.seed).fit(train),
         "mixture of 10 Gaussians": GaussianMixture(10, random_state=settings.seed).fit(train),
