@@ -128,6 +128,8 @@ def _fit(command: FitOptions, out: Path, estimator, data: Sequence[np.ndarray], 
     """Train, write the model, remove the checkpoint of the training, and say what was made and how good it is."""
     order = np.random.default_rng(command.seed).permutation(len(data[0])) if command.test else np.arange(len(data[0]))
     kept = round(command.test * len(order))
+    if command.test and not 2 <= kept <= len(order) - 2:
+        raise ValueError(f"{command.data} has {len(order)} rows, too few for --test {command.test:g}; use another share.")
     test, train = ([array[np.sort(rows)] for array in data] for rows in (order[:kept], order[kept:]))
     estimator.set_params(random_state=command.seed, verbose=int(not command.quiet))
     if command.epochs is not None:
@@ -179,7 +181,8 @@ def _scores(estimator, X: np.ndarray, *targets: np.ndarray) -> dict[str, float]:
     (y,) = targets
     if isinstance(estimator, SPDRegressor):
         divergence = von_neumann(Gram.from_dense(estimator.predict(X)), Gram.from_dense(y))
-        return {"rows": len(X), "von_neumann": float(jnp.mean(divergence)), "r2": estimator.score(X, y)}
+        r2 = {"r2": estimator.score(X, y)} if len(X) > 1 else {}  # of one row it is not defined
+        return {"rows": len(X), "von_neumann": float(jnp.mean(divergence)), **r2}
     error, p = y - estimator.predict(X).reshape(y.shape), estimator.predict_distribution(X)
     p = eqx.tree_at(lambda p: p.loc, p, jnp.zeros_like(p.loc))  # about zero, where float32 has its digits
     return {
@@ -187,7 +190,7 @@ def _scores(estimator, X: np.ndarray, *targets: np.ndarray) -> dict[str, float]:
         "negative_log_likelihood": -estimator.log_score(X, y),
         "energy_score": metrics.energy_score(p, error),
         "coverage_90": metrics.ellipsoid_coverage(p, error, 0.9),
-        "r2": estimator.score(X, y),
+        **({"r2": estimator.score(X, y)} if len(X) > 1 else {}),
     }
 
 

@@ -71,6 +71,9 @@ def check(command) -> None:
         raise ValueError(f"--targets is needed: the columns of {command.data} to predict, such as --targets u,v.")
     if not 0 <= getattr(command, "test", 0) < 1:
         raise ValueError(f"--test must be a share below 1, such as 0.2, got {command.test:g}.")
+    model = getattr(command, "model", None)
+    if model is not None and model.name.lower().endswith(tables.INPUTS):
+        raise ValueError(f"{model} is a table, not a model; the model comes first, such as wind.safetensors.")
     if isinstance(command, Reproduce) and not command.targets:
         raise ValueError("name what to reproduce, such as `mmlp reproduce all`; `mmlp reproduce --help` lists the names.")
     if isinstance(command, FitOptions) and command.out is not None:

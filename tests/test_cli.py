@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import mmlp
-from mmlp import _arguments, cli, tables
+from mmlp import _arguments, _files, cli, tables
 from mmlp._runs import AnotherRunError
 from mmlp.estimators import _training
 from mmlp.experiments import reproduce
@@ -78,6 +78,8 @@ WRONG_ARGUMENTS = [
     ("sample m.safetensors -n ten", "-n"),
     ("sample m.safetensors -n 5 -o out.json", "mmlp: cannot write out.json: its name must end in .csv, .npz or .npy."),
     ("info", "MODEL"),
+    ("info d.csv", "mmlp: d.csv is a table, not a model; the model comes first, such as wind.safetensors."),
+    ("predict d.csv m.safetensors", "mmlp: d.csv is a table, not a model"),
     ("reproduce", "mmlp: name what to reproduce, such as `mmlp reproduce all`"),
     ("reproduce tables", "invalid choice 'tables'"),
     ("reproduce all --seeds 0", "mmlp: --seeds must be at least 1, got 0."),
@@ -215,12 +217,14 @@ def unusable(folder):
     (here / "one.csv").write_text("a,b,u,v\n1,2,3,4\n")
     (here / "table.csv").write_bytes(bytes(range(128, 256)))
     (here / "folder.csv").mkdir()
+    (here / "folder").mkdir()
     (here / "text.safetensors").write_text("hello")
     whole = (here / "regression.safetensors").read_bytes()
     (here / "cut.safetensors").write_bytes(whole[:-10])
     (here / "damaged.safetensors").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     network = mmlp.MatrixMLP(2, 2, (3,), key=mmlp.networks.jax.random.key(0))
     mmlp.save(network, here / "network.safetensors")
+    _files.write(here / "state.safetensors", {}, {"kind": "run", "version": _files.VERSION})
     Y = np.broadcast_to(np.eye(2), (4, 2, 2)) * np.array([1, 1, -1, 1])[:, None, None]
     np.savez(here / "negative.npz", X=np.ones((4, 1)), Y=Y)
     np.savez(here / "objects.npz", X=np.array([[object()]]), Y=np.ones((1, 1, 1)))
@@ -248,15 +252,16 @@ UNUSABLE = [
     ("fit spd wind.csv", "wind.csv cannot hold matrices: they are read from an .npz with X (n, p) and Y (n, d, d)"),
     ("fit spd Xy.npz", "Xy.npz has no array 'Y' but 'X', 'y'"),
     ("fit spd negative.npz", "negative.npz: `SPDRegressor.fit(Y=...)`"),
+    ("fit vae X.npy --test 0.01", "X.npy has 40 rows, too few for --test 0.01; use another share."),
     ("fit vae X.npy -o no/such/m.safetensors", "there is no folder no/such to write m.safetensors into; make it first."),
     ("fit vae X.npy -o X.npy/m.safetensors", "there is no folder X.npy to write"),
     ("predict missing.safetensors wind.csv", "missing.safetensors: no such file or directory"),
     ("predict text.safetensors wind.csv", "text.safetensors is not a complete safetensors file"),
-    ("predict wind.csv wind.csv", "wind.csv is not a complete safetensors file"),
     ("predict cut.safetensors wind.csv", "cut.safetensors is damaged"),
     ("predict damaged.safetensors wind.csv", "damaged.safetensors is damaged: its content does not match its checksum."),
-    ("predict network.safetensors wind.csv", "network.safetensors holds a model, not an estimator"),
-    ("predict folder.csv wind.csv", "folder.csv: is a directory"),
+    ("predict network.safetensors wind.csv", "network.safetensors holds a network, which `mmlp.load` reads"),
+    ("predict state.safetensors wind.csv", "state.safetensors holds the state of a training run, not an estimator"),
+    ("predict folder wind.csv", "folder: is a directory"),
     ("predict regression.safetensors few.csv", "few.csv has no column 'b'"),
     ("predict regression.safetensors words.csv", "words.csv, line 3, column 'b'"),
     ("predict regression.safetensors X.npy", "X.npy has no column 'a'; it has 'x0', 'x1'."),
@@ -268,8 +273,7 @@ UNUSABLE = [
     ("score spd.safetensors wind.csv", "wind.csv cannot hold matrices"),
     ("sample spd.safetensors -n 5", "spd.safetensors is a model of kind spd; only those of `mmlp fit vae` can be sampled."),
     ("sample regression.safetensors -n 5", "regression.safetensors is a model of kind regression"),
-    ("info network.safetensors", "network.safetensors holds a model, not an estimator"),
-    ("info wind.csv", "wind.csv is not a complete safetensors file"),
+    ("info network.safetensors", "network.safetensors holds a network, which `mmlp.load` reads"),
 ]  # fmt: skip
 
 

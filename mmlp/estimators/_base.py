@@ -124,7 +124,8 @@ def load(path: str | os.PathLike) -> NetworkEstimator:
     path = Path(path)
     arrays, metadata = _files.read(path)
     if metadata.get("kind") != "estimator":
-        raise ValueError(f"`estimators.load`: {path} holds a {metadata.get('kind')}, not an estimator; use `mmlp.load`.")
+        what = "a network, which `mmlp.load` reads" if metadata.get("kind") == "model" else "the state of a training run"
+        raise ValueError(f"`estimators.load`: {path} holds {what}, not an estimator as its `save` or `mmlp fit` writes it.")
     _files.check_version(path, metadata)
     kind = KINDS.get(metadata.get("estimator", ""))
     if kind is None:
