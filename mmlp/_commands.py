@@ -126,7 +126,7 @@ def _loaded(path: Path) -> Model:
 
 def _fit(command: FitOptions, out: Path, estimator, data: Sequence[np.ndarray], inputs, targets=()) -> int:
     """Train, write the model, remove the checkpoint of the training, and say what was made and how good it is."""
-    order = np.random.default_rng(command.seed).permutation(len(data[0])) if command.test else np.arange(len(data[0]))
+    order = np.random.default_rng(command.seed).permutation(len(data[0]))
     kept = round(command.test * len(order))
     if command.test and not 2 <= kept <= len(order) - 2:
         raise ValueError(f"{command.data} has {len(order)} rows, too few for --test {command.test:g}; use another share.")

@@ -18,6 +18,7 @@ from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import jax
 import tyro
 from tyro.conf import subcommand
 
@@ -34,28 +35,36 @@ REMEDIES = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives its exit status."""
+    try:
+        status = _run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain when it ends
+        return 128 + signal.SIGPIPE
+
+
+def _run(argv: Sequence[str]) -> int:
     status = 2
     try:
-        command = parse(sys.argv[1:] if argv is None else argv)
+        command = parse(argv)
         check(command)
         status = 1
         # The one late import: scikit-learn and Matplotlib take seconds, and neither --help nor a wrong argument needs them.
         commands = importlib.import_module("mmlp._commands")
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
-            status = commands.run(command)
-            sys.stdout.flush()
+            return commands.run(command)
     except SystemExit as end:  # help, wrong arguments, or training that was asked to stop
-        status = end.code if isinstance(end.code, int) else 1
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain when it ends
-        status = 128 + signal.SIGPIPE
+        return end.code if isinstance(end.code, int) else 1
     except KeyboardInterrupt as interrupt:
         _say(str(interrupt) or "interrupted")
-        status = 128 + signal.SIGINT
-    except (ValueError, OSError, ArithmeticError, MemoryError) as error:
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        raise
+    except (ValueError, OSError, ArithmeticError, MemoryError, jax.errors.JaxRuntimeError) as error:
         _say(_reason(error))
-    return status
+        return status
 
 
 def check(command) -> None:
@@ -83,7 +92,7 @@ def check(command) -> None:
 
 
 def parse(argv: Sequence[str], group: Group = COMMANDS, program: str = "mmlp"):
-    """The arguments as one of the classes above; help and errors, which name the command, end the program."""
+    """The arguments as one of the classes of `_arguments.py`; help and errors, which name the command, end the program."""
     first, rest = (argv[0], argv[1:]) if argv else ("", [])
     chosen = group.commands.get(first)
     config = (tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes, tyro.conf.FlagCreatePairsOff)
