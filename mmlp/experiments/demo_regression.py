@@ -35,10 +35,10 @@ MEASURES = {
 class Settings:
     """Where is the hand of a robot's arm, and how surely?"""
 
-    train: int = 600
-    test: int = 1000
+    train: int = 300
+    test: int = 500
     noise: tuple[float, ...] = (0.08, 0.2)  # standard deviations of the joint angles
-    epochs: int = 500  # at most
+    epochs: int = 200  # at most
     seed: int = 0
 
     QUICK: ClassVar = {"train": 100, "test": 100, "epochs": 5}
