@@ -39,8 +39,8 @@ class Settings:
     latent: int = 5
     train: int = 1200
     validation: int = 200
-    epochs: int = 50
-    batch_size: int = 100
+    epochs: int = 80
+    batch_size: int = 60
     seed: int = 0
 
     QUICK: ClassVar = {"components": 4, "latent": 2, "train": 200, "validation": 50, "epochs": 5}
@@ -58,8 +58,8 @@ def loss(vae, batch, key, t):
 
 def train(X: np.ndarray, validation: np.ndarray, settings: Settings):
     key, d = jax.random.key(settings.seed), X.shape[1]
-    options = {"hidden_features": (40, 40), "output_kernel": Linear(), "direct": True}
-    vae = calibrate(paper_vae("NfNf", d, settings.latent, (16, 16), key=key, **options), X[:300], key=key)
+    options = {"hidden_features": (60, 60), "output_kernel": Linear(), "direct": True}
+    vae = calibrate(paper_vae("NfNf", d, settings.latent, (20, 20), key=key, **options), X[:300], key=key)
     sizes = {"epochs": settings.epochs, "batch_size": settings.batch_size}
     return fit(vae, loss, X, validation=validation, key=key, **sizes).model
 
