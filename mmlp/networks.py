@@ -7,6 +7,7 @@ here (at the input layer just W), its C_l is d_l C_l.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -144,8 +145,9 @@ class MatrixMLP(eqx.Module):
 
     @full_precision
     def __call__(self, x: Array):
-        H = x = _input(self, x)
-        h = None
+        x = _input(self, x)
+        H: Any = x
+        h: Any = None
         for i, layer in enumerate(self.matrices):
             before, H = H, layer(H)
             if self.vectors:
@@ -159,7 +161,7 @@ class MatrixMLP(eqx.Module):
         A = self.vectors[0].A
         return x if self.direct else jnp.ones(A.shape[1], A.dtype)
 
-    def vector_source(self, i: int, before: Array | SPD, H: SPD) -> SPD:
+    def vector_source(self, i: int, before: SPD, H: SPD) -> SPD:
         """The matrix that vector layer i reads: its layer's H; at the output, if `direct`, the last hidden one."""
         return before if self.direct and 0 < i == len(self.matrices) - 1 else H
 

@@ -5,6 +5,7 @@ is `jax.vmap`.
 """
 
 import math
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -39,8 +40,8 @@ class VAE(eqx.Module):
     ((5, 3), (2,))
     """
 
-    encoder: eqx.Module
-    decoder: eqx.Module
+    encoder: Callable  # x (p,) -> a distribution of s (k,)
+    decoder: Callable  # s (k,) -> a distribution of x (p,)
     latent: int = eqx.field(static=True)
 
     def __init__(self, encoder, decoder, latent: int | None = None):
@@ -87,14 +88,16 @@ class VAE(eqx.Module):
         """
         if kl not in KL:
             raise ValueError(f"`VAE.terms(kl=...)` must be one of {', '.join(KL)}, got {kl!r}.")
-        q, s, log_likelihood = self._draws(x, key, samples)
-        if kl == "exact":
-            divergence = kl_divergence(q, self.prior)
-        elif kl == "von_neumann":
-            divergence = von_neumann_kl(q)
-        else:
+        q, s, log_likelihood = self.draws(x, key, samples)
+        if kl == "sampled":
             divergence = jnp.mean(q.log_prob(s) - self.prior.log_prob(s))
+        else:
+            divergence = self.kl(q) if kl == "exact" else von_neumann_kl(q)
         return jnp.mean(log_likelihood), divergence
+
+    def kl(self, q) -> Array:
+        """KL(q | prior)."""
+        return kl_divergence(q, self.prior)
 
     def log_evidence(self, x: Array, key, samples: int) -> Array:
         """The importance-weighted bound log mean(p(x | s) p(s) / q(s | x)) over `samples` draws (Burda et al., 2016)."""
@@ -102,10 +105,11 @@ class VAE(eqx.Module):
 
     def log_weights(self, x: Array, key, samples: int) -> Array:
         """log p(x | s) + log p(s) - log q(s | x) at draws of q, shape (samples,): their mean is the "sampled" `elbo`."""
-        q, s, log_likelihood = self._draws(x, key, samples)
+        q, s, log_likelihood = self.draws(x, key, samples)
         return log_likelihood + self.prior.log_prob(s) - q.log_prob(s)
 
-    def _draws(self, x: Array, key, samples: int):
+    def draws(self, x: Array, key, samples: int):
+        """q(s | x), draws s (samples, k) of it, and log p(x | s) at them."""
         q = self.encode(x)
         s = q.sample(key, (checked_size(samples, "VAE(samples=...)"),))
         return q, s, jax.vmap(lambda s: self.decode(s).log_prob(x))(s)
@@ -138,7 +142,7 @@ def paper_vae(
     latent: int,
     hidden_dims: tuple[int, ...] = (30, 30, 30),
     *,
-    network=MatrixMLP,
+    network: Callable = MatrixMLP,
     key,
     **network_options,
 ) -> VAE:

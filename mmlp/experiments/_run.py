@@ -29,13 +29,20 @@ from mmlp._version import __version__
 from mmlp.experiments import report
 
 
-def main(name: str, settings: type, run: Callable[[Any], dict], draw: Callable[[dict, Path], None], argv=None) -> dict:
+def main(
+    name: str,
+    settings: type,
+    run: Callable[[Any], dict],
+    draw: Callable[[dict, Path], None],
+    argv=None,
+    program: str | None = None,
+) -> dict:
     """Parse the flags, run, write OUT/NAME.json, draw the figures into OUT, build OUT/index.html and print the verdicts.
 
     `settings.QUICK` holds what `--quick` changes. A tuple is given as values separated by commas. `name` is that of the
-    module, with dashes.
+    module, with dashes; what is no module of this package says in `program` how it is called.
     """
-    program = f"python -m mmlp.experiments.{name.replace('-', '_')}"
+    program = program or f"python -m mmlp.experiments.{name.replace('-', '_')}"
     parser = argparse.ArgumentParser(prog=program, description=settings.__doc__)
     parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder of the JSON, the figures and the page")

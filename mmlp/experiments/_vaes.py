@@ -1,0 +1,172 @@
+"""What the experiments on VAEs share: a recipe, all seeds of it trained in one compiled program, and the scores."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.scipy.special import logsumexp
+from optax.contrib import muon
+
+from mmlp.calibration import calibrate
+from mmlp.datasets import Components, random_split
+from mmlp.kernels import Linear, MercerSigmoid
+from mmlp.networks import CholeskyMLP
+from mmlp.optimizers import CLIP
+from mmlp.training import FitResult, fit_many
+from mmlp.vae import VAE, paper_vae
+
+AT_ONCE = 32  # test samples whose importance weights are computed together
+CALIBRATION_ROWS = 300
+
+
+class Split(NamedTuple):
+    """Standardised components of one random split: training, validation and test rows, and the way back."""
+
+    train: np.ndarray
+    validation: np.ndarray
+    test: np.ndarray
+    components: Components
+
+
+def make_split(images: np.ndarray, seed: int, *, train: int, validation: int, count: int) -> Split:
+    """`train` images, of which `validation` are held out for early stopping; the components are of all `train`."""
+    rows, rest = random_split(len(images), train, seed)
+    components = Components.fit(images[rows], count)
+    S = components.encode(images[rows])
+    return Split(S[validation:], S[:validation], components.encode(images[rest]), components)
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """How a VAE is made and trained. The first is the paper's own; its number of epochs is unsaid."""
+
+    model: str = "NfNf"
+    network: str = "matrix"  # or "cholesky"
+    hidden: tuple[int, ...] = (30, 30, 30)
+    features: tuple[int, ...] | None = None  # widths of the vector path of a matrix MLP, by default `hidden`
+    output: str = "mercer"  # or "linear": the output kernel of a matrix MLP
+    direct: bool = False  # see MatrixMLP
+    calibrated: bool = False
+    optimizer: str = "adam"  # or "muon"
+    rate: float = 1e-3
+    cosine: bool = False  # decay of the rate over the run
+    decay: float = 0.0  # of weights
+    batch: int = 10
+    epochs: int = 100
+    warm_up: float = 0.0  # the part of training in which the weight of the KL term rises from 0 to 1
+    noise: float = 0.0  # standard deviation of noise added to the (standardised) training data
+    stopping: bool = False  # keep the epoch with the best validation bound
+    kl: str = "exact"
+    samples: int = 1
+
+    def make(self, features: int, latent: int, key) -> VAE:
+        """A fresh VAE of this kind."""
+        if self.network == "cholesky":
+            return paper_vae(self.model, features, latent, self.hidden, network=CholeskyMLP, key=key)
+        kernel = {"mercer": MercerSigmoid, "linear": Linear}[self.output]()
+        options = {"hidden_features": self.features, "output_kernel": kernel, "direct": self.direct}
+        return paper_vae(self.model, features, latent, self.hidden, key=key, **options)
+
+    def loss(self, model: VAE, batch, key, t):
+        """The negative bound, mean over the batch (x, (noise, warm_up)); validation (t = 1) has neither of the two."""
+        x, (noise, warm_up) = batch[0], batch[1][0]
+        key_noise, key_draws = jax.random.split(key)
+        training = t < 1
+        x = x + jnp.where(training, noise, 0) * jax.random.normal(key_noise, x.shape, x.dtype)
+        weight = jnp.where(t < warm_up, t / jnp.where(warm_up > 0, warm_up, 1), 1)
+
+        def one(x, key):
+            likelihood, divergence = model.terms(x, key, self.samples, kl=self.kl)
+            if self.kl == "von_neumann":  # which is no bound, and is validated by one
+                divergence = jnp.where(training, divergence, model.kl(model.encode(x)))
+            return weight * divergence - likelihood
+
+        return jnp.mean(jax.vmap(one)(x, jax.random.split(key_draws, len(x))))
+
+    def make_optimizer(self, steps: int) -> optax.GradientTransformation:
+        return _optimizer(self.optimizer, self.rate, steps if self.cosine else None, self.decay)
+
+
+@functools.lru_cache(maxsize=64)  # equal ones are one object, so that `fit_many` does not compile again
+def _optimizer(name: str, rate: float, steps: int | None, decay: float) -> optax.GradientTransformation:
+    schedule = optax.constant_schedule(rate) if steps is None else optax.cosine_decay_schedule(rate, steps)
+    if name == "adam":
+        return optax.chain(optax.clip_by_global_norm(CLIP), optax.adamw(schedule, weight_decay=decay))
+    return optax.chain(optax.clip_by_global_norm(CLIP), muon(schedule, weight_decay=decay))
+
+
+def train(recipe: Recipe, splits: list[Split], latent: int, *, cells: Sequence[dict[str, Any]] = ({},)) -> FitResult:
+    """Models and history with a leading axis of splits (times cells), in float32.
+
+    `cells` are values for `rate`, `noise` and `warm_up` in place of the recipe's; every split is trained with each, cells
+    running fastest, all in one program.
+    """
+    tried = [dataclasses.replace(recipe, **cell) for cell in cells]
+    recipe = dataclasses.replace(recipe, rate=max(one.rate for one in tried))
+    levels = np.tile(np.array([(one.noise, one.warm_up) for one in tried], np.float32), (len(splits), 1))
+
+    def stacked(parts):
+        X = np.repeat(np.stack(list(parts)).astype(np.float32), len(tried), axis=0)
+        return X, np.repeat(levels[:, None], X.shape[1], axis=1)
+
+    def start(key, X):
+        model = recipe.make(X.shape[1], latent, key)
+        return calibrate(model, X[:CALIBRATION_ROWS], key=key) if recipe.calibrated else model
+
+    held_out = recipe.stopping
+    data = stacked(split.train if held_out else np.concatenate([split.train, split.validation]) for split in splits)
+    seeds = jnp.repeat(jax.random.split(jax.random.key(0), len(splits)), len(tried), axis=0)
+    return fit_many(
+        eqx.filter_vmap(start)(seeds, jnp.asarray(data[0])),
+        recipe.loss,
+        data,
+        keys=jax.random.split(jax.random.key(1), len(seeds)),
+        epochs=recipe.epochs,
+        batch_size=recipe.batch,
+        optimizer=recipe.make_optimizer(recipe.epochs * -(-data[0].shape[1] // recipe.batch)),
+        validation=stacked(split.validation for split in splits) if held_out else None,
+        rates=[one.rate / recipe.rate for _ in splits for one in tried],
+        own_data=True,
+        progress=False,
+    )
+
+
+def score(models: VAE, splits: list[Split], samples: int, *, part: str = "test", cells: int = 1) -> dict[str, np.ndarray]:
+    """Means over a part of each split, in raw units: LL, KLD, ELBO, IW, and the Monte Carlo error of IW; shape (models,).
+
+    LL, KLD and ELBO are means over the same `samples` draws of q as IW, the KLD exact.
+    """
+    X = np.stack([getattr(split, part) for split in splits]).astype(np.float32).repeat(cells, axis=0)
+    jacobian = np.repeat([split.components.log_jacobian for split in splits], cells)
+    values = np.asarray(_scores(models, jnp.asarray(X), jax.random.key(2), samples), np.float64)  # (models, n, 4)
+    LL, KLD, IW = values[..., :3].mean(axis=1).T
+    error = np.sqrt(np.mean(values[..., 3], axis=1) / X.shape[1])
+    return {"LL": LL + jacobian, "KLD": KLD, "ELBO": LL - KLD + jacobian, "IW": IW + jacobian, "IW error": error}
+
+
+@eqx.filter_jit
+def _scores(models, X, key, samples: int):
+    def one(model, x, key):
+        q, s, log_likelihood = model.draws(x, key, samples)
+        weights = log_likelihood + model.prior.log_prob(s) - q.log_prob(s)
+        bound = jnp.asarray(logsumexp(weights)) - math.log(samples)
+        variance = jnp.var(jnp.exp(weights - bound)) / samples  # of the bound, by the delta method
+        return jnp.stack([jnp.mean(log_likelihood), model.kl(q), bound, variance])
+
+    def many(model, X):
+        keys = jax.random.split(key, len(X))
+        return jax.lax.map(lambda row: one(model, *row), (X, keys), batch_size=AT_ONCE)
+
+    return eqx.filter_vmap(many)(models, X)
+
+
+def take(models: Any, index: int) -> Any:
+    """One of many models."""
+    return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, models)
