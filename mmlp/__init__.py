@@ -1,6 +1,7 @@
 """Networks whose output is a covariance: a symmetric positive definite matrix."""
 
 import importlib
+from typing import Any
 
 from mmlp._version import __version__
 from mmlp.calibration import calibrate
@@ -52,7 +53,7 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(f"{__name__}.{_LAZY[name] or name}")

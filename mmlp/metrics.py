@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammainc
-from jax.typing import ArrayLike
+from numpy.typing import ArrayLike
 
 from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
 

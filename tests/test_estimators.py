@@ -140,6 +140,24 @@ def test_a_pipeline_is_searched():
     assert search.predict(X).shape == Y.shape
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "network"), [("power_exponential", "matrix"), ("gaussian", "cholesky")])
+def test_other_families_and_networks(family, network, tmp_path):
+    model = MultivariateRegressor(**REGRESSION, family=family, network=network).fit(X, Y)
+    p = model.predict_distribution(X)
+    np.testing.assert_allclose(p.covariance.dense(), model.predict_covariance(X), rtol=1e-4, atol=1e-6)
+    assert model.log_score(X, Y) == pytest.approx(-metrics.negative_log_likelihood(p, Y), rel=1e-4)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(estimators.load(tmp_path / "model").score_samples(X, Y), model.score_samples(X, Y))
+
+
+@pytest.mark.slow
+def test_coverage_holds_on_rows_that_were_not_seen():
+    train, test = rows(400, 1), rows(1000, 2)
+    p = MultivariateRegressor(random_state=0).fit(*train[:2]).predict_distribution(test[0])
+    assert 0.85 < metrics.ellipsoid_coverage(p, test[1], 0.9) < 0.95
+
+
 def test_an_interrupted_fit_goes_on(tmp_path, regressor, monkeypatch):
     def stop(*args):
         raise KeyboardInterrupt
@@ -197,7 +215,7 @@ def test_what_is_not_positive_definite_is_named():
     bad[7] = -bad[7]
     with pytest.raises(ValueError, match=r"SPDRegressor\.fit.*element \(7,\)"):
         SPDRegressor(**SPD).fit(X, bad)
-    with pytest.raises(ValueError, match=r"Y of shape \(60, 2\)"):
+    with pytest.raises(ValueError, match=r"y of shape \(60, 2\)"):
         SPDRegressor(**SPD).fit(X, Y)
 
 
@@ -221,6 +239,7 @@ def test_wrong_arguments_are_named(estimator, match):
         estimator.fit(X, MATRICES if isinstance(estimator, SPDRegressor) else Y)
 
 
+@pytest.mark.slow
 def test_float64_is_float64():
     regressor = MultivariateRegressor(**{**REGRESSION, "max_epochs": 2}, dtype="float64").fit(X, Y)
     assert {leaf.dtype for leaf in jax.tree.leaves(regressor.models_)} == {np.dtype("float64")}

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from mmlp import _files, checkpoint
 from mmlp._checks import checked_size
@@ -34,8 +34,10 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
     patience: int | None
     random_state: Any
     verbose: int
+    input_: "Scaling"
     models_: Any
     n_features_in_: int
+    feature_names_in_: np.ndarray  # only if X had names
     _numbers: ClassVar[tuple[str, ...]]
 
     def __init_subclass__(cls, **kwargs):
@@ -66,7 +68,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
 
     def __getstate__(self):
         """With the networks as arrays and a description: a jitted function such as `jnp.tanh` cannot be pickled."""
-        state = super().__getstate__()
+        state: Any = super().__getstate__()
         if "models_" in state:
             state = {**state, "models_": checkpoint.packed(state["models_"], f"pickle of {type(self).__name__}")}
         return state
@@ -92,14 +94,23 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
             raise ValueError(f"`{name}(learning_rate=...)` must be positive, got {self.learning_rate!r}.")
         return Settings(self.max_epochs, self.batch_size, self.learning_rate, self.patience, dtype, bool(self.verbose))
 
+    def _rows(self, X) -> np.ndarray:
+        """X (n, p) of `fit`, checked, in float64."""
+        return np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
+
+    def _standardised(self, X) -> np.ndarray:
+        """X (n, p) of a prediction, checked, as the networks read it."""
+        check_is_fitted(self)
+        return self.input_.forward(np.asarray(validate_data(self, X, dtype=np.float64, reset=False))).astype(self.dtype)
+
     def _weighted(self, sample_weight, *arrays: np.ndarray) -> list[np.ndarray]:
         """The weights and the arrays, of the rows that count."""
         weight = _check_sample_weight(sample_weight, arrays[0], ensure_non_negative=True)
         rows = weight > 0
         if rows.sum() < 2:
             raise ValueError(
-                f"`{type(self).__name__}.fit(sample_weight=...)` must leave at least two rows of positive weight, got "
-                f"{rows.sum()} (of n_samples={len(rows)})."
+                f"`{type(self).__name__}.fit(sample_weight=...)` must leave at least two rows of positive weight, but of "
+                f"n_samples={len(rows)} it makes the weight of all but {rows.sum()} zero."
             )
         return [array[rows] for array in (weight, *arrays)]
 
@@ -131,7 +142,8 @@ def load(path: str | os.PathLike) -> NetworkEstimator:
     if kind is None:
         raise ValueError(f"`estimators.load`: {path} holds a {metadata.get('estimator')!r:.80}, which is unknown here.")
     try:
-        estimator = kind(**checkpoint.build(metadata["params"], {}))
+        params: Any = checkpoint.build(metadata["params"], {})
+        estimator = kind(**params)
         fitted = {name: metadata["fitted"][name] for name in (*kind._numbers, "n_features_in_")}
         names = {name: np.array(metadata["fitted"][name], object) for name in NAMES if name in metadata["fitted"]}
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from mmlp._checks import checked_size, checked_sizes
 from mmlp.calibration import calibrate
@@ -24,7 +24,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
     from training, which stops when they have not improved for `patience` epochs (`None`: never).
 
     >>> X = np.random.default_rng(0).standard_normal((40, 3))
-    >>> vae = MatrixVAE(n_components=1, hidden_dims=(4,), max_epochs=3, n_samples=10, random_state=0).fit(X)
+    >>> vae = MatrixVAE(n_components=1, hidden_dims=(4,), max_epochs=5, n_samples=10, random_state=0).fit(X)
     >>> vae.transform(X).shape, vae.score_samples(X).shape, vae.sample(5, random_state=1).shape
     ((40, 1), (40,), (5, 3))
     """
@@ -72,7 +72,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
             )
         latent = checked_size(self.n_components, "MatrixVAE(n_components=...)")
         widths = checked_sizes(self.hidden_dims, "MatrixVAE(hidden_dims=...)")
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        X = self._rows(X)
         weight, X = self._weighted(sample_weight, X)
 
         self.input_ = Scaling.of(X, weight)
@@ -85,7 +85,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
 
     def score_samples(self, X) -> np.ndarray:
         """log p(x) of each row, (n,): the importance-weighted lower bound, with the same draws for every row."""
-        log_density = self._apply(_Evidence(self.n_samples), X)[:, 0]
+        log_density = self._apply(_Evidence(self.n_samples), X)
         return log_density.astype(np.float64) - np.sum(np.log(self.input_.scale))
 
     def score(self, X, y=None) -> float:
@@ -94,7 +94,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
 
     def transform(self, X) -> np.ndarray:
         """The mean of the latent variables given each row, (n, k)."""
-        return self._apply(_encoded, X)[:, 0].astype(np.float64)
+        return self._apply(_encoded, X).astype(np.float64)
 
     def inverse_transform(self, S) -> np.ndarray:
         """The mean of x given latent variables S (n, k), (n, p)."""
@@ -118,9 +118,8 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         return self.models_.latent
 
     def _apply(self, function, X) -> np.ndarray:
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return predict(function, self.models_, self.input_.forward(X).astype(self.dtype))
+        X = self._standardised(X)
+        return predict(function, self.models_, X)[:, 0]  # of the only model
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,16 +8,16 @@ the covariance is learnt on the residuals of the held rows only.
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy.optimize import brentq
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.covariance import ledoit_wolf
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from mmlp._checks import checked_sizes
 from mmlp.calibration import calibrate
@@ -26,7 +26,7 @@ from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
 from mmlp.estimators._base import NetworkEstimator, Scaling
 from mmlp.estimators._training import each, folds, predict, train
 from mmlp.gram import SPD, Gram
-from mmlp.heads import GaussianHead, Network, PowerExponentialHead
+from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.networks import CholeskyMLP, MatrixMLP, Perceptron
 
 HEADS = {"gaussian": (GaussianHead, 1), "power_exponential": (PowerExponentialHead, 3)}
@@ -36,14 +36,16 @@ NETWORKS = ("matrix", "cholesky")
 class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     """x -> N(mu(x), V(x)), or a power exponential, with a full covariance V for each sample.
 
-    Shapes: X (n, p), y (n,) or (n, d). `hidden_dims` are the widths of the matrix MLP for the covariance,
-    `hidden_features` those of the MLPs for the mean (and of `network="cholesky"`, the baseline). `n_models` networks of each
-    kind are averaged; each stops when its own fold of the rows has not improved for `patience` epochs (`None`: never).
+    Shapes: X (n, p), y (n,) or (n, d). `hidden_dims` are the widths of the matrix MLP for the shape of the covariance,
+    `hidden_features` those of the MLPs for the mean and for the scales; with `network="cholesky"`, the baseline, one MLP of
+    those widths makes the whole covariance. `n_models` networks of each kind are averaged, covariances by their logarithms
+    (arithmetic means cover too much); each stops when its own fold of the rows has not improved for `patience` epochs
+    (`None`: never).
 
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((60, 2))
-    >>> y = X @ np.array([[1.0, 2.0], [0.0, 1.0]]) + rng.standard_normal((60, 2))
-    >>> model = MultivariateRegressor(hidden_dims=(4,), hidden_features=(8,), n_models=2, max_epochs=5, random_state=0)
+    >>> X = rng.standard_normal((60, 3))
+    >>> y = X[:, :2] + rng.standard_normal((60, 2))
+    >>> model = MultivariateRegressor(hidden_dims=(4,), hidden_features=(8,), n_models=2, max_epochs=30, random_state=0)
     >>> model.fit(X, y).predict(X).shape, model.predict_covariance(X).shape
     ((60, 2), (60, 2, 2))
     """
@@ -83,10 +85,10 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         """Learn from X (n, p) and y (n,) or (n, d). The same call with a `checkpoint` directory goes on where it stopped."""
         settings = self._settings()
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2)
-        weight, X, y = self._weighted(sample_weight, X, y)
+        weight, X, y = self._weighted(sample_weight, np.asarray(X), np.asarray(y, np.float64))
         seed = self._seed(checkpoint)
         self.is_vector_ = y.ndim == 1
-        y = np.asarray(y, np.float64).reshape(len(y), -1)
+        y = y.reshape(len(y), -1)
         p, d = X.shape[1], y.shape[1]
         mean_of, covariance_of = self._builders(p, d)
 
@@ -104,29 +106,30 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         )
         self.models_ = {"mean": means.model, "covariance": heads.model}
         self.history_, self.covariance_history_ = means.history, heads.history
-        self.shape_ = self.shape_ * np.sqrt(self._temperature(x, e, weight, parts))
         return self
 
     def predict(self, X) -> np.ndarray:
         """The mean, (n, d), or (n,) if y was."""
-        mean = self.target_.back(self._apply(_means, "mean", X).mean(axis=1))
+        mean = self._mean(X)
+        mean = self.target_.back(mean)
         return mean[:, 0] if self.is_vector_ else mean
 
     def predict_covariance(self, X) -> np.ndarray:
         """The covariance of each row, (n, d, d)."""
-        R = self._factor(X)[0] * self.target_.scale
+        R = self._factor(X)[0]
+        R = R * self.target_.scale
         return R.mT @ R
 
     def predict_distribution(self, X) -> TraceOneGaussian | TraceOnePowerExponential:
         """The distribution of each row, with batch shape (n,): a library value with `log_prob`, `sample`, `covariance`."""
         R, *tail = self._factor(X)
-        mean = self.target_.back(self._apply(_means, "mean", X).mean(axis=1))
+        mean = self.target_.back(self._mean(X))
         return self._distribution(mean, R * self.target_.scale, *tail)
 
     def score_samples(self, X, y) -> np.ndarray:
         """log p(y | x) of each row, (n,)."""
         R, *tail = self._factor(X)
-        mean = self._apply(_means, "mean", X).mean(axis=1)
+        mean = self._mean(X)
         y = np.asarray(y, np.float64).reshape(len(mean), -1)  # in standard units, where no digits are lost
         log_density = self._distribution(mean, R, *tail).log_prob(jnp.asarray(self.target_.forward(y), self.dtype))
         return np.asarray(log_density, np.float64) - np.sum(np.log(self.target_.scale))
@@ -143,20 +146,21 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
             raise ValueError(f"`{name}(network=...)` must be one of {', '.join(NETWORKS)}, got {self.network!r}.")
         dims = checked_sizes(self.hidden_dims, f"{name}(hidden_dims=...)")
         features = checked_sizes(self.hidden_features, f"{name}(hidden_features=...)")
-        widths = dims if self.network == "matrix" else features
-        return _Mean((p, *features, d)), _Covariance(self.family, self.network, p, d, widths)
+        return _Mean((p, *features, d)), _Covariance(self.family, self.network, p, d, dims, features)
 
-    def _apply(self, function, models: str, X) -> np.ndarray:
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return predict(function, self.models_[models], self.input_.forward(X).astype(self.dtype))
+    def _mean(self, X) -> np.ndarray:
+        """Of the standardised targets, (n, d)."""
+        X = self._standardised(X)
+        return predict(_means, self.models_["mean"], X).mean(axis=1)
 
     def _factor(self, X) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of the standardised targets: R (n, d, d), upper triangular, V = R'R; alpha and beta (n,)."""
-        factors, alpha, beta = self._apply(_factors, "covariance", X)
-        factors = factors.astype(np.float64) @ self.shape_.T  # (n, models, d, d)
-        R = np.linalg.qr(factors.reshape(len(factors), -1, factors.shape[-1]) / np.sqrt(factors.shape[1]), mode="r")
-        return R, alpha.mean(axis=1), beta.mean(axis=1)
+        X = self._standardised(X)
+        log_V, alpha, beta = (x.mean(axis=1) for x in predict(_log_covariances, self.models_["covariance"], X))
+        values, vectors = np.linalg.eigh(log_V.astype(np.float64))
+        root = np.exp(values / 2)[..., None] * vectors.mT  # of the log-Euclidean mean over models
+        R: Any = np.linalg.qr(root @ self.shape_.T, mode="r")
+        return R, alpha, beta
 
     def _distribution(self, mean, R, alpha, beta):
         """The one with this mean (n, d) and covariance R'R."""
@@ -169,24 +173,33 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         unit = TraceOnePowerExponential(mean, omega, jnp.ones_like(eta), alpha, beta)
         return TraceOnePowerExponential(mean, omega, eta / unit.covariance.trace(), alpha, beta)
 
-    def _temperature(self, x, e, weight, parts) -> float:
-        """The factor on all covariances that suits the held rows best."""
-        held = predict(_parameters, self.models_["covariance"], np.concatenate([x, e], axis=1).astype(self.dtype))
-        u, beta = (_held(values, parts) for values in held)
-        if not u.any():
-            return 1.0
 
-        def slope(log_factor):  # of the log-likelihood; for a Gaussian it is zero at the mean of u / d
-            return np.sum(weight * (beta * (u * np.exp(-log_factor)) ** beta - e.shape[1]))
+class Separated(eqx.Module):
+    """x -> ((log eta, ...), Omega) for the covariance D A D: a scale for each target, D, by an MLP, and A by a matrix MLP.
 
-        return float(np.exp(brentq(slope, np.log(u.mean()) - 60, np.log(u.max()) + 10)))
+        eta Omega = D A D,   D = diag(exp(v)),   tr Omega = tr A = 1                    (Barnard, McCulloch and Meng, 2000)
+
+    What the MLP puts out beyond the d numbers v is passed on.
+    """
+
+    scales: Perceptron
+    shape: Any  # a `MatrixMLP` without a vector
+
+    @property
+    def out_features(self) -> int:
+        return len(self.scales.b[-1]) - self.shape.dim + 1
+
+    def __call__(self, x: Array) -> tuple[Array, SPD]:
+        vector, d = self.scales(x), self.shape.dim
+        T = self.shape(x).factor * jnp.exp(vector[:d])
+        log_eta = jnp.log(jnp.sum(T**2))
+        return jnp.concatenate([log_eta[None], vector[d:]]), Gram.trace_one(T)
 
 
-@register
 class Centred(eqx.Module):
     """A network whose head has mean zero: x -> ((0, vector), Gram)."""
 
-    network: Network
+    network: Any  # `Separated`, or a `CholeskyMLP`
     dim: int = eqx.field(static=True)
 
     @property
@@ -196,6 +209,10 @@ class Centred(eqx.Module):
     def __call__(self, x: Array) -> tuple[Array, SPD]:
         vector, A = self.network(x)
         return jnp.concatenate([jnp.zeros(self.dim, vector.dtype), vector]), A
+
+
+register(Separated)
+register(Centred)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,14 +229,19 @@ class _Covariance:
     network: str
     features: int
     dim: int
-    widths: tuple[int, ...]
+    hidden_dims: tuple[int, ...]
+    hidden_features: tuple[int, ...]
 
     def __call__(self, key, X):
         head, extra = HEADS[self.family]
-        keys = jax.random.split(key)
-        network = MatrixMLP if self.network == "matrix" else CholeskyMLP
-        network = network(self.features, self.dim, self.widths, out_features=extra, key=keys[0])
-        return head(Centred(calibrate(network, X, key=keys[1]), self.dim))
+        keys, p, d = jax.random.split(key, 3), self.features, self.dim
+        if self.network == "cholesky":
+            parts = (CholeskyMLP(p, d, self.hidden_features, out_features=extra, key=keys[0]),)
+        else:
+            scales = Perceptron((p, *self.hidden_features, d + extra - 1), key=keys[0])
+            parts = (scales, MatrixMLP(p, d, self.hidden_dims, key=keys[1]))
+        parts = [calibrate(part, X, key=keys[2]) for part in parts]
+        return head(Centred(Separated(*parts) if self.network == "matrix" else parts[0], d))
 
 
 def _squared_error(model, key, x, z):
@@ -234,24 +256,12 @@ def _means(models, X):
     return each(models, lambda model, x: model(x), X)
 
 
-def _factors(models, X):
+def _log_covariances(models, X):
     def one(model, x):
         p = model(x)
-        return p.covariance.factor, *_tail(p)
+        return p.covariance.logm(), *_tail(p)
 
     return each(models, one, X)
-
-
-def _parameters(models, rows):
-    """u = |omega.whiten(e)|^2 / (alpha eta) and beta for rows (x, e)."""
-
-    def one(model, row):
-        d = model.network.dim
-        p, e = model(row[:-d]), row[-d:]
-        alpha, beta = _tail(p)
-        return jnp.sum(p.omega.whiten(e) ** 2) / (alpha * p.eta), beta
-
-    return each(models, one, rows)
 
 
 def _tail(p):

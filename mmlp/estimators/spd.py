@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mmlp import divergences
 from mmlp._checks import checked_sizes
@@ -32,15 +31,15 @@ LOSSES = {name: _loss_of(getattr(divergences, name)) for name in ("von_neumann",
 class SPDRegressor(RegressorMixin, NetworkEstimator):
     """x -> an SPD matrix: its shape of trace one by a matrix MLP, and beside it the logarithm of its trace.
 
-        loss(Y / tr Y, prediction of trace one) + (standardised log tr Y - its prediction)^2
+        loss(y / tr y, prediction of trace one) + (standardised log tr y - its prediction)^2
 
-    Shapes: X (n, p), Y (n, d, d). `loss` is "von_neumann", "stein", "quadratic" or "log_euclidean". `n_models` networks are
+    Shapes: X (n, p), y (n, d, d). `loss` is "von_neumann", "stein", "quadratic" or "log_euclidean". `n_models` networks are
     averaged; each stops when its own fold of the rows has not improved for `patience` epochs (`None`: never).
 
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((40, 2))
-    >>> Y = np.eye(2) + X[:, :, None] * X[:, None, :]
-    >>> model = SPDRegressor(hidden_dims=(4,), n_models=2, max_epochs=5, random_state=0).fit(X, Y)
+    >>> X = rng.standard_normal((40, 3))
+    >>> Y = np.eye(2) + X[:, :2, None] * X[:, None, :2]
+    >>> model = SPDRegressor(hidden_dims=(4,), n_models=2, max_epochs=30, random_state=0).fit(X, Y)
     >>> model.predict(X).shape
     (40, 2, 2)
     """
@@ -72,15 +71,15 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         self.dtype = dtype
         self.verbose = verbose
 
-    def fit(self, X, Y, sample_weight=None, *, checkpoint=None) -> "SPDRegressor":
-        """Learn from X (n, p) and Y (n, d, d). The same call with a `checkpoint` directory goes on where it stopped."""
+    def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "SPDRegressor":
+        """Learn from X (n, p) and y (n, d, d). The same call with a `checkpoint` directory goes on where it stopped."""
         settings, count, seed = self._settings(), self._count(), self._seed(checkpoint)
         if self.loss not in LOSSES:
             raise ValueError(f"`SPDRegressor(loss=...)` must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
-        if Y is None:
-            raise ValueError("`SPDRegressor.fit(X, Y)` requires y to be passed, but the target y is None.")
-        X = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        Y = _matrices(X, Y, "fit")
+        if y is None:
+            raise ValueError("`SPDRegressor.fit(X, y)` requires y to be passed, but the target y is None.")
+        X = self._rows(X)
+        Y = _matrices(X, y, "fit")
         build = _Build(X.shape[1], Y.shape[1], checked_sizes(self.hidden_dims, "SPDRegressor(hidden_dims=...)"))
         weight, X, factor, log_trace = self._weighted(sample_weight, X, *_factored(Y))
 
@@ -92,16 +91,15 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
 
     def predict(self, X) -> np.ndarray:
         """The matrices, (n, d, d)."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        log_trace, factor = predict(_outputs, self.models_, self.input_.forward(X).astype(self.dtype))
+        X = self._standardised(X)
+        log_trace, factor = predict(_outputs, self.models_, X)
         factor = np.exp(self.trace_.back(log_trace) / 2)[..., None] * factor.astype(np.float64)  # (n, models, d, d)
         return np.mean(factor.mT @ factor, axis=1)
 
-    def score(self, X, Y, sample_weight=None) -> float:
-        """R squared over all entries: 1 - sum |Y - prediction|^2 / sum |Y - mean of Y|^2, in the Frobenius norm."""
+    def score(self, X, y, sample_weight=None) -> float:
+        """R squared over all entries: 1 - sum |y - prediction|^2 / sum |y - mean of y|^2, in the Frobenius norm."""
         prediction = self.predict(X)
-        Y = _matrices(prediction, Y, "score")
+        Y = _matrices(prediction, y, "score")
         flat = (values.reshape(len(values), -1) for values in (Y, prediction))
         return float(r2_score(*flat, sample_weight=sample_weight, multioutput="variance_weighted"))
 
@@ -130,7 +128,7 @@ def _matrices(X: np.ndarray, Y, call: str) -> np.ndarray:
     Y = np.asarray(Y, np.float64)
     if Y.ndim != 3 or Y.shape[1] != Y.shape[2] or not Y.shape[1] or len(Y) != len(X):
         raise ValueError(
-            f"`SPDRegressor.{call}(X, Y)` needs as many matrices Y (n, d, d) as rows of X, got {len(X)} rows and Y of shape "
+            f"`SPDRegressor.{call}(X, y)` needs as many matrices y (n, d, d) as rows of X, got {len(X)} rows and y of shape "
             f"{Y.shape}."
         )
     return Y
@@ -143,5 +141,5 @@ def _factored(Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     try:
         factor = Gram.from_dense(Y / size).factor
     except ValueError as error:
-        raise ValueError(f"`SPDRegressor.fit(Y=...)`, scaled to trace one: {error}") from None
+        raise ValueError(f"`SPDRegressor.fit(y=...)`, scaled to trace one: {error}") from None
     return np.asarray(factor), np.log(trace)[:, None]
