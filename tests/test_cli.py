@@ -251,7 +251,7 @@ UNUSABLE = [
     ("fit regression spd.npz", "spd.npz has no array 'y' to predict"),
     ("fit spd wind.csv", "wind.csv cannot hold matrices: they are read from an .npz with X (n, p) and Y (n, d, d)"),
     ("fit spd Xy.npz", "Xy.npz has no array 'Y' but 'X', 'y'"),
-    ("fit spd negative.npz", "negative.npz: `SPDRegressor.fit(Y=...)`"),
+    ("fit spd negative.npz", "must be positive definite, but element (2,) has smallest eigenvalue -0.5"),
     ("fit vae X.npy --test 0.01", "X.npy has 40 rows, too few for --test 0.01; use another share."),
     ("fit vae X.npy -o no/such/m.safetensors", "there is no folder no/such to write m.safetensors into; make it first."),
     ("fit vae X.npy -o X.npy/m.safetensors", "there is no folder X.npy to write"),

@@ -60,8 +60,7 @@ def train(X: np.ndarray, validation: np.ndarray, settings: Settings):
     key, d = jax.random.key(settings.seed), X.shape[1]
     options = {"hidden_features": (60, 60), "output_kernel": Linear(), "direct": True}
     vae = calibrate(paper_vae("NfNf", d, settings.latent, (20, 20), key=key, **options), X[:300], key=key)
-    sizes = {"epochs": settings.epochs, "batch_size": settings.batch_size}
-    return fit(vae, loss, X, validation=validation, key=key, **sizes).model
+    return fit(vae, loss, X, validation=validation, key=key, epochs=settings.epochs, batch_size=settings.batch_size).model
 
 
 @eqx.filter_jit
