@@ -56,7 +56,7 @@ def loss(vae, batch, key, t):
     return jnp.mean(jax.vmap(one)(batch, jax.random.split(key, len(batch))))
 
 
-def train(X: np.ndarray, validation: np.ndarray, settings: Settings):
+def train(X: jax.Array, validation: jax.Array, settings: Settings):
     key, d = jax.random.key(settings.seed), X.shape[1]
     options = {"hidden_features": (60, 60), "output_kernel": Linear(), "direct": True}
     vae = calibrate(paper_vae("NfNf", d, settings.latent, (20, 20), key=key, **options), X[:300], key=key)
@@ -74,7 +74,7 @@ def run(settings: Settings) -> dict:
     fitted = settings.train + settings.validation
     rows, rest = random_split(len(pixels), fitted, settings.seed)
     components = Components.fit(pixels[rows], settings.components)
-    X, test = (components.encode(pixels[index]).astype(np.float32) for index in (rows, rest))
+    X, test = (jnp.asarray(components.encode(pixels[index]), jnp.float32) for index in (rows, rest))
     vae = train(X[: settings.train], X[settings.train :], settings)
     densities = {
         "Gaussian": GaussianMixture(1).fit(X).score_samples(test),
@@ -85,7 +85,7 @@ def run(settings: Settings) -> dict:
     samples = eqx.filter_jit(lambda vae, key: vae.sample(key, IMAGES))(vae, jax.random.key(settings.seed))
     pictures = {
         "images": pixels[rest[:IMAGES]],
-        f"{settings.components} components": components.decode(test[:IMAGES]),
+        f"{settings.components} components": components.decode(np.asarray(test[:IMAGES])),
         "samples": components.decode(np.asarray(samples)),
     }
     return {
