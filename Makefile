@@ -41,8 +41,9 @@ check: setup    ## before a commit: format, lint, types, fast tests
 	$(BIN)/pyright
 	$(MAKE) test
 
-docs: .venv/.docs  ## build the documentation
-	@echo "The documentation is plain Markdown for now: docs/"
+docs: .venv/.docs  ## build the documentation into docs/_build/html (the examples run first: a few minutes)
+	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 bench: .venv/.bench  ## speed, accuracy and scaling tables
 	$(RUN) benchmarks/accuracy.py
@@ -54,4 +55,4 @@ reproduce: setup  ## the paper's tables and figures, into report/index.html; TAR
 	$(RUN) -m mmlp.experiments.reproduce $(TARGETS)
 
 clean:          ## remove the environment and caches
-	rm -rf .venv .cache .pytest_cache .ruff_cache
+	rm -rf .venv .cache .pytest_cache .ruff_cache docs/_build docs/gallery

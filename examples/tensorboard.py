@@ -1,4 +1,6 @@
-"""Follow a run from outside: one line of CSV an epoch, and TensorBoard where `tensorboardX` is installed.
+"""Follow a run from outside.
+
+One line of CSV an epoch, and TensorBoard where `tensorboardX` is installed:
 
     python examples/tensorboard.py runs/example
     tensorboard --logdir runs/example

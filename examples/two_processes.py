@@ -1,4 +1,6 @@
-"""Two processes train one model: each holds one device, every batch is spread over both.
+"""Two processes train one model.
+
+Each holds one device, and every batch is spread over both:
 
     python examples/two_processes.py                 # on this machine: starts both processes itself
 

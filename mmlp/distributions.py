@@ -41,10 +41,12 @@ class _TraceOne(eqx.Module):
 
     @property
     def mean(self) -> Array:
+        """The location, shape (..., d)."""
         return jnp.broadcast_to(self.loc, (*self.batch_shape, self.dim))
 
     @property
     def covariance(self) -> SPD:
+        """The covariance, as a `Gram` or `DiagonalGram`."""
         return self.omega.scaled(self._variance())
 
     def _logdet_and_whiten(self, x: ArrayLike) -> tuple[Array, Array]:

@@ -2,24 +2,19 @@
 
 import json
 import re
-from pathlib import Path
 
-import jax
 import pytest
+from documents import ROOT, run_code
 
 from mmlp.experiments import demo
 
-ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 
 
 def test_the_code_of_the_readme_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    namespace = {}
-    with jax.enable_x64(False):
-        for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL):
-            exec(block.replace("epochs=50", "epochs=2, progress=False"), namespace)
-    assert namespace["prediction"].covariance.dense().shape == (2, 2)
+    names = run_code("README.md")
+    assert names["prediction"].covariance.dense().shape == (2, 2)
     assert (tmp_path / "model.safetensors").exists()
 
 

@@ -68,7 +68,7 @@ def cell(values: Iterable[float], **more) -> dict:
 def build(out: Path) -> dict[str, str]:
     """Write OUT/index.html from OUT/*.json; gives the files that were left out, each with the reason."""
     sections, contents, skipped = {}, {}, {}
-    for path in sorted(out.glob("*.json"), key=lambda path: _rank(path.stem)):
+    for path in sorted(out.glob("*.json"), key=lambda path: rank(path.stem)):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(record, dict) or not isinstance(record.get("result"), dict):
@@ -84,7 +84,8 @@ def build(out: Path) -> dict[str, str]:
     return skipped
 
 
-def _rank(name: str) -> tuple[int, str]:
+def rank(name: str) -> tuple[int, str]:
+    """The place of an experiment on the page."""
     return (ORDER.index(name) if name in ORDER else len(ORDER)), name
 
 
@@ -141,7 +142,7 @@ def _section(record: dict, out: Path) -> str:
         f'<p class="warning">{warning}</p>' if record.get("quick") else "",
         f"<p>{escape(result['about'])}</p>" if "about" in result else "",
         f'<ul class="claims">{claims}</ul>' if claims else "",
-        *(_table(table) for table in result.get("tables", [])),
+        *(table_html(table) for table in result.get("tables", [])),
         *(_figure(figure, out) for figure in result.get("figures", [])),
         f"<h3>Not like for like</h3><ul>{notes}</ul>" if notes else "",
         _provenance(record),
@@ -196,7 +197,8 @@ def _figure(figure: dict, out: Path) -> str:
     return f'<figure><div class="image">{image}</div><figcaption>{escape(caption)}</figcaption></figure>'
 
 
-def _table(table: dict) -> str:
+def table_html(table: dict) -> str:
+    """A table of a record, with its title and note."""
     columns, rows = table["columns"], table["rows"]
     for row in rows:
         if "group" not in row and len(row["cells"]) != len(columns) - 1:

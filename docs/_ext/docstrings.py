@@ -1,0 +1,85 @@
+"""Docstrings are plain text with `code`, indented formulas and doctests; here they become reStructuredText.
+
+Names of public objects in backticks become links. `{header} FILE` shows the docstring of a program.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+from jax.typing import ArrayLike
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.typing import stringify_annotation
+
+import mmlp
+
+ROOT = Path(__file__).parent.parent.parent
+PUBLIC = {*mmlp.__all__, *mmlp.estimators.__all__}
+ARRAY_LIKE = stringify_annotation(ArrayLike, "smart")
+
+
+def inline(text: str) -> str:
+    """`Gram` -> a link where it is public, `other code` -> a literal; everything else stays as it is written."""
+    parts = re.split(r"`([^`]+)`", text)
+    for i, part in enumerate(parts):
+        if i % 2 == 0:
+            parts[i] = re.sub(r"([\\*|_])", r"\\\1", part)
+        else:
+            name = part.removeprefix("mmlp.").removesuffix("()")
+            code = f":py:obj:`~mmlp.{name}`" if name in PUBLIC else f"``{part}``"
+            parts[i] = code + "\\ " * parts[i + 1][:1].isalnum()
+    return "".join(parts)
+
+
+def to_rst(lines: list[str]) -> list[str]:
+    """Paragraphs with `inline`, indented blocks as literal blocks, doctests and lists as they are."""
+    out, block = [], None
+    for line in lines:
+        if not line.strip():
+            block = None
+        elif block is None:
+            block = "doctest" if line.startswith(">>>") else "literal" if line.startswith("    ") else "text"
+            if block == "literal":
+                out += ["::", ""]
+        elif block == "text" and line.startswith("    "):
+            block = "literal"
+            out += ["", "::", ""]
+        out.append(inline(line) if block == "text" else line)
+    return out
+
+
+def process_docstring(app, what, name, obj, options, lines):
+    lines[:] = to_rst(lines)
+
+
+def process_signature(app, what, name, obj, options, signature, returns):
+    """Aliases of types as they are written, not as they are defined."""
+    return tuple(
+        text and text.replace(ARRAY_LIKE, "ArrayLike").replace("Gram | DiagonalGram", "SPD") for text in (signature, returns)
+    )
+
+
+def drop_links_back(app, pagename, templatename, context, doctree):
+    """Pages of source code link back by one prefix for a whole file, wrong where it holds public and other names."""
+    if pagename.startswith("_modules/"):
+        context["body"] = re.sub(r'<a class="viewcode-back".*?</a>', "", context["body"])
+
+
+class Header(SphinxDirective):
+    """The docstring of a program, `{header} benchmarks/speed.py`."""
+
+    required_arguments = 1
+
+    def run(self):
+        path = ROOT / self.arguments[0]
+        self.env.note_dependency(str(path))
+        docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+        return self.parse_text_to_nodes("```{eval-rst}\n" + "\n".join(to_rst(docstring.splitlines())) + "\n```")
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", process_docstring)
+    app.connect("autodoc-process-signature", process_signature)
+    app.connect("html-page-context", drop_links_back)
+    app.add_directive("header", Header)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,79 @@
+"""Tables from results/*.json, so that no figure of an experiment is typed by hand.
+
+`{results}` shows the claims and tables of every record; the whole page of results, with figures drawn anew from the
+records, is put beside the documentation as report/index.html.
+"""
+
+import json
+import runpy
+import shutil
+from pathlib import Path
+
+from sphinx.util.docutils import SphinxDirective
+
+from mmlp.experiments import report, reproduce
+
+ROOT = Path(__file__).parent.parent.parent
+RESULTS = ROOT / "results"
+
+
+def build(app) -> None:
+    """The page of results, from the records."""
+    folder = Path(app.outdir) / "report"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for path in RESULTS.glob("*.json"):
+        shutil.copy(path, folder)
+        draw(json.loads(path.read_text()), folder)
+    report.build(folder)
+
+
+def draw(record: dict, folder: Path) -> None:
+    """The figures of a record, by the experiment or the example that made it."""
+    name = record["experiment"]
+    if name in reproduce.TARGETS:
+        reproduce.load(name).draw(record, folder)
+    else:
+        runpy.run_path(str(ROOT / "examples" / f"{name}_page.py"))["draw"](record, folder)
+
+
+def verdicts(record: dict) -> list[str]:
+    """A line for each claim."""
+    return [
+        f"{claim['verdict']}: {claim['claim']} {claim.get('evidence', '')}".strip() for claim in record["result"]["claims"]
+    ]
+
+
+class Results(SphinxDirective):
+    """The records of the paper's experiments, in the order of the report."""
+
+    def run(self):
+        paths = [path for path in RESULTS.glob("*.json") if path.stem in reproduce.TARGETS]
+        self.env.note_reread()  # the files may have changed
+        records = [json.loads(path.read_text()) for path in sorted(paths, key=lambda path: report.rank(path.stem))]
+        text = "\n\n".join(map(section, records)) or "No results are stored in `results/` yet."
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
+
+
+def section(record: dict) -> str:
+    """Heading, text and claims; tables; what is not like for like."""
+    result = record["result"]
+    tables = "\n".join(f"```{{raw}} html\n{report.table_html(table)}\n```" for table in result.get("tables", []))
+    notes = "".join(f"- Not like for like: {note}\n" for note in result.get("notes", []))
+    return f"""## {record["experiment"]}: {result.get("title", "")}
+
+{result.get("about", "")}
+
+{"".join(f"- {line}{chr(10)}" for line in verdicts(record))}
+{tables}
+
+{notes}
+
+Made by `{record["command"]}`.
+"""
+
+
+def setup(app):
+    app.connect("builder-inited", build)
+    app.add_directive("results", Results)
+    return {"parallel_read_safe": True}
