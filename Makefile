@@ -20,8 +20,8 @@ setup: .venv/.test  ## create .venv and install the package with the tested vers
 	touch $@
 comma := ,
 
-demo: setup     ## learn covariance matrices from data, with a table and a picture (under two minutes)
-	$(RUN) -m mmlp.experiments.demo
+demo: setup     ## the tour: three small runs and a page to open, demo/index.html (under three minutes)
+	$(RUN) -m mmlp.cli demo
 
 test: setup     ## the fast tests (what CI runs)
 	$(RUN) -m pytest -n 2 -m "not slow"

@@ -28,6 +28,10 @@ KEEP = 3
 SHARE = 20  # writing takes at most about one part in this many of the time
 
 
+class AnotherRunError(ValueError):
+    """The directory holds the checkpoints of another run."""
+
+
 class RunDirectory(contextlib.AbstractContextManager):
     """The checkpoints of one run, under `path`, which no other run may use meanwhile."""
 
@@ -96,7 +100,7 @@ class RunDirectory(contextlib.AbstractContextManager):
             theirs = found[1].get("fingerprint", {})
             other = [name for name, value in self.fingerprint.items() if theirs.get(name) != value]
             if other:
-                raise ValueError(
+                raise AnotherRunError(
                     f"`fit(checkpoint=...)`: {self.path} holds another run (it differs in {', '.join(other)}). Give this "
                     "run a directory of its own, or `resume=False` to discard the other one."
                 )

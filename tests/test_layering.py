@@ -21,14 +21,14 @@ LAYERS = [
     ["calibration"],
     ["_files", "checkpoint"],
     ["_devices", "_epoch", "_runs", "_inputs", "_progress", "optimizers", "training"],
-    ["metrics", "datasets", "plotting"],
+    ["_text", "_arrays", "tables", "metrics", "datasets", "plotting"],
     ["estimators"],
     ["experiments"],
-    ["cli"],
+    ["_arguments", "_commands", "cli"],
 ]
 RANK = {name: (i, j) for i, row in enumerate(LAYERS) for j, name in enumerate(row)}
 LIGHT = {"jax", "equinox", "optax", "numpy"}  # what the modules that `import mmlp` loads may use at import
-HEAVY_ALLOWED = {"metrics", "datasets", "plotting", "estimators", "experiments", "cli", "numpyro"}
+HEAVY_ALLOWED = {"metrics", "datasets", "plotting", "estimators", "experiments", "_arguments", "_commands", "cli", "numpyro"}
 
 
 PATHS = {

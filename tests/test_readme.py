@@ -1,5 +1,6 @@
 """The README is true: its code runs, its commands and links exist, and the demo does what it says."""
 
+import json
 import re
 
 import pytest
@@ -31,11 +32,15 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.mark.slow
-def test_the_demo_trains_prints_a_table_and_saves_a_picture(tmp_path, capsys):
-    settings = demo.Settings(train=40, validation=10, test=20, epochs=30, batch_size=20, picture=tmp_path / "demo.png")
-    table = demo.main(settings)
-    assert list(table) == ["constant", "neighbours", "Cholesky MLP", "matrix MLP"]
-    assert all(row["von Neumann"] > 0 for row in table.values())
-    assert table["matrix MLP"]["von Neumann"] < table["constant"]["von Neumann"]
-    assert (tmp_path / "demo.png").stat().st_size > 10_000
-    assert "von Neumann" in capsys.readouterr().out
+def test_the_tour_trains_prints_tables_and_ends_in_a_page(tmp_path, capsys):
+    demo.main(["--quick", "--out", str(tmp_path)])
+    record = json.loads((tmp_path / "demo-covariances.json").read_text())
+    constant, neighbours, cholesky, matrix = (row["cells"][0]["mean"] for row in record["result"]["tables"][0]["rows"])
+    assert 0 < matrix < constant
+    assert 0 < cholesky < constant
+    assert 0 < neighbours < constant
+    assert all((tmp_path / f"{name}.png").stat().st_size > 10_000 for name in demo.PARTS)
+    page, out = (tmp_path / "index.html").read_text(), capsys.readouterr().out
+    assert "<h1>A tour of matrix-mlp</h1>" in page
+    assert all(f'id="{name}"' in page for name in demo.PARTS)
+    assert all(word in out for word in ("von Neumann", "energy score", "mixture of 10 Gaussians", "index.html"))

@@ -16,6 +16,7 @@ from mmlp import _files, checkpoint
 from mmlp._checks import checked_size
 from mmlp.estimators._training import Settings
 
+NAMES = ("feature_names_in_", "target_names_")  # of columns, where there are any
 KINDS: dict[str, type["NetworkEstimator"]] = {}
 
 
@@ -55,8 +56,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
             params["random_state"] = None
         params = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
         fitted = {name: _plain(getattr(self, name)) for name in (*self._numbers, "n_features_in_")}
-        if hasattr(self, "feature_names_in_"):
-            fitted["feature_names_in_"] = list(self.feature_names_in_)
+        fitted |= {name: list(getattr(self, name)) for name in NAMES if hasattr(self, name)}
         metadata = {
             "kind": "estimator",
             "version": _files.VERSION,
@@ -135,7 +135,8 @@ def load(path: str | os.PathLike) -> NetworkEstimator:
     path = Path(path)
     arrays, metadata = _files.read(path)
     if metadata.get("kind") != "estimator":
-        raise ValueError(f"`estimators.load`: {path} holds a {metadata.get('kind')}, not an estimator; use `mmlp.load`.")
+        what = "a network, which `mmlp.load` reads" if metadata.get("kind") == "model" else "the state of a training run"
+        raise ValueError(f"`estimators.load`: {path} holds {what}, not an estimator as its `save` or `mmlp fit` writes it.")
     _files.check_version(path, metadata)
     kind = KINDS.get(metadata.get("estimator", ""))
     if kind is None:
@@ -144,13 +145,13 @@ def load(path: str | os.PathLike) -> NetworkEstimator:
         params: Any = checkpoint.build(metadata["params"], {})
         estimator = kind(**params)
         fitted = {name: metadata["fitted"][name] for name in (*kind._numbers, "n_features_in_")}
-        names = metadata["fitted"].get("feature_names_in_")
+        names = {name: np.array(metadata["fitted"][name], object) for name in NAMES if name in metadata["fitted"]}
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise ValueError(f"`estimators.load`: the header of {path} makes no sense ({error!r}).") from None
     for name, value in fitted.items():
         setattr(estimator, name, _from_plain(value))
-    if names is not None:
-        estimator.feature_names_in_ = np.asarray(names, object)
+    for name, value in names.items():
+        setattr(estimator, name, value)
     estimator.models_ = checkpoint.unpacked(path, arrays, metadata)
     return estimator
 

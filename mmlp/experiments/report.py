@@ -37,7 +37,21 @@ ORDER = ("example1", "example1-mlp", "example2", "frey", "frey-pixels", "density
 IMAGES = {".png": "image/png", ".svg": "image/svg+xml"}
 VERDICTS = {"holds": "holds", "does not hold": "fails", "depends": "depends"}  # its first words, the colour
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
-PAPER = "Constructing the Matrix Multilayer Perceptron and its Application to the VAE"
+BOLD = '<strong class="best">bold</strong> marks the best of its kind.'
+PAPER = (  # title, introduction and the heading of the contents of a page of the paper's experiments
+    "The paper&rsquo;s results, reproduced",
+    """What <em>Constructing the Matrix Multilayer Perceptron and its Application to the VAE</em> (Taghia, Bånkestad,
+Lindsten and Schön, 2019) reports, beside what matrix-mlp obtains. Each section was made by the command that it shows. A
+number with ± is a mean and its standard error over seeds; """
+    + BOLD,
+    "The paper&rsquo;s claims",
+)
+TOUR = (  # the same, where all experiments are parts of the tour
+    "A tour of matrix-mlp",
+    "Networks whose output is a covariance: learn covariance matrices, predict with full error covariance, model a "
+    "density. One seed, a small run each; " + BOLD,
+    "What was run",
+)
 
 
 def cell(values: Iterable[float], **more) -> dict:
@@ -76,6 +90,7 @@ def rank(name: str) -> tuple[int, str]:
 
 
 def _page(sections: dict[str, str], contents: dict[str, str], skipped: dict[str, str]) -> str:
+    title, about, heading = TOUR if sections and all(name.startswith("demo-") for name in sections) else PAPER
     left_out = "".join(f"<li><code>{escape(name)}</code>: {escape(reason)}" for name, reason in skipped.items())
     return f"""<!doctype html>
 <html lang="en">
@@ -85,19 +100,17 @@ def _page(sections: dict[str, str], contents: dict[str, str], skipped: dict[str,
 <meta name="color-scheme" content="light dark">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
 <link rel="icon" href="data:,">
-<title>matrix-mlp: the paper's results, reproduced</title>
+<title>matrix-mlp: {title}</title>
 <style>{STYLE}</style>
 </head>
 <body>
 <header>
-<h1>The paper&rsquo;s results, reproduced</h1>
-<p>What <em>{PAPER}</em> (Taghia, Bånkestad, Lindsten and Schön, 2019) reports, beside what matrix-mlp obtains. Each
-section was made by the command that it shows. A number with ± is a mean and its standard error over seeds;
-<strong class="best">bold</strong> marks the best of its kind.</p>
+<h1>{title}</h1>
+<p>{about}</p>
 </header>
 <main>
 <nav aria-labelledby="verdicts">
-<h2 id="verdicts">The paper&rsquo;s claims</h2>
+<h2 id="verdicts">{heading}</h2>
 {"".join(contents.values()) or "<p>No results yet.</p>"}
 </nav>
 {f'<section id="left-out"><h2>Left out</h2><ul>{left_out}</ul></section>' if left_out else ""}
@@ -112,7 +125,8 @@ def _contents(record: dict) -> str:
     """The heading of an experiment as a link, with its claims and verdicts."""
     name, claims = record["experiment"], record["result"].get("claims", [])
     items = "".join(f"<li>{_verdict(claim)} <span>{escape(claim['claim'])}</span>" for claim in claims)
-    return f'<h3><a href="#{name}">{_title(record)}</a>{_quick(record)}</h3>\n<ul class="claims">{items}</ul>\n'
+    claims = f'<ul class="claims">{items}</ul>\n' if items else ""
+    return f'<h3><a href="#{name}">{_title(record)}</a>{_quick(record)}</h3>\n{claims}'
 
 
 def _section(record: dict, out: Path) -> str:
