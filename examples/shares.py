@@ -26,7 +26,7 @@ Answer (20 shares, 1990 to 2022; results/shares.json; 6 minutes on two busy core
     Cholesky MLP                        -33.12        0.79 +- 0.27      2.32          0.59        0.25
     matrix MLP                          -33.14        0.77 +- 0.30      2.37          0.62        0.27
 
-Both networks beat EWMA (by 0.77 and 0.79) and Ledoit-Wolf (by 0.80 and 0.82). Much of it is earned in the crashes: without
+Both networks beat EWMA (by 0.77 and 0.79) and Ledoit-Wolf (by 0.80 and 0.81). Much of it is earned in the crashes: without
 2008 and 2020 the matrix MLP gains 0.20 +- 0.07 on EWMA, and with years instead of months as the unit its standard error over
 all years is 0.41. Its lead on its own baseline, 0.34 +- 0.20, is not clear, and it does not beat the Cholesky MLP
 (-0.02 +- 0.04). Nearly all of the gain is the scale eta: the baseline times the matrix MLP's scale alone has -33.16. What

@@ -167,7 +167,7 @@ class Info:
     """Print JSON."""
 
 
-Target = Literal["example1", "example1-mlp", "example2", "frey", "density", "radius", "all"]
+Target = Literal["example1", "example1-mlp", "example2", "density", "radius", "all"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,11 +175,10 @@ class Reproduce:
     """Run the experiments of the paper and write a page that shows its values beside those obtained.
     $ mmlp reproduce all --quick
     $ mmlp reproduce example1 --seeds 5
-    $ mmlp reproduce frey --data DIR    # a folder with frey_rawface.mat
     """
 
     targets: Annotated[Positional[tuple[Target, ...]], arg(metavar="TARGET")]
-    """example1 (losses), example1-mlp, example2 (depth), frey (the VAEs), density, radius, or all."""
+    """example1 (losses), example1-mlp, example2 (depth), density, radius, or all."""
     quick: bool = False
     """Small runs, to see that everything works; their numbers are not results."""
     seeds: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: as the experiment has it)")] = None

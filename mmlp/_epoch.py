@@ -116,6 +116,7 @@ def run_epoch(program: Program, state: State, frozen, data, validation, key, rat
                 loss=jnp.where(state.stopped, jnp.nan, metrics.loss),
                 validation=jnp.where(state.stopped, jnp.nan, metrics.validation),
                 skipped=jnp.where(state.stopped, 0, metrics.skipped),
+                **{name: getattr(after, name) for name in ("scale", "stale", "culprit", "failed", "stopped")},
             )
         dtype = jnp.promote_types(metrics.loss.dtype, jnp.float32)  # half precision cannot count to a few thousand
         return after, jnp.stack([jnp.asarray(x, dtype) for x in metrics])

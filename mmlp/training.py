@@ -159,9 +159,7 @@ def _train(call: _Call, model, loss, data, key, optimizer, validation) -> FitRes
     rate = checked_rates(call.rates, len(key)) if call.many else np.float32(1)
     if call.checkpoint is None:
         return _run(call, program, model, data, key, rate, validation, None)
-    numbers = {"epochs": call.epochs, "batch_size": call.batch_size, "patience": call.patience}
-    if call.rates is not None:
-        numbers["rates"] = rate.tolist()
+    numbers = {"epochs": call.epochs, "batch_size": call.batch_size, "patience": call.patience, "rates": rate.tolist()}
     known = fingerprint(program, model, data, validation, key, **numbers)
     with RunDirectory(call.checkpoint, known, writes=jax.process_index() == 0) as run:
         return _run(call, program, model, data, key, rate, validation, run)

@@ -436,3 +436,30 @@ def test_many_models_with_data_and_rates_of_their_own():
         mmlp.fit_many(models, loss, data, keys=keys, rates=(1.0, -1.0), own_data=True, **options)
     with pytest.raises(ValueError, match=r"\(2, n, ...\)"):
         mmlp.fit_many(models, loss, (X[0], y[0]), keys=keys, own_data=True, **options)
+
+
+def test_models_that_have_all_stopped_end_the_run_and_keep_their_reports():
+    keys = jax.random.split(jax.random.key(8), 2)
+    models = eqx.filter_vmap(lambda key: eqx.nn.Linear(3, 1, key=key))(keys)
+
+    def loss(model, batch, key, t):
+        return jnp.mean((jax.vmap(model)(batch[0]) - batch[1]) ** 2)
+
+    far = (X, -Y)  # what is learnt makes this worse: no epoch is better than the first or second
+    options = {"epochs": 30, "batch_size": 11, "optimizer": optax.sgd(0.05), "progress": False, "patience": 1}
+    result = mmlp.fit_many(models, loss, (X, Y), keys=keys, validation=far, **options)
+    assert len(result.history["loss"]) < 30
+    assert np.all(np.isfinite(result.history["loss"][-1]).any())
+
+
+def test_a_run_with_other_rates_is_another_run(tmp_path):
+    keys = jax.random.split(jax.random.key(8), 2)
+    models = eqx.filter_vmap(lambda key: eqx.nn.Linear(3, 1, key=key))(keys)
+    options = {"keys": keys, "epochs": 1, "batch_size": 11, "optimizer": optax.sgd(0.05), "progress": False}
+
+    def loss(model, batch, key, t):
+        return jnp.mean((jax.vmap(model)(batch[0]) - batch[1]) ** 2)
+
+    mmlp.fit_many(models, loss, (X, Y), rates=(0.5, 0.2), checkpoint=tmp_path, **options)
+    with pytest.raises(ValueError, match="differs in rates"):
+        mmlp.fit_many(models, loss, (X, Y), checkpoint=tmp_path, **options)

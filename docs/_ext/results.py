@@ -23,8 +23,10 @@ def build(app) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for path in RESULTS.glob("*.json"):
-        shutil.copy(path, folder)
-        draw(json.loads(path.read_text()), folder)
+        record = json.loads(path.read_text())
+        if "experiment" in record:  # others are tables of benchmarks
+            shutil.copy(path, folder)
+            draw(record, folder)
     report.build(folder)
 
 

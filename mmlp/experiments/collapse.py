@@ -3,7 +3,8 @@
 python -m mmlp.experiments.collapse [--quick] [--data DIR] [--out report]
 
 A VAE has collapsed when its encoder says nothing (KLD near zero): then it is one Gaussian with a network around it. The
-first table adds one factor after the other to the paper's recipe, the second takes each one out of the full recipe.
+first table adds one factor after the other to the paper's recipe, the second takes each one, but for the size of the
+batches, out of the full recipe.
 """
 
 import dataclasses
@@ -67,7 +68,8 @@ def run(settings: Settings) -> dict:
         lines = [{"name": name, "cells": [report.cell(scores[name][key]) for key in frey.SCORES]} for name, _ in rows]
         return {"title": title, "columns": ["recipe", *frey.SCORES], "rows": lines}
 
-    lowest = min(scores["the paper's recipe"]["KLD"])
+    divergences = scores["the paper's recipe"]["KLD"]
+    collapsed = sum(kld < COLLAPSED for kld in divergences)
     return {
         "title": "Why it collapses",
         "about": f"{settings.model}, {settings.latent} latent variables, widths {literal.hidden}, {settings.epochs} epochs: "
@@ -76,8 +78,8 @@ def run(settings: Settings) -> dict:
         "claims": [
             {
                 "claim": "Ours: the paper's recipe, taken literally, collapses.",
-                "verdict": "holds" if max(scores["the paper's recipe"]["KLD"]) < COLLAPSED else "depends on the seed",
-                "evidence": f"KLD from {lowest:.2g} nats over {settings.seeds} seeds.",
+                "verdict": {settings.seeds: "holds", 0: "does not hold"}.get(collapsed, "depends on the seed"),
+                "evidence": f"KLD over seeds: {', '.join(f'{kld:.2g}' for kld in divergences)} nats; below {COLLAPSED} counts.",
             }
         ],
         "scores": scores,

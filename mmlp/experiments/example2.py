@@ -2,8 +2,8 @@
 
     python -m mmlp.experiments.example2 [--quick] [--seeds N] [--out report]     writes example2.json
 
-Both with the paper's kernels and recipe, and both with a linear output kernel, calibration and the tuned optimisers of
-`tune_spd`; j + 1 hidden layers of 20 units, von Neumann loss, seeds other than those of Example 1.
+Both with the paper's kernels and recipe, and both with calibration and the output kernels and optimisers that `tune_spd`
+chose; j + 1 hidden layers of 20 units, von Neumann loss, seeds other than those of Example 1.
 """
 
 import dataclasses
