@@ -1,5 +1,6 @@
 """NumPy's files: arrays of finite numbers from .npy and .npz. Nothing is unpickled, because a pickle can run code."""
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-DAMAGE = (ValueError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError, NotImplementedError)
+DAMAGE = (ValueError, EOFError, zipfile.BadZipFile, zlib.error, SyntaxError, tokenize.TokenError, RuntimeError)
 
 
 def read_npy(path: Path) -> np.ndarray:

@@ -1,5 +1,6 @@
 """What the commands do: files in, an estimator or an experiment, files out."""
 
+import contextlib
 import errno
 import functools
 import json
@@ -134,7 +135,7 @@ def _fit(command: FitOptions, out: Path, estimator, data: Sequence[np.ndarray], 
     estimator.set_params(random_state=command.seed, verbose=int(not command.quiet))
     if command.epochs is not None:
         estimator.set_params(max_epochs=command.epochs)
-    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    checkpoint = out.with_name(f"{out.name}.checkpoint") / KINDS[type(estimator)]
     try:
         estimator.fit(*train, checkpoint=checkpoint)
     except AnotherRunError:
@@ -144,10 +145,14 @@ def _fit(command: FitOptions, out: Path, estimator, data: Sequence[np.ndarray], 
         ) from None
     except ValueError as error:
         raise ValueError(f"{command.data}: {error}") from error
-    scores = {f"test_{name}": value for name, value in _scores(estimator, *test).items()} if kept else {}
     estimator.feature_names_in_, estimator.target_names_ = np.array(inputs, object), np.array(targets, object)
-    estimator.save(out)
+    estimator.save(out)  # first of all: whatever is wrong with the test rows, the training is not lost
     shutil.rmtree(checkpoint)
+    with contextlib.suppress(OSError):  # it holds other files
+        checkpoint.parent.rmdir()
+    for name in ("feature_names_in_", "target_names_"):  # scikit-learn would ask for them in arrays
+        vars(estimator).pop(name)
+    scores = {f"test_{name}": value for name, value in _scores(estimator, *test).items()} if kept else {}
     _show(_summary(out, Model(KINDS[type(estimator)], estimator, inputs, targets)) | scores, as_json=command.json)
     return 0
 

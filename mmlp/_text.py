@@ -31,14 +31,17 @@ class Row(NamedTuple):
 def read_csv(path: Path) -> tuple[tuple[str, ...], list[Row]]:
     """Names and rows. The separator is the one of comma, semicolon and tab that the line of names has most of."""
     text = _decoded(path)
-    separator = max(",;\t", key=text.lstrip("\n").partition("\n")[0].count)
+    names_line = re.sub('"[^"]*"', "", text.lstrip("\n").partition("\n")[0])  # without what is quoted
+    separator = max(",;\t", key=names_line.count)
     reader = csv.reader(io.StringIO(text.rstrip("\n ")), delimiter=separator, skipinitialspace=True, strict=True)
     try:
         rows = [Row(reader.line_num, cells or [""]) for cells in reader]
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {error}; is a quotation mark left open?") from None
-    while rows[0].cells == [""]:
+    while rows and rows[0].cells == [""]:
         rows.pop(0)
+    if not rows:
+        raise ValueError(f"{path} is empty; its first line must name the columns.")
     line, names = rows[0].line, tuple(cell.strip() for cell in rows[0].cells)
     if all(is_number(name) for name in names):
         example = separator.join(f"x{i}" for i in range(len(names)))

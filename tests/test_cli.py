@@ -312,7 +312,9 @@ def test_a_checkpoint_of_another_run_is_not_touched(here, capsys, monkeypatch):
     monkeypatch.setattr(_training, "fit_many", refuse)
     status, out, err = run(capsys, "fit", "vae", "X.npy", "-o", "vae.safetensors")
     assert (status, out) == (1, "")
-    assert err.startswith("mmlp: vae.safetensors.checkpoint keeps an unfinished training with other data or options; finish")
+    assert err.startswith(
+        "mmlp: vae.safetensors.checkpoint/vae keeps an unfinished training with other data or options; finish"
+    )
 
 
 def test_training_that_fails_is_one_line_and_leaves_no_model(here, capsys, monkeypatch):
@@ -367,7 +369,7 @@ def test_an_interrupted_fit_goes_on_with_the_same_command(number, here, tmp_path
     assert json.loads(out)["test_rows"] == 8
     process = start(tmp_path, *words)
     checkpoint = tmp_path / "wind.safetensors.checkpoint"
-    while not list(checkpoint.glob("*/checkpoint-*")) and process.poll() is None:
+    while not list(checkpoint.glob("**/checkpoint-*")) and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(number)
     out, err = process.communicate(timeout=600)
