@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from mmlp.calibration import calibrate
 from mmlp.divergences import quadratic, stein, von_neumann
-from mmlp.experiments import _run, _tour
+from mmlp.experiments import _baselines, _run, _tour
 from mmlp.gram import Gram
 from mmlp.networks import CholeskyMLP, MatrixMLP
 from mmlp.optimizers import default_optimizer
@@ -63,19 +63,6 @@ def loss(model, batch, key, t):
     return jnp.mean(von_neumann(jax.vmap(model)(X), Y))
 
 
-def exp_of(log_matrices) -> Gram:
-    A = np.asarray(jax.vmap(expm)(jnp.asarray(log_matrices)), np.float64)
-    A = (A + np.swapaxes(A, 1, 2)) / 2
-    return Gram.from_dense((A / np.trace(A, axis1=1, axis2=2)[:, None, None]).astype(log_matrices.dtype))
-
-
-def nearest_neighbours(X, Y: Gram, X_test, k: int) -> Gram:
-    """The log-Euclidean mean of the k nearest training matrices."""
-    distance = jnp.sum((X_test[:, None] - X) ** 2, axis=-1)
-    nearest = jnp.argsort(distance, axis=1)[:, :k]
-    return exp_of(jnp.mean(Y.logm()[nearest], axis=1))
-
-
 def train(network, data, validation, settings: Settings):
     """A network, calibrated and trained with the default recipe; the epoch with the best validation loss is kept."""
     network = calibrate(network, data[0], key=jax.random.key(1))
@@ -102,9 +89,12 @@ def run(settings: Settings) -> dict:
         "Cholesky MLP, 2 x 60": CholeskyMLP(p, d, (60, 60), key=key),
         "matrix MLP, 3 x 20": MatrixMLP(p, d, (20, 20, 20), key=key),
     }
+    X_known, T, X_new = (np.asarray(part, np.float64) for part in (X_train, Y_train.factor, X_test))
+    constant = np.broadcast_to(_baselines.log_euclidean_mean(T), (settings.test, d, d))
+    neighbours = _baselines.nearest_neighbours(X_known, T, X_new, settings.neighbours)
     predictions = {
-        "constant (log-Euclidean mean)": exp_of(jnp.broadcast_to(jnp.mean(Y_train.logm(), axis=0), (settings.test, d, d))),
-        f"{settings.neighbours} nearest neighbours": nearest_neighbours(X_train, Y_train, X_test, settings.neighbours),
+        "constant (log-Euclidean mean)": Gram(jnp.asarray(constant)),
+        f"{settings.neighbours} nearest neighbours": Gram(jnp.asarray(neighbours)),
     }
     for name, network in networks.items():
         model = train(network, (X_train, Y_train), validation, settings)
