@@ -68,7 +68,7 @@ def test_what_does_not_vary_is_left_alone(dtype):
         (lambda m: calibrate(m, X.astype(int), key=KEY), r"must hold floating-point numbers"),
         (lambda m: calibrate(m, np.where(X > 1000, np.nan, X), key=KEY), r"must be finite"),
         (lambda m: calibrate(m, X[:, :5], key=KEY), r"`calibrate\(X=...\)` must have 6 columns.*got 5"),
-        (lambda m: calibrate(jnp.tanh, X, key=KEY), r"must be one of the library's networks or heads, got"),
+        (lambda m: calibrate(jnp.tanh, X, key=KEY), r"must be one of the library's networks, heads or a VAE of them, got"),
     ],
 )
 def test_bad_input_is_named(call, message):

@@ -81,7 +81,7 @@ def test_a_file_of_another_kind_is_refused_with_the_remedy(regressor, tmp_path):
     mmlp.save(mmlp.MatrixMLP(3, 2, (4,), key=jax.random.key(0)), tmp_path / "model")
     with pytest.raises(ValueError, match=r"mmlp\.estimators\.load"):
         mmlp.load(tmp_path / "estimator")
-    with pytest.raises(ValueError, match=r"holds a model.*mmlp\.load"):
+    with pytest.raises(ValueError, match=r"holds a network.*mmlp\.load"):
         estimators.load(tmp_path / "model")
     with pytest.raises(NotFittedError):
         MultivariateRegressor().save(tmp_path / "nothing")

@@ -37,6 +37,7 @@ def test_a_split_keeps_the_parts_apart_and_standardises_by_the_training_images(s
     np.testing.assert_allclose(together.std(axis=0), 1, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_cells_are_trained_as_alone_and_scored_in_raw_units(splits):
     recipe = dataclasses.replace(frey.recipe("matrix", "NfNf"), **SMALL)
     cells = [{"rate": 0.01, "noise": 0.0}, {"rate": 0.005, "noise": 0.1}]

@@ -40,6 +40,7 @@ def test_energy_score_in_one_dimension_is_the_continuous_ranked_probability_scor
     assert metrics.energy_score(p, y[:, 0], key=jax.random.key(1)) == pytest.approx(exact, rel=0.02)
 
 
+@pytest.mark.slow
 def test_the_true_distribution_has_the_best_scores_on_average():
     p = gaussian(1, 2)
     n = 500

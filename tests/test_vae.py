@@ -75,7 +75,7 @@ def test_the_importance_weighted_bound_agrees_with_the_exact_evidence_within_its
     assert np.all(np.abs(estimate - exact_evidence(vae)) < 4.5 * error)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [pytest.param(m, marks=() if m in ("NdNd", "EfEf") else pytest.mark.slow) for m in MODELS])
 def test_the_bound_is_never_below_the_elbo_of_the_same_draws(name):
     vae = small(name)
     bound = jax.jit(jax.vmap(lambda x, key: vae.log_evidence(x, key, 8)))(X, KEYS)
@@ -92,7 +92,7 @@ def test_the_bound_rises_with_the_number_of_samples():
     assert np.all(np.diff(means) > 0)
 
 
-@pytest.mark.parametrize("name", ["NdNd", "EfEf"])
+@pytest.mark.parametrize("name", [pytest.param("NdNd", marks=pytest.mark.slow), "EfEf"])
 def test_the_sampled_kl_agrees_with_the_exact_one(name):
     # 20000 draws, 5 standard errors
     vae = small(name)
@@ -149,6 +149,7 @@ def test_samples_have_the_models_moments():
     np.testing.assert_allclose(np.cov(x.T), S, atol=6 * float(jnp.max(jnp.diag(S))) * (2 / 20_000) ** 0.5)
 
 
+@pytest.mark.slow
 def test_training_raises_the_bound_and_keeps_float32():
     vae = jax.tree.map(lambda x: x.astype(jnp.float32) if eqx.is_array(x) else x, small("NfNf"))
     X32 = X.astype(jnp.float32)

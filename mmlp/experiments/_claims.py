@@ -11,8 +11,8 @@ Outcomes = Sequence[tuple[dict[str, Any], bool]]  # each case by its factors, su
 def advantage(ours: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     """By how much `ours` (seeds,) is smaller than `other`: mean of the paired differences and its standard error.
 
-    >>> advantage(np.array([1.0, 2.0, 3.0]), np.array([2.0, 3.5, 3.5]))
-    (1.0, 0.28867513459481287)
+    >>> advantage(np.array([1.0, 2.0]), np.array([2.0, 4.0]))
+    (1.5, 0.5)
     """
     difference = np.asarray(other) - np.asarray(ours)
     error = np.std(difference, ddof=1) / len(difference) ** 0.5 if len(difference) > 1 else np.nan
