@@ -209,8 +209,9 @@ def test_records_have_a_row_for_each_model_and_fit_the_page(name, module, rows, 
     (tmp_path / f"{name}.json").write_text(text)
     module.draw(json.loads(text), tmp_path)
     assert build(tmp_path) == {}
-    tables = record["result"]["tables"]
+    tables, more = record["result"]["tables"][:2], record["result"]["tables"][2:]
     assert [table["title"] for table in tables] == ["Setting: turning", "Setting: linear"]
+    assert [len(table["rows"]) for table in more] == ([4] if name == "example1" else [])  # head to head
     groups = 1 if name == "example2" else 4
     assert all(sum("name" in row for row in table["rows"]) == rows * groups for table in tables)
     published = [c for row in tables[0]["rows"] for c in row.get("cells", []) if c.get("paper") is not None]
