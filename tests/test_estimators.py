@@ -59,7 +59,7 @@ def outputs(estimator):
     }
 
 
-@pytest.mark.parametrize("name", ["regressor", "spd", "density"])
+@pytest.mark.parametrize("name", ["regressor", "spd", pytest.param("density", marks=pytest.mark.slow)])
 def test_files_and_pickles_give_back_the_estimator_bit_for_bit(name, request, tmp_path):
     estimator = request.getfixturevalue(name)
     estimator.save(tmp_path / "model")

@@ -137,6 +137,7 @@ def test_nuts_steps_are_finite():
     assert all(np.all(np.isfinite(x)) for x in mcmc.get_samples().values())
 
 
+@pytest.mark.slow
 def test_svi_fits_a_power_exponential_guide_to_a_gaussian():
     """The guide's family holds the target N(mu, diag(2, 1)), so that the ELBO's maximum is log Z = 0."""
     mu = jnp.array([1.0, -2.0])
