@@ -91,8 +91,8 @@ def run(settings: Settings) -> dict:
 NOTES = [
     "The paper does not say how the input determines the covariance, nor for how long it trained; its best errors lie below "
     "the noise of 10,000 samples for any spectrum like ours, so that only ratios can be compared.",
-    "The default setting of the generator was chosen out of about a dozen that were tried with these networks; with two latent "
-    "factors in place of one the Cholesky MLP led in nearly all of them.",
+    "The default setting of the generator was chosen out of about a dozen that were tried with these networks; with two "
+    "latent factors in place of one the Cholesky MLP led in nearly all of them.",
     "One budget of steps for all networks; a fifth of the training samples chooses the epoch.",
     "Optimiser and rate of each network, and the width of the Cholesky MLP, are the best of one grid on other seeds at "
     "d0 = 10, n = 100 (python -m mmlp.experiments.tune_spd); the paper's recipe is its own: Adam at 0.001, no calibration.",
