@@ -20,7 +20,7 @@ setup: .venv/.test  ## create .venv and install the package with the tested vers
 	touch $@
 comma := ,
 
-demo: setup     ## the tour: three small runs and a page to open, demo/index.html (under three minutes)
+demo: setup     ## the tour: three small runs and a page to open, demo/index.html (a few minutes)
 	$(RUN) -m mmlp.cli demo
 
 test: setup     ## the fast tests (what CI runs)

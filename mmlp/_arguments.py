@@ -29,7 +29,7 @@ def _out(metavar: str, default: str):
 class Demo:
     """Take the tour: learn covariance matrices, regress with full covariance, model digits, and write a report.
 
-    It needs no data, takes under three minutes on two cores, and ends by naming the page to open.
+    It needs no data, takes a few minutes on two cores, and ends by naming the page to open.
     """
 
     out: Annotated[Path, arg(aliases=["-o"], metavar="FOLDER")] = Path("demo")
