@@ -109,22 +109,27 @@ def paper(network: str, widths: tuple[int, ...] = (20, 20, 20)) -> Recipe:
     return Recipe(network, widths, "adam", kernel="mercer", plain=True)
 
 
+OPTIMIZERS = ("muon", "adam")
 # The same optimisers and rates are tried for each family of networks; the best of it, by validation loss, is used.
 FAMILIES = {
-    "matrix 3 x 20": [Recipe("matrix", (20, 20, 20), optimizer) for optimizer in ("muon", "adam")],
-    "matrix 2 x 60": [Recipe("matrix", (60, 60), optimizer) for optimizer in ("muon", "adam")],
-    "Cholesky": [Recipe("cholesky", w, optimizer) for w in ((20, 20, 20), (60, 60)) for optimizer in ("muon", "adam")],
+    "matrix 3 x 20": [Recipe("matrix", (20, 20, 20), optimizer) for optimizer in OPTIMIZERS],
+    "matrix, wide": [Recipe("matrix", w, optimizer) for w in ((60, 60), (100, 100)) for optimizer in OPTIMIZERS],
+    "Cholesky": [
+        Recipe("cholesky", w, optimizer)
+        for w in ((20, 20, 20), (60, 60), (100, 100))
+        for optimizer in OPTIMIZERS
+    ],
+    "Cholesky 2 x 200": [Recipe("cholesky", (200, 200), optimizer) for optimizer in OPTIMIZERS],  # tried, not used: slow
     "shallow": [
-        Recipe("shallow", (20, 20, 20), optimizer, kernel)
-        for kernel in ("linear", "mercer")
-        for optimizer in ("muon", "adam")
+        Recipe("shallow", (20, 20, 20), optimizer, kernel) for kernel in ("linear", "mercer") for optimizer in OPTIMIZERS
     ],
 }
 
 
-def tuned(family: str) -> tuple[Recipe, float]:
-    """The recipe and the rate that `tune_spd` chose."""
-    chosen = _chosen()[family]
+def tuned(family: str, dim: int) -> tuple[Recipe, float]:
+    """The recipe and the rate that `tune_spd` chose for matrices of this size, or of the nearest that it was run for."""
+    by_dim = _chosen()
+    chosen = by_dim[min(by_dim, key=lambda tried: abs(int(tried) - dim))][family]
     return Recipe(**chosen["recipe"] | {"widths": tuple(chosen["recipe"]["widths"])}), chosen["rate"]
 
 

@@ -44,10 +44,10 @@ class Settings(Budget):
     QUICK: ClassVar = _spd.QUICK | {"depths": (2,)}
 
 
-def models(j: int) -> dict[tuple[str, str], Model]:
+def models(dim: int, j: int) -> dict[tuple[str, str], Model]:
     widths, made = (20,) * (j + 1), {}
     for design, network, family in ((DEEP, "matrix", "matrix 3 x 20"), (SHALLOW, "shallow", "shallow")):
-        recipe, rate = tuned(family)
+        recipe, rate = tuned(family, dim)
         made[RECIPES[0], design] = Model(paper(network, widths), PAPER_RATE, "von_neumann")
         made[RECIPES[1], design] = Model(dataclasses.replace(recipe, widths=widths), rate, "von_neumann")
     return made
@@ -58,7 +58,7 @@ def run(settings: Settings) -> dict:
     untrained: dict[tuple[str, int, str], np.ndarray] = {}
     for dim, j in progress(itertools.product(settings.dims, settings.depths), "example2"):
         task = Task(dim, settings.train, budget, _spd.FIRST_SEEDS["example2"])
-        for (recipe, design), model in models(j).items():
+        for (recipe, design), model in models(dim, j).items():
             for setting, values in zip(budget.settings, model.errors(task), strict=True):
                 errors[setting, dim, recipe, design, j] = values[:, QRE]
         for row, values in _spd.baselines(task).items():

@@ -1,45 +1,68 @@
-"""Which optimiser and rate for Examples 1 and 2: the same grid for every network, on seeds that the tables do not use.
+"""Which optimiser, rate and width for Examples 1 and 2: the same grid for every network, on seeds that the tables do not use.
 
-    python -m mmlp.experiments.tune_spd [--out FILE]
+    python -m mmlp.experiments.tune_spd [--jobs N] [--out FILE]
 
-tries both optimisers with all rates for the networks of each family (von Neumann loss, d0 = 10, n = 100, the default setting
-of the generator) and chooses by validation loss, the mean of its logarithm over seeds. It writes spd_settings.json into the
-package.
+tries both optimisers with all rates for the networks of each family (von Neumann loss, n = 100, the default setting of the
+generator), at d0 = 10 and at d0 = 20, and chooses by validation loss, the mean of its logarithm over seeds. It writes
+spd_settings.json into the package. A core takes about two hours; `--jobs` share the networks among processes.
 """
 
 import argparse
 import dataclasses
+import itertools
 import json
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 from mmlp import _files
 from mmlp.experiments import _run
-from mmlp.experiments._spd import FAMILIES, FIRST_SEEDS, TUNED, Budget, Task, train
+from mmlp.experiments._spd import FAMILIES, FIRST_SEEDS, TUNED, Budget, Recipe, Task, train
+from mmlp.training import NonFiniteError
 
-RATES = (0.01, 0.02, 0.04)
-TASK = Task(10, 100, Budget(seeds=2, settings=("turning",), test=100), FIRST_SEEDS["tune"])
+RATES = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16)
+BUDGET = Budget(seeds=3, settings=("turning",), test=100)
+TASKS = [Task(dim, 100, BUDGET, FIRST_SEEDS["tune"]) for dim in (10, 20)]
 LOSS = "von_neumann"
 
+Families = dict[str, list[Recipe]]
 
-def tune(task: Task = TASK, rates: tuple[float, ...] = RATES, families=FAMILIES) -> dict:
-    """{"chosen": family -> recipe and rate, "tried": the score of every candidate, ...}"""
-    chosen, tried = {}, []
-    for family in _run.progress(families, "tune"):
-        candidates = []
-        for recipe in families[family]:
-            validation = train(task, recipe, LOSS, rates).validation  # (settings, seeds, rates)
-            scores = np.exp(np.mean(np.log(validation), axis=(0, 1)))
-            for rate, score in zip(rates, scores, strict=True):
-                entry = {"recipe": dataclasses.asdict(recipe), "rate": rate, "validation": float(f"{score:.4g}")}
-                candidates.append(entry)
-                print(family, recipe.widths, recipe.kernel, recipe.optimizer, rate, f"{score:.3e}", flush=True)
-        finite = [entry for entry in candidates if np.isfinite(entry["validation"])]
-        chosen[family] = min(finite, key=lambda entry: entry["validation"])
-        tried += [{"family": family, **entry} for entry in candidates]
+
+def candidates(task: Task, family: str, recipe: Recipe, rates: tuple[float, ...]) -> list[dict]:
+    """An entry for each rate, with its score."""
+    try:
+        validation = train(task, recipe, LOSS, rates).validation  # (settings, seeds, rates)
+        scores = [float(f"{score:.4g}") for score in np.exp(np.mean(np.log(validation), axis=(0, 1)))]
+    except NonFiniteError:
+        scores = [None] * len(rates)  # the rates are trained together: one that fails for good ends all
+    about = {"d0": task.dim, "family": family, "recipe": dataclasses.asdict(recipe)}
+    return [about | {"rate": rate, "validation": score} for rate, score in zip(rates, scores, strict=True)]
+
+
+def tune(
+    tasks: Sequence[Task] = TASKS, rates: tuple[float, ...] = RATES, families: Families = FAMILIES, jobs: int = 1
+) -> dict:
+    """{"chosen": d0 -> family -> recipe and rate, "tried": the score of every candidate, ...}"""
+    work = [(task, name, recipe, rates) for task in tasks for name, recipes in families.items() for recipe in recipes]
+    if jobs == 1:
+        found = [candidates(*one) for one in _run.progress(work, "tune")]
+    else:
+        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+            futures = [pool.submit(candidates, *one) for one in work]
+            found = [future.result() for future in _run.progress(futures, "tune")]
+    tried = list(itertools.chain(*found))
+    chosen: dict[str, dict] = {}
+    for task, family in itertools.product(tasks, families):
+        mine = [one for one in tried if (one["d0"], one["family"]) == (task.dim, family)]
+        best = min((one for one in mine if one["validation"] is not None), key=lambda one: one["validation"])
+        chosen.setdefault(str(task.dim), {})[family] = {name: best[name] for name in ("recipe", "rate", "validation")}
     return {
-        "task": dataclasses.asdict(task) | {"rates": list(rates), "loss": LOSS},
+        "tasks": [dataclasses.asdict(task) for task in tasks],
+        "rates": list(rates),
+        "loss": LOSS,
         "chosen": chosen,
         "tried": tried,
         "versions": _run.versions(),
@@ -48,10 +71,12 @@ def tune(task: Task = TASK, rates: tuple[float, ...] = RATES, families=FAMILIES)
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m mmlp.experiments.tune_spd", description="Tune Examples 1 and 2.")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--out", type=Path, default=TUNED, help="file of the choices")
-    out = parser.parse_args(argv).out
-    _files.replace(out, (json.dumps(tune(), indent=1) + "\n").encode())
-    print(out)
+    arguments = parser.parse_args(argv)
+    record = tune(jobs=arguments.jobs)
+    _files.replace(arguments.out, (json.dumps(record, indent=1) + "\n").encode())
+    print(arguments.out)
 
 
 if __name__ == "__main__":
