@@ -4,17 +4,21 @@ A distribution is one of this library's with batch shape (n,), as `predict_distr
 (m, n, d) of m draws a row. Scores are means over the n rows, and smaller is better; `sample_weight` (n,) weighs rows.
 """
 
+from collections.abc import Callable
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammainc
 from numpy.typing import ArrayLike
+from scipy.spatial.distance import pdist
 
 from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
 
 Distribution = TraceOneGaussian | TraceOnePowerExponential
 DRAWS = 1000  # a row, where a score needs samples of a distribution
-PAIRS = 2**22  # numbers held at once by the scores of samples
+NUMBERS = 2**22  # of these draws, held at once
 
 
 def negative_log_likelihood(distribution: Distribution, y: ArrayLike, *, sample_weight=None) -> float:
@@ -26,7 +30,7 @@ def negative_log_likelihood(distribution: Distribution, y: ArrayLike, *, sample_
     0.9189
     """
     y = _targets(distribution, y, "negative_log_likelihood")
-    return _mean(-distribution.log_prob(jnp.asarray(y)), sample_weight)
+    return _mean(-_centred(distribution).log_prob(jnp.asarray(y - _loc(distribution))), sample_weight)
 
 
 def energy_score(prediction, y: ArrayLike, *, key=None, sample_weight=None) -> float:
@@ -39,12 +43,13 @@ def energy_score(prediction, y: ArrayLike, *, key=None, sample_weight=None) -> f
     >>> print(energy_score(samples, np.zeros((1, 1))))
     0.0
     """
-    x, y = _samples(prediction, y, key, "energy_score")
     if isinstance(prediction, Distribution):  # draws are cheap: each is compared with one other, not with all
-        distances = jnp.mean(_norm(x - y) - _norm(x - jnp.roll(x, 1, axis=0)) / 2, axis=0)
+        y = _targets(prediction, y, "energy_score")
+        scores = _expected(lambda x: _norm(x - y) - _norm(x - np.roll(x, 1, axis=0)) / 2, prediction, key, y.size)
     else:
-        distances = _row_by_row(_energy, x, y, len(x) ** 2)
-    return _mean(distances, sample_weight)
+        x, y = _samples(prediction, y, "energy_score")
+        scores = [np.mean(_norm(x[:, i] - y[i])) - np.mean(pdist(x[:, i])) / 2 for i in range(len(y))]
+    return _mean(scores, sample_weight)
 
 
 def variogram_score(prediction, y: ArrayLike, *, order: float = 0.5, key=None, sample_weight=None) -> float:
@@ -56,10 +61,15 @@ def variogram_score(prediction, y: ArrayLike, *, order: float = 0.5, key=None, s
     >>> print(variogram_score(samples, np.array([[0.0, 1.0]])))  # 2 (1 - 2)^2
     2.0
     """
-    x, y = _samples(prediction, y, key, "variogram_score")
     if not order > 0:
         raise ValueError(f"`variogram_score(order=...)` must be positive, got {order!r}; 0.5 is usual.")
-    return _mean(_row_by_row(lambda x, y: _variogram(x, y, order), x, y, x.shape[0] * x.shape[2] ** 2), sample_weight)
+    if isinstance(prediction, Distribution):
+        y = _targets(prediction, y, "variogram_score")
+        expected = _expected(lambda x: _variogram(x, order), prediction, key, y.size * y.shape[1])
+    else:
+        x, y = _samples(prediction, y, "variogram_score")
+        expected = np.stack([np.mean(_variogram(x[:, i], order), axis=0) for i in range(len(y))])
+    return _mean(2 * np.sum((_variogram(y, order) - expected) ** 2, axis=-1), sample_weight)  # of i < j, twice
 
 
 def mahalanobis_pit(distribution: Distribution, y: ArrayLike) -> np.ndarray:
@@ -76,7 +86,7 @@ def mahalanobis_pit(distribution: Distribution, y: ArrayLike) -> np.ndarray:
     alpha, beta = (1.0, 1.0)
     if isinstance(distribution, TraceOnePowerExponential):
         alpha, beta = distribution.alpha, distribution.beta
-    z = distribution.omega.whiten(jnp.asarray(y) - distribution.loc) / jnp.sqrt(alpha * distribution.eta)[..., None]
+    z = distribution.omega.whiten(jnp.asarray(y - _loc(distribution))) / jnp.sqrt(alpha * distribution.eta)[..., None]
     return np.asarray(gammainc(distribution.dim / (2 * beta), jnp.sum(z**2, axis=-1) ** beta / 2), float)
 
 
@@ -111,44 +121,48 @@ def calibration_error(pit: ArrayLike) -> float:
     return float(np.sum(below * np.abs(below) - above * np.abs(above)) / 2)  # the integral of |level - height|
 
 
-def _energy(x, y):
-    m = x.shape[0]
-    spread = jnp.sum(_norm(x[:, None] - x[None])) / (m * (m - 1))
-    return jnp.mean(_norm(x - y)) - spread / 2
+def _variogram(x: np.ndarray, order: float) -> np.ndarray:
+    """|x_i - x_j|^order for i < j, of x (..., d)."""
+    i, j = np.triu_indices(x.shape[-1], 1)
+    return np.abs(x[..., i] - x[..., j]) ** order
 
 
-def _variogram(x, y, order):
-    def differences(v):
-        return jnp.abs(v[..., :, None] - v[..., None, :]) ** order
-
-    return jnp.sum((differences(y) - jnp.mean(differences(x), axis=0)) ** 2)
+def _norm(x: np.ndarray) -> np.ndarray:
+    return np.linalg.norm(x, axis=-1)
 
 
-def _norm(x):
-    return jnp.linalg.norm(x, axis=-1)
+def _expected(function: Callable, distribution: Distribution, key, numbers: int) -> np.ndarray:
+    """The mean of function(x) (m, n, ...) over `DRAWS` draws, m of them at a time, x (m, n, d) in float64.
+
+    The function needs so many `numbers` for each draw.
+    """
+    at_once = max(m for m in range(2, DRAWS + 1) if DRAWS % m == 0 and (m == 2 or m * numbers <= NUMBERS))
+    loc, centred, mean = _loc(distribution), _centred(distribution), 0.0
+    for piece in jax.random.split(jax.random.key(0) if key is None else key, DRAWS // at_once):
+        x = loc + np.asarray(centred.sample(piece, (at_once,)), np.float64)
+        mean += np.mean(function(x), axis=0) * (at_once / DRAWS)
+    return np.asarray(mean)
 
 
-def _row_by_row(score, x: jax.Array, y: jax.Array, numbers: int):
-    """score(x (m, d), y (d,)) for each of the n rows, as many at once as fit."""
-    return jax.lax.map(lambda row: score(*row), (jnp.moveaxis(x, 1, 0), y), batch_size=max(1, PAIRS // numbers))
+def _centred(distribution: Distribution) -> Distribution:
+    """The same about zero, where its dtype has its digits."""
+    return eqx.tree_at(lambda p: p.loc, distribution, jnp.zeros_like(distribution.loc))
 
 
-def _samples(prediction, y, key, call: str):
-    if isinstance(prediction, Distribution):
-        y = _targets(prediction, y, call)
-        key = jax.random.key(0) if key is None else key
-        x = prediction.sample(key, (DRAWS,))
-    else:
-        x, y = np.asarray(prediction), np.asarray(y)
-        if x.ndim != 3 or y.shape != x.shape[1:] or len(x) < 2:
-            raise ValueError(
-                f"`{call}(prediction, y)` needs samples (m, n, d) with m at least 2 and y (n, d), got shapes {x.shape} and "
-                f"{y.shape}."
-            )
-        _check_finite(x, f"{call}(prediction=...)")
-        _check_finite(y, f"{call}(y=...)")
-    x = jnp.asarray(x, jnp.result_type(x, jnp.float32))
-    return x, jnp.asarray(y, x.dtype)
+def _loc(distribution: Distribution) -> np.ndarray:
+    return np.asarray(distribution.loc, np.float64)
+
+
+def _samples(prediction, y, call: str) -> tuple[np.ndarray, np.ndarray]:
+    x, y = np.asarray(prediction), np.asarray(y)
+    if x.ndim != 3 or y.shape != x.shape[1:] or len(x) < 2:
+        raise ValueError(
+            f"`{call}(prediction, y)` needs samples (m, n, d) with m at least 2 and y (n, d), got shapes {x.shape} and "
+            f"{y.shape}."
+        )
+    _check_finite(x, f"{call}(prediction=...)")
+    _check_finite(y, f"{call}(y=...)")
+    return x.astype(np.float64), y.astype(np.float64)
 
 
 def _targets(distribution, y, call: str) -> np.ndarray:

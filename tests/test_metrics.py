@@ -40,6 +40,33 @@ def test_energy_score_in_one_dimension_is_the_continuous_ranked_probability_scor
     assert metrics.energy_score(p, y[:, 0], key=jax.random.key(1)) == pytest.approx(exact, rel=0.02)
 
 
+def test_scores_do_not_depend_on_the_origin():
+    """Without 64-bit numbers in JAX as well, where 1e9 + x has none of the digits of x."""
+    offset, scores = 1e9, (metrics.energy_score, metrics.variogram_score)
+    p, x, y = gaussian(), RNG.standard_normal((10, 6, 3)), RNG.standard_normal((6, 3))
+    p = TraceOneGaussian(np.zeros((6, 3)), p.omega, p.eta)
+    expected = [(score(x, y), score(p, y)) for score in scores]
+    with jax.enable_x64(False):
+        moved = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), jnp.float32), p)
+        moved = TraceOneGaussian(moved.loc + np.float32(offset), moved.omega, moved.eta)
+        for score, (of_samples, of_distribution) in zip(scores, expected, strict=True):
+            assert score(x + offset, y + offset) == pytest.approx(of_samples, rel=1e-6)
+            assert score(moved, y + offset) == pytest.approx(of_distribution, rel=0.1)  # by other draws
+
+
+def test_draws_of_many_rows_are_made_in_pieces(monkeypatch):
+    p, y = gaussian(), RNG.standard_normal((6, 3))
+    shapes = []
+    sample = TraceOneGaussian.sample
+    monkeypatch.setattr(
+        TraceOneGaussian, "sample", lambda self, key, shape: shapes.append(shape) or sample(self, key, shape)
+    )
+    whole = metrics.energy_score(p, y)
+    monkeypatch.setattr(metrics, "NUMBERS", 500 * y.size)
+    assert metrics.energy_score(p, y) == pytest.approx(whole, rel=0.1)
+    assert shapes == [(1000,), (500,), (500,)]
+
+
 @pytest.mark.slow
 def test_the_true_distribution_has_the_best_scores_on_average():
     p = gaussian(1, 2)
