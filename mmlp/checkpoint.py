@@ -90,8 +90,8 @@ def packed(model, argument: str) -> tuple[dict[str, np.ndarray], dict]:
     return {name: np.asarray(array) for name, array in arrays.items()}, {"architecture": architecture, "reason": reason}
 
 
-def unpacked(path: Path, arrays: dict[str, np.ndarray], content: dict, like=None):
-    """The inverse of `packed`, for what was read from `path`."""
+def unpacked(path: Path | str, arrays: dict[str, np.ndarray], content: dict, like=None):
+    """The inverse of `packed`, for what was read from `path`, which errors name."""
     _check_precision(path, arrays)
     if like is not None:
         return _fill(path, arrays, like)
@@ -175,7 +175,7 @@ def _fields(module) -> list[str]:
     return [field.name for field in dataclasses.fields(module)]
 
 
-def _fill(path: Path, arrays: dict[str, np.ndarray], like):
+def _fill(path: Path | str, arrays: dict[str, np.ndarray], like):
     wanted = _named_arrays(like, "load(like=...)")
     if wanted.keys() != arrays.keys():
         missing, extra = sorted(wanted.keys() - arrays.keys()), sorted(arrays.keys() - wanted.keys())
@@ -198,7 +198,7 @@ def _named_arrays(tree, argument: str) -> dict:
     return arrays
 
 
-def _check_precision(path: Path, arrays: dict[str, np.ndarray]) -> None:
+def _check_precision(path: Path | str, arrays: dict[str, np.ndarray]) -> None:
     for name, array in arrays.items():
         if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
             raise ValueError(

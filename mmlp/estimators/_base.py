@@ -1,7 +1,9 @@
 """What the estimators share: their arguments, the scaling of columns, and one file that holds a fitted one."""
 
 import abc
+import functools
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,6 +20,22 @@ from mmlp.estimators._training import Settings
 
 NAMES = ("feature_names_in_", "target_names_")  # of columns, where there are any
 KINDS: dict[str, type["NetworkEstimator"]] = {}
+
+
+def all_or_nothing(fit: Callable) -> Callable:
+    """A `fit` that is interrupted or fails leaves the estimator as it was."""
+
+    @functools.wraps(fit)
+    def guarded(self, *args, **kwargs):
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return guarded
 
 
 class NetworkEstimator(BaseEstimator, abc.ABC):
@@ -54,7 +72,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         params = self.get_params()
         if isinstance(self.random_state, np.random.RandomState):
             params["random_state"] = None
-        params = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
+        params = {**{name: _builtin(value) for name, value in params.items()}, "dtype": np.dtype(self.dtype).name}
         fitted = {name: _plain(getattr(self, name)) for name in (*self._numbers, "n_features_in_")}
         fitted |= {name: list(getattr(self, name)) for name in NAMES if hasattr(self, name)}
         metadata = {
@@ -75,14 +93,17 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
 
     def __setstate__(self, state):
         if "models_" in state:
-            arrays, content = state["models_"]
-            state = {**state, "models_": checkpoint.build(content["architecture"], dict(arrays))}
+            models = checkpoint.unpacked(f"the pickle of {type(self).__name__}", *state["models_"])
+            state = {**state, "models_": models}
         super().__setstate__(state)
 
     def _settings(self) -> Settings:
         """The arguments of training, checked."""
         name = type(self).__name__
-        dtype = np.dtype(self.dtype)
+        try:
+            dtype = np.dtype(self.dtype)
+        except TypeError:
+            dtype = None
         if dtype not in (np.float32, np.float64):
             raise ValueError(f'`{name}(dtype=...)` must be "float32" or "float64", got {self.dtype!r}.')
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
@@ -92,6 +113,8 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
             )
         if not self.learning_rate > 0:
             raise ValueError(f"`{name}(learning_rate=...)` must be positive, got {self.learning_rate!r}.")
+        for argument in ("max_epochs", "batch_size", *(("patience",) if self.patience is not None else ())):
+            checked_size(getattr(self, argument), f"{name}({argument}=...)")
         return Settings(self.max_epochs, self.batch_size, self.learning_rate, self.patience, dtype, bool(self.verbose))
 
     def _rows(self, X) -> np.ndarray:
@@ -101,7 +124,18 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
     def _standardised(self, X) -> np.ndarray:
         """X (n, p) of a prediction, checked, as the networks read it."""
         check_is_fitted(self)
-        return self.input_.forward(np.asarray(validate_data(self, X, dtype=np.float64, reset=False))).astype(self.dtype)
+        return self._cast(self.input_.forward(np.asarray(validate_data(self, X, dtype=np.float64, reset=False))), "X")
+
+    def _cast(self, values: np.ndarray, argument: str) -> np.ndarray:
+        """Standardised values (n, p) in the networks' dtype, which must hold their squares too."""
+        wrong = np.argwhere(~(np.abs(values) <= np.sqrt(np.finfo(self.dtype).max)))
+        if len(wrong):
+            row, column = wrong[0].tolist()
+            raise ValueError(
+                f"`{type(self).__name__}`: {argument} in row {row}, column {column} (from 0) is {values[row, column]:.3g} "
+                f"in standard units, too large for {np.dtype(self.dtype).name}; correct it, or remove the row."
+            )
+        return values.astype(self.dtype)
 
     def _weighted(self, sample_weight, *arrays: np.ndarray) -> list[np.ndarray]:
         """The weights and the arrays, of the rows that count."""
@@ -182,6 +216,13 @@ def _plain(value):
         return {"history": {name: np.asarray(x).tolist() for name, x in value.items()}}
     if isinstance(value, np.ndarray):
         return {"array": value.tolist()}
+    return _builtin(value)
+
+
+def _builtin(value):
+    """A parameter of NumPy's types as Python's, which JSON knows."""
+    if isinstance(value, tuple | list):
+        return type(value)(_builtin(item) for item in value)
     return value.item() if isinstance(value, np.generic) else value
 
 

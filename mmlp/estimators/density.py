@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from mmlp._checks import checked_size, checked_sizes
 from mmlp.calibration import calibrate
-from mmlp.estimators._base import NetworkEstimator, Scaling
+from mmlp.estimators._base import NetworkEstimator, Scaling, all_or_nothing
 from mmlp.estimators._training import Part, each, predict, train
 from mmlp.kernels import Linear
 from mmlp.vae import MODELS, VAE, paper_vae
@@ -64,6 +64,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         self.dtype = dtype
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(self, X, y=None, sample_weight=None, *, checkpoint=None) -> "MatrixVAE":
         """Learn from X (n, p); `y` is ignored. The same call with a `checkpoint` directory goes on where it stopped."""
         settings, seed = self._settings(), self._seed(checkpoint)
@@ -105,12 +106,12 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
     def inverse_transform(self, S) -> np.ndarray:
         """The mean of x given latent variables S (n, k), (n, p)."""
         check_is_fitted(self)
-        S = np.asarray(S, self.dtype)
-        if S.ndim != 2 or S.shape[1] != self._n_features_out:
+        S = np.asarray(check_array(S, estimator=self, input_name="S"), np.float64)
+        if S.shape[1] != self._n_features_out:
             raise ValueError(
                 f"`MatrixVAE.inverse_transform(S=...)` must have shape (n, {self._n_features_out}), got shape {S.shape}."
             )
-        return self.input_.back(predict(_decoded, self.models_, S)[:, 0])
+        return self.input_.back(predict(_decoded, self.models_, self._cast(S, "S"))[:, 0])
 
     def sample(self, n: int = 1, random_state=None) -> np.ndarray:
         """n draws of x, (n, p)."""

@@ -17,13 +17,13 @@ import numpy as np
 from jax import Array
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.covariance import ledoit_wolf
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from mmlp._checks import checked_sizes
+from mmlp._checks import checked_floats, checked_sizes
 from mmlp.calibration import calibrate
 from mmlp.checkpoint import register
 from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
-from mmlp.estimators._base import NetworkEstimator, Scaling
+from mmlp.estimators._base import NetworkEstimator, Scaling, all_or_nothing
 from mmlp.estimators._training import each, folds, predict, train
 from mmlp.gram import SPD, Gram
 from mmlp.heads import GaussianHead, PowerExponentialHead
@@ -81,6 +81,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self.dtype = dtype
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "MultivariateRegressor":
         """Learn from X (n, p) and y (n,) or (n, d). The same call with a `checkpoint` directory goes on where it stopped."""
         settings = self._settings()
@@ -130,13 +131,14 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         """log p(y | x) of each row, (n,)."""
         R, *tail = self._factor(X)
         mean = self._mean(X)
-        y = np.asarray(y, np.float64).reshape(len(mean), -1)  # in standard units, where no digits are lost
-        log_density = self._distribution(mean, R, *tail).log_prob(jnp.asarray(self.target_.forward(y), self.dtype))
+        z = self._cast(self.target_.forward(self._targets(y, len(mean))), "y")  # standard units, where no digits are lost
+        log_density = self._distribution(mean, R, *tail).log_prob(jnp.asarray(z))
         return np.asarray(log_density, np.float64) - np.sum(np.log(self.target_.scale))
 
     def log_score(self, X, y, sample_weight=None) -> float:
         """The mean of log p(y | x): larger is better. (`score` is R squared of the mean, as scikit-learn has it.)"""
-        return float(np.average(self.score_samples(X, y), weights=sample_weight))
+        values = self.score_samples(X, y)
+        return float(np.average(values, weights=_check_sample_weight(sample_weight, values)))
 
     def _builders(self, p: int, d: int):
         name = type(self).__name__
@@ -147,6 +149,17 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         dims = checked_sizes(self.hidden_dims, f"{name}(hidden_dims=...)")
         features = checked_sizes(self.hidden_features, f"{name}(hidden_features=...)")
         return _Mean((p, *features, d)), _Covariance(self.family, self.network, p, d, dims, features)
+
+    def _targets(self, y, n: int) -> np.ndarray:
+        """y of `score_samples`, (n, d), checked."""
+        y, d = np.asarray(y, np.float64), len(self.target_.scale)
+        if y.shape != (n, d) and (y.shape, d) != ((n,), 1):
+            raise ValueError(
+                f"`{type(self).__name__}.score_samples(X, y)` needs y of shape ({n}, {d}), a row for each of X and a column "
+                f"for each target of `fit`, got shape {y.shape}."
+            )
+        argument = f"{type(self).__name__}.score_samples(y=...)"
+        return np.asarray(checked_floats(y.reshape(n, d), argument, "(n, d)", ndim=2))
 
     def _mean(self, X) -> np.ndarray:
         """Of the standardised targets, (n, d)."""
@@ -165,13 +178,25 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     def _distribution(self, mean, R, alpha, beta):
         """The one with this mean (n, d) and covariance R'R."""
         size = np.sqrt(np.sum(R**2, axis=(-2, -1)))
-        arrays = (mean, R / size[:, None, None], size**2, alpha, beta)
+        omega, eta = R / size[:, None, None], size**2
+        self._check_range(np.concatenate([eta, np.abs(omega.diagonal(axis1=-2, axis2=-1)).ravel()]), mean)
+        arrays = (mean, omega, eta, alpha, beta)
         mean, factor, eta, alpha, beta = (jnp.asarray(array, self.dtype) for array in arrays)
         omega = Gram(factor, upper=True)
         if self.family == "gaussian":
             return TraceOneGaussian(mean, omega, eta)
         unit = TraceOnePowerExponential(mean, omega, jnp.ones_like(eta), alpha, beta)
         return TraceOnePowerExponential(mean, omega, eta / unit.covariance.trace(), alpha, beta)
+
+    def _check_range(self, scales: np.ndarray, mean: np.ndarray) -> None:
+        """Refuse a distribution that the dtype cannot hold; `predict_covariance` is in float64."""
+        limits = np.finfo(self.dtype)
+        smallest, largest = scales.min(), max(scales.max(), np.abs(mean).max())
+        if not (limits.tiny <= smallest and largest <= limits.max):
+            raise ValueError(
+                f"`{type(self).__name__}.predict_distribution` needs means and variances from {smallest:.3g} to "
+                f'{largest:.3g}, which {limits.dtype} cannot hold; fit targets in other units, or use dtype="float64".'
+            )
 
 
 class Separated(eqx.Module):

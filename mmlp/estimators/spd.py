@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 from mmlp import divergences
 from mmlp._checks import checked_sizes
 from mmlp.calibration import calibrate
-from mmlp.estimators._base import NetworkEstimator, Scaling
+from mmlp.estimators._base import NetworkEstimator, Scaling, all_or_nothing
 from mmlp.estimators._training import each, folds, predict, train
 from mmlp.gram import Gram
 from mmlp.networks import MatrixMLP
@@ -71,6 +71,7 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         self.dtype = dtype
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "SPDRegressor":
         """Learn from X (n, p) and y (n, d, d). The same call with a `checkpoint` directory goes on where it stopped."""
         settings, count, seed = self._settings(), self._count(), self._seed(checkpoint)
