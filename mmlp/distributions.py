@@ -12,6 +12,7 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.special import gammaln
 from jax.typing import ArrayLike
@@ -48,6 +49,15 @@ class _TraceOne(eqx.Module):
     def covariance(self) -> SPD:
         """The covariance, as a `Gram` or `DiagonalGram`."""
         return self.omega.scaled(self._variance())
+
+    def _leading(self, shape) -> tuple[int, ...]:
+        """The `shape` of `sample`, checked."""
+        sizes = shape if isinstance(shape, tuple | list) else (shape,)
+        if not all(isinstance(n, int | np.integer) and n >= 0 for n in sizes):
+            raise ValueError(
+                f"`{type(self).__name__}.sample(shape=...)` must be a whole number or a tuple of them, got {shape!r}."
+            )
+        return tuple(int(n) for n in sizes)
 
     def _logdet_and_whiten(self, x: ArrayLike) -> tuple[Array, Array]:
         x = jnp.asarray(x)
@@ -87,9 +97,9 @@ class TraceOneGaussian(_TraceOne):
         y = y / jnp.sqrt(self.eta)[..., None]
         return -(self.dim * jnp.log(2 * math.pi * self.eta) + logdet + jnp.sum(y**2, axis=-1)) / 2
 
-    def sample(self, key, shape: tuple[int, ...] = ()) -> Array:
-        """Draws of shape (*shape, ..., d), differentiable by every parameter."""
-        batch = (*shape, *self.batch_shape)
+    def sample(self, key, shape: int | tuple[int, ...] = ()) -> Array:
+        """Draws of shape (*shape, ..., d), differentiable by every parameter; n is short for (n,)."""
+        batch = (*self._leading(shape), *self.batch_shape)
         eps = jax.random.normal(key, (*batch, self.dim), self.loc.dtype)
         return self.loc + jnp.sqrt(self.eta)[..., None] * self.omega.color(eps)
 
@@ -148,10 +158,10 @@ class TraceOnePowerExponential(_TraceOne):
         u = jnp.sum((y / jnp.sqrt(self.alpha)[..., None] / jnp.sqrt(self.eta)[..., None]) ** 2, axis=-1)
         return self._log_c() - (self.dim * jnp.log(self.eta) + logdet + _power(u, self.beta)) / 2
 
-    def sample(self, key, shape: tuple[int, ...] = ()) -> Array:
-        """Draws of shape (*shape, ..., d), differentiable by every parameter."""
+    def sample(self, key, shape: int | tuple[int, ...] = ()) -> Array:
+        """Draws of shape (*shape, ..., d), differentiable by every parameter; n is short for (n,)."""
         key_direction, key_radius = jax.random.split(key)
-        batch = (*shape, *self.batch_shape)
+        batch = (*self._leading(shape), *self.batch_shape)
         eps = jax.random.normal(key_direction, (*batch, self.dim), self.loc.dtype)
         v = eps / jnp.linalg.norm(eps, axis=-1, keepdims=True)
         scale = jnp.exp(self._log_radius(key_radius, batch) + (jnp.log(self.alpha) + jnp.log(self.eta)) / 2)

@@ -37,7 +37,7 @@ class Gram(eqx.Module):
     upper: bool = eqx.field(static=True)
 
     def __init__(self, factor: ArrayLike, *, upper: bool = False):
-        self.factor = jnp.asarray(checked_floats(factor, "Gram(factor=...)", "(..., m, d)", ndim=2))
+        self.factor = jnp.asarray(_checked(factor, "Gram(factor=...)", "(..., m, d)", ndim=2))
         self.upper = upper
         m, d = self.factor.shape[-2:]
         if m < d or (upper and m != d):
@@ -50,7 +50,7 @@ class Gram(eqx.Module):
     @full_precision
     def trace_one(cls, T: ArrayLike, *, upper: bool = False) -> "Gram":
         """T'T / tr(T'T), the paper's normalisation H = K / tr(K): the factor is T / |T|."""
-        T = jnp.asarray(checked_floats(T, "Gram.trace_one(T=...)", "(..., m, d)", ndim=2))
+        T = jnp.asarray(_checked(T, "Gram.trace_one(T=...)", "(..., m, d)", ndim=2))
         return cls(T / _norm(T, (-2, -1), "Gram.trace_one(T=...)"), upper=upper)
 
     @classmethod
@@ -61,9 +61,9 @@ class Gram(eqx.Module):
         Under `jit` or `vmap` an element that is not positive definite becomes NaN, and no other.
         """
         if isinstance(A, Tracer):
-            A = jnp.asarray(checked_floats(A, "Gram.from_dense(A=...)", "(..., d, d)", ndim=2))
+            A = jnp.asarray(_checked(A, "Gram.from_dense(A=...)", "(..., d, d)", ndim=2))
             return cls(jnp.linalg.cholesky(A, upper=True), upper=True)
-        values = np.asarray(checked_floats(A, "Gram.from_dense(A=...)", "(..., d, d)", ndim=2))
+        values = np.asarray(_checked(A, "Gram.from_dense(A=...)", "(..., d, d)", ndim=2))
         return cls(jnp.asarray(_cholesky_or_explain(values).astype(values.dtype)), upper=True)
 
     @property
@@ -164,11 +164,11 @@ class DiagonalGram(eqx.Module):
     scale: Array
 
     def __init__(self, scale: ArrayLike):
-        self.scale = jnp.asarray(checked_floats(scale, "DiagonalGram(scale=...)", "(..., d)", ndim=1))
+        self.scale = jnp.asarray(_checked(scale, "DiagonalGram(scale=...)", "(..., d)", ndim=1))
 
     @classmethod
     def trace_one(cls, scale: ArrayLike) -> "DiagonalGram":
-        scale = jnp.asarray(checked_floats(scale, "DiagonalGram.trace_one(scale=...)", "(..., d)", ndim=1))
+        scale = jnp.asarray(_checked(scale, "DiagonalGram.trace_one(scale=...)", "(..., d)", ndim=1))
         return cls(scale / _norm(scale, -1, "DiagonalGram.trace_one(scale=...)"))
 
     @property
@@ -249,6 +249,14 @@ def _vector(gram: SPD, x: ArrayLike, argument: str) -> Array:
 
 def _diagonal(x: Array) -> Array:
     return jnp.where(jnp.eye(x.shape[-1], dtype=bool), x[..., None], 0)
+
+
+def _checked(x: ArrayLike, argument: str, shape: str, *, ndim: int):
+    """Floating-point numbers of 32 or 64 bits: decompositions have no others."""
+    array = checked_floats(x, argument, shape, ndim=ndim)
+    if array.dtype.itemsize < 4:
+        raise ValueError(f'`{argument}` must be of float32 or float64, got {array.dtype}; use `.astype("float32")`.')
+    return array
 
 
 def _norm(x: Array, axis, argument: str) -> Array:

@@ -304,6 +304,15 @@ def test_dtype_follows_the_arrays_not_python_numbers():
         assert x.dtype == jnp.float32
 
 
+@pytest.mark.parametrize("shape", [5, np.int64(5), [5]])
+def test_a_number_of_draws_is_short_for_a_shape(shape):
+    p, key = TraceOneGaussian(np.zeros(2), Gram.trace_one(np.eye(2)), 1.0), jax.random.key(0)
+    np.testing.assert_array_equal(p.sample(key, shape), p.sample(key, (5,)))
+    for wrong in (2.5, "5", (-1,), None):
+        with pytest.raises(ValueError, match=r"TraceOneGaussian\.sample\(shape=...\)` must be a whole number or a tuple"):
+            p.sample(key, wrong)
+
+
 # -- batches and compilation ------------------------------------------------------------------------------------------
 
 

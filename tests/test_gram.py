@@ -282,6 +282,13 @@ NAN_MATRIX = np.array([[1.0, np.nan], [np.nan, 1.0]])
     ("call", "message"),
     [
         (lambda: Gram(np.eye(2, dtype=int)), r"`Gram\(factor=...\)` must hold floating-point numbers, got dtype int64"),
+        (
+            lambda: Gram(np.eye(2, dtype=np.float16)),
+            r'must be of float32 or float64, got float16; use `.astype\("float32"\)`',
+        ),
+        (lambda: Gram(jnp.eye(2, dtype=jnp.bfloat16)), r"`Gram\(factor=...\)` must be of float32 or float64, got bfloat16"),
+        (lambda: Gram.from_dense(np.eye(2, dtype=np.float16)), r"`Gram.from_dense\(A=...\)` must be of float32"),
+        (lambda: DiagonalGram(np.ones(2, np.float16)), r"`DiagonalGram\(scale=...\)` must be of float32"),
         (lambda: Gram(np.ones(3)), r"must have shape \(..., m, d\).*got shape \(3,\)"),
         (lambda: Gram(np.ones((2, 3))), r"at least as many rows as columns.*got shape \(2, 3\)"),
         (lambda: Gram(np.ones((3, 2)), upper=True), r"must have square to be `upper`"),
