@@ -43,10 +43,11 @@ def plot_ellipses(
             f"{level!r} and {columns!r}; a distribution of one target has no ellipse."
         )
     ax = _axes(ax)
-    mean = np.asarray(distribution.mean, float).reshape(-1, distribution.dim)[:, [i, j]]
-    V = np.asarray(distribution.covariance.dense(), float).reshape(-1, distribution.dim, distribution.dim)
-    V = np.broadcast_to(V[:, [[i], [j]], [i, j]], (len(mean), 2, 2))
-    radius = np.broadcast_to(_radius(distribution, level), len(mean))
+    batch = distribution.batch_shape
+    mean = np.asarray(distribution.mean, float)[..., [i, j]].reshape(-1, 2)
+    V = np.asarray(distribution.covariance.dense(), float)[..., [[i], [j]], [i, j]]
+    V = np.broadcast_to(V, (*batch, 2, 2)).reshape(-1, 2, 2)
+    radius = np.broadcast_to(_radius(distribution, level), batch).ravel()
     values, vectors = np.linalg.eigh(V)
     for k in range(len(mean)):
         width, height = 2 * radius[k] * np.sqrt(values[k])
@@ -65,7 +66,7 @@ def plot_ellipses(
         )
     ax.plot(*mean.T, "+", color=color, markersize=5, label="predicted means")
     if y is not None:
-        ax.plot(*np.asarray(y, float)[:, [i, j]].T, "o", color="black", markersize=2.5, label="data")
+        ax.plot(*np.asarray(y, float)[..., [i, j]].reshape(-1, 2).T, "o", color="black", markersize=2.5, label="data")
     names = _names(names, distribution.dim, "target")
     ax.set(xlabel=names[i], ylabel=names[j])
     ax.autoscale_view()

@@ -41,6 +41,19 @@ def test_ellipse_of_a_power_exponential_in_two_dimensions_holds_its_probability(
     assert metrics.mahalanobis_pit(p, edge)[0] == pytest.approx(0.7, abs=1e-6)
 
 
+def test_ellipses_of_a_batch_of_two_axes_are_those_of_its_rows(ax):
+    """With parameters that broadcast: eta and beta along one axis each."""
+    omega, loc = Gram.trace_one(RNG.standard_normal((3, 2, 2))), RNG.standard_normal((2, 3, 2))
+    eta, beta = np.array([[1.0], [2.0]]), np.array([0.6, 1.0, 1.4])
+    plotting.plot_ellipses(TraceOnePowerExponential(loc, omega, eta, 1.3, beta), loc, ax=ax)
+    drawn = list(ax.patches)
+    assert len(drawn) == 6
+    row = TraceOnePowerExponential(loc[1], omega, eta[1], 1.3, beta)
+    plotting.plot_ellipses(row, ax=ax)
+    for one, same in zip(drawn[3:], ax.patches[6:], strict=True):
+        np.testing.assert_allclose([*one.center, one.width, one.height], [*same.center, same.width, same.height])
+
+
 def test_heat_maps_show_the_matrix_and_its_correlations(ax):
     A = np.array([[4.0, 1.0], [1.0, 1.0]])
     assert plotting.plot_covariance(Gram.from_dense(A), names=["a", "b"], ax=ax) is ax
