@@ -34,9 +34,10 @@ def checked_data(tree, argument: str, models: int | None = None):
         bad = np.argwhere(~np.isfinite(array)) if jnp.issubdtype(array.dtype, jnp.inexact) else None
         if bad is not None and len(bad):
             where = tuple(int(i) for i in bad[0])
+            place = f"row {where[0]}" if models is None else f"row {where[1]} of model {where[0]}"
             raise ValueError(
-                f"`{argument}{jax.tree_util.keystr(path)}` must be finite, got {array[where]} in row {where[0]} "
-                f"(index {where}); drop or fill such rows."
+                f"`{argument}{jax.tree_util.keystr(path)}` must be finite, got {array[where]} in {place} (index {where}); "
+                "drop or fill such rows."
             )
     return arrays
 

@@ -436,6 +436,8 @@ def test_many_models_with_data_and_rates_of_their_own():
         mmlp.fit_many(models, loss, data, keys=keys, rates=(1.0, -1.0), own_data=True, **options)
     with pytest.raises(ValueError, match=r"\(2, n, ...\)"):
         mmlp.fit_many(models, loss, (X[0], y[0]), keys=keys, own_data=True, **options)
+    with pytest.raises(ValueError, match=r"got nan in row 5 of model 1 \(index \(1, 5, 0\)\)"):
+        mmlp.fit_many(models, loss, (X.at[1, 5, 0].set(jnp.nan), y), keys=keys, own_data=True, **options)
 
 
 def test_models_that_have_all_stopped_end_the_run_and_keep_their_reports():
