@@ -92,7 +92,7 @@ class FitVae(FitOptions):
     """
 
     data: Data
-    """A table; an .npz holds X (n, p)."""
+    """A table; an .npz holds X (n, p), and its y, if it has one, is left out."""
     latent: Annotated[int, arg(metavar="K")] = 2
     """The number of latent variables: more for columns that depend on each other in more ways."""
     ignore: Annotated[Names, arg(help_behavior_hint="(default: none)")] = ()

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import functools
 import json
+import math
 import os
 import shutil
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from mmlp._arguments import Demo, FitOptions, FitRegression, FitSpd, FitVae, Inf
 from mmlp._runs import AnotherRunError
 from mmlp.divergences import von_neumann
 from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor
+from mmlp.estimators.spd import factored
 from mmlp.experiments import demo as tour
 from mmlp.experiments import reproduce as paper
 from mmlp.gram import Gram
@@ -50,7 +52,7 @@ def _(command: Reproduce) -> int:
 @run.register
 def _(command: FitSpd) -> int:
     out = _model_file(command)
-    X, Y = tables.read_matrices(command.data)
+    X, Y = _matrices(command.data)
     return _fit(command, out, SPDRegressor(), (X, Y), tables.numbered("x", X.shape[1]))
 
 
@@ -67,7 +69,7 @@ def _(command: FitRegression) -> int:
 @run.register
 def _(command: FitVae) -> int:
     out, table = _model_file(command), tables.read(command.data)
-    inputs = _others(table, command.ignore)
+    inputs = _others(table, tuple(dict.fromkeys((*command.ignore, *table.targets))))
     return _fit(command, out, MatrixVAE(command.latent), (table.columns(inputs),), inputs)
 
 
@@ -85,7 +87,7 @@ def _(command: Predict) -> int:
 def _(command: Score) -> int:
     model = _loaded(command.model)
     if model.kind == "spd":
-        data = tables.read_matrices(command.data)
+        data = _matrices(command.data)
     else:
         table = tables.read(command.data)
         data = tuple(table.columns(names) for names in (model.inputs, model.targets) if names)
@@ -155,6 +157,16 @@ def _fit(command: FitOptions, out: Path, estimator, data: Sequence[np.ndarray], 
     scores = {f"test_{name}": value for name, value in _scores(estimator, *test).items()} if kept else {}
     _show(_summary(out, Model(KINDS[type(estimator)], estimator, inputs, targets)) | scores, as_json=command.json)
     return 0
+
+
+def _matrices(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """X and Y of an .npz, all rows checked before any is used."""
+    X, Y = tables.read_matrices(path)
+    try:
+        factored(Y)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return X, Y
 
 
 def _others(table: tables.Table, names: Sequence[str]) -> tuple[str, ...]:
@@ -239,9 +251,10 @@ def _writable(path: Path) -> Path:
 
 
 def _show(entries: dict, *, as_json: bool) -> None:
-    """On stdout: JSON, or a line for each entry."""
+    """On stdout: JSON, where null stands for what is not finite, or a line for each entry."""
     if as_json:
-        print(json.dumps(entries))
+        lost = {name: None for name, value in entries.items() if isinstance(value, float) and not math.isfinite(value)}
+        print(json.dumps(entries | lost, allow_nan=False))
         return
     width = max(map(len, entries))
     for name, value in entries.items():

@@ -75,12 +75,16 @@ def read_arff(path: Path) -> tuple[tuple[str, ...], list[Row]]:
     return tuple(names), rows
 
 
-def is_number(text: str) -> bool:
+def number(text: str) -> float | None:
+    """Text as a number, None if it is none; Python's 1_000 is none elsewhere."""
     try:
-        float(text)
+        return None if "_" in text else float(text)
     except ValueError:
-        return False
-    return True
+        return None
+
+
+def is_number(text: str) -> bool:
+    return number(text) is not None
 
 
 def fault(cell: str, column: str) -> str | None:

@@ -35,13 +35,19 @@ REMEDIES = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives its exit status."""
+    status = 0
     try:
         status = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain when it ends
-        return 128 + signal.SIGPIPE
+        status = 128 + signal.SIGPIPE
+    except OSError as error:  # the rest of the output is lost
+        if status == 0:  # otherwise it was said
+            _say(_reason(error))
+            status = 1
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain when it ends
+    return status
 
 
 def _run(argv: Sequence[str]) -> int:
@@ -64,7 +70,7 @@ def _run(argv: Sequence[str]) -> int:
         raise
     except (ValueError, OSError, ArithmeticError, MemoryError, jax.errors.JaxRuntimeError) as error:
         _say(_reason(error))
-        return status
+        return 1 if isinstance(error, OSError) else status
 
 
 def check(command) -> None:
@@ -117,9 +123,13 @@ def _entry(name: str, command: "type | Group"):
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong; if the system says so, with the name of the file first."""
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror.lower()}{REMEDIES.get(type(error), '')}."
+    """What went wrong; if the system says so, with the name of the file first, which only stdout has not."""
+    if isinstance(error, OSError) and error.errno is not None:
+        if error.filename is not None:
+            return f"{error.filename}: {(error.strerror or '').lower()}{REMEDIES.get(type(error), '')}."
+        if error.strerror == os.strerror(error.errno):
+            return f"cannot write to stdout: {error.strerror.lower()}; write to another place."
+        return str(error.strerror)
     return str(error) or "not enough memory; use fewer rows or columns."
 
 

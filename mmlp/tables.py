@@ -38,10 +38,8 @@ class Table:
         index = [self.names.index(name) for name in names]
         if isinstance(self.rows, np.ndarray):
             return self.rows[:, index]
-        try:
-            values = np.array([[row.cells[j] for j in index] for row in self.rows], dtype=np.float64)
-        except ValueError:  # some cell is no number
-            values = np.full((1, 1), np.nan)
+        # what is no number, None, becomes NaN
+        values = np.array([[_text.number(row.cells[j]) for j in index] for row in self.rows], dtype=np.float64)
         if not np.isfinite(values).all():
             raise ValueError(self._faults(index))
         return values

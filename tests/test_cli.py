@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 import mmlp
-from mmlp import _arguments, _files, cli, tables
+from mmlp import _arguments, _files, cli, metrics, tables
 from mmlp._runs import AnotherRunError
-from mmlp.estimators import _training
+from mmlp.estimators import MultivariateRegressor, _training
 from mmlp.experiments import reproduce
 from mmlp.training import FitResult, NonFiniteError
 
@@ -117,7 +117,7 @@ def folder(tmp_path_factory):
     fits = [
         ("regression", "wind.csv", "--targets", "u,v", "--ignore", "station", "--json"),
         ("spd", "spd.npz", "--json"),
-        ("vae", "X.npy", "--json"),
+        ("vae", "Xy.npz", "--json"),  # of X alone
     ]
     summaries = {}
     with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
@@ -172,6 +172,27 @@ def test_scores_in_words_and_as_json(here, capsys):
     assert f"{scores['energy_score']:.4g}" in run(capsys, "score", "regression.safetensors", "wind.csv")[1]
 
 
+def test_json_has_null_for_what_is_not_finite(here, capsys, monkeypatch):
+    monkeypatch.setattr(metrics, "energy_score", lambda *_: float("nan"))
+    monkeypatch.setattr(MultivariateRegressor, "log_score", lambda *_: float("-inf"))
+    out = run(capsys, "score", "regression.safetensors", "wind.csv", "--json")[1]
+    scores = json.loads(out, parse_constant=pytest.fail)
+    assert scores["energy_score"] is None
+    assert scores["negative_log_likelihood"] is None
+    assert "nan" in run(capsys, "score", "regression.safetensors", "wind.csv")[1]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+@pytest.mark.parametrize("buffering", [1, -1], ids=["when it is printed", "at the end"])
+@pytest.mark.parametrize("words", ["info spd.safetensors", "--version", "--help", "sample vae.safetensors -n 5"])
+def test_output_that_cannot_be_written_is_one_line(words, buffering, here, capsys, monkeypatch):
+    with open("/dev/full", "w", buffering=buffering) as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        status = cli.main(words.split())
+    assert status == 1
+    assert capsys.readouterr().err == "mmlp: cannot write to stdout: no space left on device; write to another place.\n"
+
+
 def test_samples_follow_the_seed(here, capsys):
     status, first, err = run(capsys, "sample", "vae.safetensors", "-n", "5")
     assert (status, err) == (0, "")
@@ -211,6 +232,7 @@ def unusable(folder):
     (here / "empty.csv").write_text("")
     (here / "ragged.csv").write_text("a,b,u,v\n1,2,3,4\n1,2,3\n")
     (here / "words.csv").write_text("a,b,u,v\n1,2,3,4\n1,two,3,4\n")
+    (here / "python.csv").write_text("a,b,u,v\n1,2,3,4\n1,2,1_000,4\n")
     (here / "gaps.csv").write_text("a,b,u,v\n1,2,3,4\n1,2,NA,4\n")
     (here / "inf.csv").write_text("a,b,u,v\n1,2,3,4\n1,2,inf,4\n")
     (here / "few.csv").write_text("a,u,v\n1,2,3\n1,2,4\n")
@@ -227,6 +249,9 @@ def unusable(folder):
     _files.write(here / "state.safetensors", {}, {"kind": "run", "version": _files.VERSION})
     Y = np.broadcast_to(np.eye(2), (4, 2, 2)) * np.array([1, 1, -1, 1])[:, None, None]
     np.savez(here / "negative.npz", X=np.ones((4, 1)), Y=Y)
+    test_row = np.random.default_rng(0).permutation(8)[0]  # the first that --test 0.5 keeps from training
+    late = np.broadcast_to(np.eye(2), (8, 2, 2)) * np.where(np.arange(8) == test_row, -1, 1)[:, None, None]
+    np.savez(here / "late.npz", X=np.ones((8, 1)), Y=late)
     np.savez(here / "objects.npz", X=np.array([[object()]]), Y=np.ones((1, 1, 1)))
     return here
 
@@ -237,6 +262,7 @@ UNUSABLE = [
     ("fit vae empty.csv", "empty.csv is empty"),
     ("fit vae ragged.csv", "ragged.csv, line 3: 3 cells where there are 4 columns"),
     ("fit vae words.csv", "words.csv, line 3, column 'b': 'two' is not a number"),
+    ("fit vae python.csv", "python.csv, line 3, column 'u': '1_000' is not a number; correct it"),
     ("fit vae gaps.csv", "gaps.csv, line 3, column 'u': the value is missing ('NA')"),
     ("fit vae inf.csv", "inf.csv, line 3, column 'u': 'inf' is not finite"),
     ("fit vae table.csv", "table.csv, line 1 holds bytes that are not UTF-8 text"),
@@ -252,6 +278,8 @@ UNUSABLE = [
     ("fit spd wind.csv", "wind.csv cannot hold matrices: they are read from an .npz with X (n, p) and Y (n, d, d)"),
     ("fit spd Xy.npz", "Xy.npz has no array 'Y' but 'X', 'y'"),
     ("fit spd negative.npz", "must be positive definite, but element (2,) has smallest eigenvalue -0.5"),
+    ("fit spd late.npz --test 0.5", "late.npz: `SPDRegressor.fit(y=...)`, scaled to trace one:"),
+    ("score spd.safetensors negative.npz", "negative.npz: `SPDRegressor.fit(y=...)`, scaled to trace one:"),
     ("fit vae X.npy --test 0.01", "X.npy has 40 rows, too few for --test 0.01; use another share."),
     ("fit vae X.npy -o no/such/m.safetensors", "there is no folder no/such to write m.safetensors into; make it first."),
     ("fit vae X.npy -o X.npy/m.safetensors", "there is no folder X.npy to write"),

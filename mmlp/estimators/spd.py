@@ -82,7 +82,7 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         X = self._rows(X)
         Y = _matrices(X, y, "fit")
         build = _Build(X.shape[1], Y.shape[1], checked_sizes(self.hidden_dims, "SPDRegressor(hidden_dims=...)"))
-        weight, X, factor, log_trace = self._weighted(sample_weight, X, *_factored(Y))
+        weight, X, factor, log_trace = self._weighted(sample_weight, X, *factored(Y))
 
         self.input_, self.trace_ = Scaling.of(X, weight), Scaling.of(log_trace, weight)
         data = (self.input_.forward(X), factor, self.trace_.forward(log_trace))
@@ -135,7 +135,7 @@ def _matrices(X: np.ndarray, Y, call: str) -> np.ndarray:
     return Y
 
 
-def _factored(Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def factored(Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Upper triangular factors (n, d, d) of Y / tr Y, in float64, and log tr Y (n, 1)."""
     trace = np.trace(Y, axis1=1, axis2=2)
     size = np.where(trace == 0, 1.0, np.abs(trace))[:, None, None]
