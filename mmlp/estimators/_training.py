@@ -7,7 +7,7 @@ few compilations, and a row's prediction does not depend on how many others ther
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -62,7 +62,7 @@ def train(
     data = jax.tree.map(lambda x: np.asarray(x, dtype), data)
     keys = jax.random.split(jax.random.key(seed), (2, count))
     some = np.random.default_rng(seed).integers(len(weight), size=CALIBRATION)
-    models = _initial(build, keys[0], data[0][some])
+    models = _initialiser()(build, keys[0], data[0][some])
     rows = [_padded([getattr(part, name) for part in parts], weight, settings.batch_size) for name in Part._fields]
     training, judging = ((jax.tree.map(lambda x, i=index: x[i], data), w.astype(dtype)) for index, w in rows)
     steps = settings.epochs * (training[1].shape[1] // settings.batch_size)
@@ -115,7 +115,14 @@ def _padded(parts: list[np.ndarray], weight: np.ndarray, batch_size: int) -> tup
     return index, weights * (m / weights.sum(axis=1, keepdims=True))
 
 
-@eqx.filter_jit
+@functools.lru_cache
+def _initialiser() -> Callable:
+    """`_initial`, compiled on a CPU without the passes that make up most of the time: it runs once, for milliseconds."""
+    quick = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    options: dict[str, Any] = {"compiler_options": quick} if jax.default_backend() == "cpu" else {}
+    return eqx.filter_jit(_initial, **options)
+
+
 def _initial(build, keys, X):
     def one(key):
         return jax.tree.map(lambda x: x.astype(X.dtype) if eqx.is_inexact_array(x) else x, build(key, X))

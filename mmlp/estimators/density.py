@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -117,8 +118,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         """n draws of x, (n, p)."""
         check_is_fitted(self)
         key = jax.random.key(int(check_random_state(random_state).randint(2**31 - 1)))
-        vae = jax.tree.map(lambda x: x[0], self.models_)
-        return self.input_.back(vae.sample(key, checked_size(n, "MatrixVAE.sample(n=...)")))
+        return self.input_.back(_sampled(self.models_, key, checked_size(n, "MatrixVAE.sample(n=...)")))
 
     @property
     def _n_features_out(self) -> int:
@@ -155,6 +155,12 @@ class _Evidence:
 
     def __call__(self, models, X):
         return each(models, lambda vae, x: vae.log_evidence(x, jax.random.key(0), self.samples), X)
+
+
+@eqx.filter_jit
+def _sampled(models, key, n: int):
+    vae = jax.tree.map(lambda x: x[0], models)
+    return vae.sample(key, n)
 
 
 def _encoded(models, X):
