@@ -157,7 +157,7 @@ def test_a_fit_that_is_interrupted_leaves_what_was_learnt_before(name, request, 
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_training, "fit_many", stop)
+    monkeypatch.setattr(f"{type(estimator).__module__}.train", stop)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(X[:, :2] * 9, MATRICES if name == "spd" else Y * 9)
     assert set(vars(estimator)) == held
