@@ -35,6 +35,7 @@ the months say about the shape beyond the baseline is hardly more than noise.
 """
 
 import dataclasses
+import os
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -247,4 +248,5 @@ def rounded(values: np.ndarray) -> list[float]:
 
 
 if __name__ == "__main__":
-    main("shares", Settings, run, draw, program="python examples/shares.py")
+    where = "MMLP_DATA=DIR " if "MMLP_DATA" in os.environ else ""
+    main("shares", Settings, run, draw, program=f"{where}python examples/shares.py")

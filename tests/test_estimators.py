@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 import mmlp
 from mmlp import estimators, metrics
-from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor, _training
+from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor, _training, regression
 from mmlp.training import FitResult
 
 # one set of sizes for almost all tests: each new one is compiled anew
@@ -230,6 +230,19 @@ def test_other_families_and_networks(family, network, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("excess", [1.0, 2.0])
+def test_contrast_undoes_what_varies_too_much(excess):
+    """4000 residuals of seed 0: the factor has a standard error of about 0.02, five of which are allowed."""
+    rng, d = np.random.default_rng(0), 3
+    vectors, values = np.linalg.qr(rng.standard_normal((4000, d, d))).Q, rng.normal(0, 0.8, (4000, d))
+    e = np.einsum("nij,nj->ni", vectors, np.exp(values / 2) / d**0.5 * rng.standard_normal((4000, d)))
+    log_V = (vectors * (excess * values - np.log(d))[:, None]) @ vectors.mT
+    assert regression._contrast(log_V, e, np.ones(4000)) == pytest.approx(1 / excess, abs=0.1)
+    assert regression._contrast(log_V, e, np.r_[np.ones(2000), np.zeros(2000)]) == pytest.approx(
+        regression._contrast(log_V[:2000], e[:2000], np.ones(2000)), abs=1e-4
+    )
+
+
 def test_coverage_holds_on_rows_that_were_not_seen():
     train, test = rows(400, 1), rows(1000, 2)
     p = MultivariateRegressor(random_state=0).fit(*train[:2]).predict_distribution(test[0])

@@ -2,8 +2,11 @@
 
 Trained together by likelihood, a mean and a covariance spoil each other: rows that are hard to fit are declared noisy, and
 covariances shrink onto residuals of rows that the mean has seen. So they are learnt one after the other, with cross-fitting
-(Chernozhukov et al., 2018): `n_models` networks learn the mean by squared error, each without its own fold of the rows, and
-the covariance is learnt on the residuals of the held rows only.
+(Chernozhukov et al., 2018): networks learn the mean by squared error, each without its own fold of the rows, and the
+covariance is learnt on the residuals of held rows only. The rows are split into folds twice, so that two of the
+2 `n_models` networks have not seen a row: the mean of the two is nearer to the mean of all than one is. At last log V, which
+varies too much over rows, as the output of any fitted network does, is moved towards its centre by the factor
+(`contrast_`) that makes the held residuals most likely.
 """
 
 import dataclasses
@@ -15,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy.optimize import minimize_scalar
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.covariance import ledoit_wolf
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -38,9 +42,9 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     Shapes: X (n, p), y (n,) or (n, d). `hidden_dims` are the widths of the matrix MLP for the shape of the covariance,
     `hidden_features` those of the MLPs for the mean and for the scales; with `network="cholesky"`, the baseline, one MLP of
-    those widths makes the whole covariance. `n_models` networks of each kind are averaged, covariances by their logarithms
-    (arithmetic means cover too much); each stops when its own fold of the rows has not improved for `patience` epochs
-    (`None`: never).
+    those widths makes the whole covariance. 2 `n_models` networks for the mean and `n_models` for the covariance are
+    averaged, covariances by their logarithms (arithmetic means cover too much); each stops when its own fold of the rows
+    has not improved for `patience` epochs (`None`: never).
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((60, 3))
@@ -50,7 +54,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     ((60, 2), (60, 2, 2))
     """
 
-    _numbers = ("input_", "target_", "shape_", "is_vector_", "history_", "covariance_history_")
+    _numbers = ("input_", "target_", "shape_", "contrast_", "is_vector_", "history_", "covariance_history_")
 
     def __init__(
         self,
@@ -95,16 +99,20 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
         self.input_, self.target_ = Scaling.of(X, weight), Scaling.of(y, weight)
         x, z = self.input_.forward(X), self.target_.forward(y)
-        parts = folds(len(x), min(self._count(), len(x)), np.random.default_rng(seed))
+        rng, count = np.random.default_rng(seed), min(self._count(), len(x))
+        parts, others = folds(len(x), count, rng), folds(len(x), count, rng)
         run = None if checkpoint is None else Path(checkpoint)
-        means = train(mean_of, _squared_error, (x, z), weight, parts, settings, seed, run and run / "mean")
-        residuals = z - _held(predict(_means, means.model, x.astype(settings.dtype)), parts)
+        means = train(mean_of, _squared_error, (x, z), weight, parts + others, settings, seed, run and run / "mean")
+        mean = predict(_means, means.model, x.astype(settings.dtype))  # (n, 2 count, d)
+        residuals = z - (_held(mean[:, :count], parts) + _held(mean[:, count:], others)) / 2
 
         self.shape_ = _shape(residuals, weight)
         e = np.linalg.solve(self.shape_, residuals.T).T
         heads = train(
             covariance_of, _minus_log_density, (x, e), weight, parts, settings, seed + 1, run and run / "covariance"
         )
+        log_V = _held(predict(_log_covariances, heads.model, x.astype(settings.dtype))[0], parts)
+        self.contrast_ = _contrast(log_V, e, weight)
         self.models_ = {"mean": means.model, "covariance": heads.model}
         self.history_, self.covariance_history_ = means.history, heads.history
         return self
@@ -170,8 +178,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         """Of the standardised targets: R (n, d, d), upper triangular, V = R'R; alpha and beta (n,)."""
         X = self._standardised(X)
         log_V, alpha, beta = (x.mean(axis=1) for x in predict(_log_covariances, self.models_["covariance"], X))
-        values, vectors = np.linalg.eigh(log_V.astype(np.float64))
-        root = np.exp(values / 2)[..., None] * vectors.mT  # of the log-Euclidean mean over models
+        values, vectors = np.linalg.eigh(log_V.astype(np.float64))  # of the log-Euclidean mean over models
+        root = np.exp(_drawn_in(values, self.contrast_) / 2)[..., None] * vectors.mT
         R: Any = np.linalg.qr(root @ self.shape_.T, mode="r")
         return R, alpha, beta
 
@@ -300,6 +308,25 @@ def _held(values: np.ndarray, parts) -> np.ndarray:
     for k, part in enumerate(parts):
         held[part.held] = values[part.held, k]
     return held
+
+
+def _drawn_in(log_values: np.ndarray, contrast: float) -> np.ndarray:
+    """Eigenvalues (n, d) of log V, moved towards those of I / d, the covariance of all rows."""
+    centre = -np.log(log_values.shape[-1])
+    return centre + contrast * (log_values - centre)
+
+
+def _contrast(log_V: np.ndarray, e: np.ndarray, weight: np.ndarray) -> float:
+    """The factor in [0, 1] for `_drawn_in` under which the residuals e (n, d) are most likely, as Gaussians."""
+    values, vectors = np.linalg.eigh(log_V)
+    squares = np.einsum("nij,ni->nj", vectors, e) ** 2
+
+    def loss(contrast: float) -> float:  # convex
+        w = _drawn_in(values, contrast)
+        return np.average(np.sum(w + squares * np.exp(-w), axis=1), weights=weight)
+
+    result: Any = minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded")
+    return float(result.x)
 
 
 def _shape(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:

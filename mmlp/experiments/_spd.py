@@ -114,11 +114,7 @@ OPTIMIZERS = ("muon", "adam")
 FAMILIES = {
     "matrix 3 x 20": [Recipe("matrix", (20, 20, 20), optimizer) for optimizer in OPTIMIZERS],
     "matrix, wide": [Recipe("matrix", w, optimizer) for w in ((60, 60), (100, 100)) for optimizer in OPTIMIZERS],
-    "Cholesky": [
-        Recipe("cholesky", w, optimizer)
-        for w in ((20, 20, 20), (60, 60), (100, 100))
-        for optimizer in OPTIMIZERS
-    ],
+    "Cholesky": [Recipe("cholesky", w, optimizer) for w in ((20, 20, 20), (60, 60), (100, 100)) for optimizer in OPTIMIZERS],
     "Cholesky 2 x 200": [Recipe("cholesky", (200, 200), optimizer) for optimizer in OPTIMIZERS],  # tried, not used: slow
     "shallow": [
         Recipe("shallow", (20, 20, 20), optimizer, kernel) for kernel in ("linear", "mercer") for optimizer in OPTIMIZERS

@@ -1,4 +1,4 @@
-"""Which optimiser, rate and width for Examples 1 and 2: the same grid for every network, on seeds that the tables do not use.
+"""Which optimiser, rate and width for Examples 1 and 2: one grid for every network, on seeds that the tables do not use.
 
     python -m mmlp.experiments.tune_spd [--jobs N] [--out FILE]
 
