@@ -48,6 +48,10 @@ def matrix(X, y, X_test, seed):
     return MultivariateRegressor(random_state=seed).fit(X, y).predict_distribution(X_test)
 
 
+def normal(X, y, X_test, seed):
+    return MultivariateRegressor(family="gaussian", random_state=seed).fit(X, y).predict_distribution(X_test)
+
+
 def cholesky(X, y, X_test, seed):
     return MultivariateRegressor(network="cholesky", random_state=seed).fit(X, y).predict_distribution(X_test)
 
@@ -90,6 +94,7 @@ def linear(X, y, X_test, seed):
 METHODS = {
     "MultivariateRegressor": matrix,
     "the same, CholeskyMLP": cholesky,
+    "the same, family gaussian": normal,
     "NGBoost multivariate normal": ngboost,
     "Gaussian processes": gaussian_process,
     "linear regression": linear,

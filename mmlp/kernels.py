@@ -31,10 +31,18 @@ class MercerSigmoid(eqx.Module):
 
 
 class Linear(eqx.Module):
-    """kappa(z_i, z_j) = z_i . z_j: T = Z."""
+    """kappa(z_i, z_j) = z_i . z_j, and `floor`^2 more where i = j: T = Z, or Z on top of floor I.
+
+    Where Z happens to be singular, which is a surface in the space of inputs, so is K without a floor.
+    """
+
+    floor: float = eqx.field(default=0.0, static=True, converter=float)
 
     def __call__(self, Z: Array) -> Array:
-        return Z
+        if self.floor == 0:
+            return Z
+        d = Z.shape[-1]
+        return jnp.concatenate([Z, jnp.broadcast_to(self.floor * jnp.eye(d, dtype=Z.dtype), (*Z.shape[:-2], d, d))], axis=-2)
 
 
 class RadialBasis(eqx.Module):

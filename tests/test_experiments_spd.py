@@ -120,12 +120,12 @@ def test_verdicts_of_example1_follow_the_numbers():
     def good(row, setting, d, n, m):
         return {_spd.FLOOR_ROW: 1.0, example1.OURS: 1.5}.get(row, 2.0 if "QRE" in row else 3.0)
 
-    assert verdicts(example1.claims(made_up(good), made_up(good))) == ["holds"] * 4
+    assert verdicts(example1.claims(made_up(good), made_up(good))) == ["holds"] * 5
 
     def bad(row, setting, d, n, m):
         return {_spd.FLOOR_ROW: 1.0, example1.OURS: 5.0}.get(row, 4.0 if "QRE" in row else 3.0)
 
-    assert verdicts(example1.claims(made_up(bad), made_up(bad))) == ["does not hold"] * 4
+    assert verdicts(example1.claims(made_up(bad), made_up(bad))) == ["does not hold"] * 5
 
     def mixed(row, setting, d, n, m):
         if row == example1.OURS:
@@ -134,11 +134,12 @@ def test_verdicts_of_example1_follow_the_numbers():
             return 1.0
         return good(row, setting, d, n, m)
 
-    first, reached, simple, cholesky = verdicts(example1.claims(made_up(mixed), made_up(mixed)))
+    first, reached, simple, cholesky, mlp = verdicts(example1.claims(made_up(mixed), made_up(mixed)))
     assert first == "depends on measure: holds for E_quad, E_QRE, not for E_Stein"
     assert reached == "depends on d0: holds for 10, not for 20"
     assert cholesky == "depends on d0: holds for 10, not for 20"
     assert simple.startswith("depends on")
+    assert mlp == "holds"
 
 
 def test_verdicts_on_the_plain_mlp_follow_the_numbers():

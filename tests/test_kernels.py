@@ -11,6 +11,7 @@ KAPPA = {
     MercerSigmoid(): lambda a, b: np.tanh(a) @ np.tanh(b),
     MercerSigmoid(slope=0.7, intercept=0.3): lambda a, b: np.tanh(0.7 * a + 0.3) @ np.tanh(0.7 * b + 0.3),
     Linear(): lambda a, b: a @ b,
+    Linear(floor=0.5): lambda a, b: a @ b + 0.25 * np.array_equal(a, b),
     RadialBasis(scale=2.0): lambda a, b: np.exp(-np.sum((a - b) ** 2) / (2 * 2.0**2)),
 }
 each = pytest.mark.parametrize("kernel", KAPPA, ids=str)

@@ -3,10 +3,15 @@
 Trained together by likelihood, a mean and a covariance spoil each other: rows that are hard to fit are declared noisy, and
 covariances shrink onto residuals of rows that the mean has seen. So they are learnt one after the other, with cross-fitting
 (Chernozhukov et al., 2018): networks learn the mean by squared error, each without its own fold of the rows, and the
-covariance is learnt on the residuals of held rows only. The rows are split into folds twice, so that two of the
-2 `n_models` networks have not seen a row: the mean of the two is nearer to the mean of all than one is. At last log V, which
-varies too much over rows, as the output of any fitted network does, is moved towards its centre by the factor
-(`contrast_`) that makes the held residuals most likely.
+covariance is learnt on the residuals of held rows only. Two corrections are made, each from held rows:
+
+- log V varies too much over rows, as the output of any fitted network does: it is moved towards its centre by the factor
+  (`contrast_`) that makes the held residuals most likely.
+- The mean of all networks errs less than those of them that have not seen a row. The rows are split into folds twice, so
+  that there are two of them, whose difference tells by how much (`gain_`).
+
+The power exponential is the default because tails vary from table to table: one gross error among a few hundred rows
+costs a Gaussian more than all that can be learnt about the others.
 """
 
 import dataclasses
@@ -31,14 +36,16 @@ from mmlp.estimators._base import NetworkEstimator, Scaling, all_or_nothing
 from mmlp.estimators._training import each, folds, predict, train
 from mmlp.gram import SPD, Gram
 from mmlp.heads import GaussianHead, PowerExponentialHead
+from mmlp.kernels import Linear
 from mmlp.networks import CholeskyMLP, MatrixMLP, Perceptron
 
 HEADS = {"gaussian": (GaussianHead, 1), "power_exponential": (PowerExponentialHead, 3)}
 NETWORKS = ("matrix", "cholesky")
+FLOOR = 0.5  # of the kernel at the output: a row that is unlike the others must not get a singular covariance
 
 
 class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
-    """x -> N(mu(x), V(x)), or a power exponential, with a full covariance V for each sample.
+    """x -> a power exponential, or N(mu(x), V(x)) with `family="gaussian"`, with a full covariance V for each sample.
 
     Shapes: X (n, p), y (n,) or (n, d). `hidden_dims` are the widths of the matrix MLP for the shape of the covariance,
     `hidden_features` those of the MLPs for the mean and for the scales; with `network="cholesky"`, the baseline, one MLP of
@@ -54,12 +61,12 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     ((60, 2), (60, 2, 2))
     """
 
-    _numbers = ("input_", "target_", "shape_", "contrast_", "is_vector_", "history_", "covariance_history_")
+    _numbers = ("input_", "target_", "shape_", "contrast_", "gain_", "is_vector_", "history_", "covariance_history_")
 
     def __init__(
         self,
         *,
-        family: str = "gaussian",
+        family: str = "power_exponential",
         network: str = "matrix",
         hidden_dims: tuple[int, ...] = (10, 10),
         hidden_features: tuple[int, ...] = (64, 64),
@@ -104,7 +111,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         run = None if checkpoint is None else Path(checkpoint)
         means = train(mean_of, _squared_error, (x, z), weight, parts + others, settings, seed, run and run / "mean")
         mean = predict(_means, means.model, x.astype(settings.dtype))  # (n, 2 count, d)
-        residuals = z - (_held(mean[:, :count], parts) + _held(mean[:, count:], others)) / 2
+        one, other = _held(mean[:, :count], parts), _held(mean[:, count:], others)
+        residuals = z - (one + other) / 2
 
         self.shape_ = _shape(residuals, weight)
         e = np.linalg.solve(self.shape_, residuals.T).T
@@ -113,6 +121,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         )
         log_V = _held(predict(_log_covariances, heads.model, x.astype(settings.dtype))[0], parts)
         self.contrast_ = _contrast(log_V, e, weight)
+        apart = np.linalg.solve(self.shape_, (one - other).T).T
+        self.gain_ = _gain(_drawn_in(log_V, self.contrast_), e, apart, weight, 2 * count)
         self.models_ = {"mean": means.model, "covariance": heads.model}
         self.history_, self.covariance_history_ = means.history, heads.history
         return self
@@ -178,8 +188,9 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         """Of the standardised targets: R (n, d, d), upper triangular, V = R'R; alpha and beta (n,)."""
         X = self._standardised(X)
         log_V, alpha, beta = (x.mean(axis=1) for x in predict(_log_covariances, self.models_["covariance"], X))
-        values, vectors = np.linalg.eigh(log_V.astype(np.float64))  # of the log-Euclidean mean over models
-        root = np.exp(_drawn_in(values, self.contrast_) / 2)[..., None] * vectors.mT
+        log_V = _drawn_in(log_V.astype(np.float64), self.contrast_) + np.log(self.gain_) * np.eye(log_V.shape[-1])
+        values, vectors = np.linalg.eigh(log_V)  # of the log-Euclidean mean over models
+        root = np.exp(values / 2)[..., None] * vectors.mT
         R: Any = np.linalg.qr(root @ self.shape_.T, mode="r")
         return R, alpha, beta
 
@@ -272,7 +283,7 @@ class _Covariance:
             parts = (CholeskyMLP(p, d, self.hidden_features, out_features=extra, key=keys[0]),)
         else:
             scales = Perceptron((p, *self.hidden_features, d + extra - 1), key=keys[0])
-            parts = (scales, MatrixMLP(p, d, self.hidden_dims, key=keys[1]))
+            parts = (scales, MatrixMLP(p, d, self.hidden_dims, output_kernel=Linear(floor=FLOOR), key=keys[1]))
         parts = [calibrate(part, X, key=keys[2]) for part in parts]
         return head(Centred(Separated(*parts) if self.network == "matrix" else parts[0], d))
 
@@ -310,23 +321,42 @@ def _held(values: np.ndarray, parts) -> np.ndarray:
     return held
 
 
-def _drawn_in(log_values: np.ndarray, contrast: float) -> np.ndarray:
-    """Eigenvalues (n, d) of log V, moved towards those of I / d, the covariance of all rows."""
-    centre = -np.log(log_values.shape[-1])
-    return centre + contrast * (log_values - centre)
+def _drawn_in(log_V: np.ndarray, contrast: float) -> np.ndarray:
+    """log V (n, d, d), moved towards log(I / d), that of the covariance of all rows."""
+    d = log_V.shape[-1]
+    centre = -np.log(d) * np.eye(d)
+    return centre + contrast * (log_V - centre)
 
 
 def _contrast(log_V: np.ndarray, e: np.ndarray, weight: np.ndarray) -> float:
     """The factor in [0, 1] for `_drawn_in` under which the residuals e (n, d) are most likely, as Gaussians."""
+    centre = -np.log(e.shape[1])
     values, vectors = np.linalg.eigh(log_V)
     squares = np.einsum("nij,ni->nj", vectors, e) ** 2
 
     def loss(contrast: float) -> float:  # convex
-        w = _drawn_in(values, contrast)
+        w = centre + contrast * (values - centre)
         return np.average(np.sum(w + squares * np.exp(-w), axis=1), weights=weight)
 
     result: Any = minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded")
     return float(result.x)
+
+
+def _gain(log_V: np.ndarray, e: np.ndarray, apart: np.ndarray, weight: np.ndarray, count: int) -> float:
+    """What the covariance V of the residuals e (n, d) of the mean of two networks is multiplied by for the mean of `count`.
+
+    The first is E + B / 2, the last E + B / count, where B, the covariance of a network about the mean of many, is half
+    that of the difference of two, `apart` (n, d). B is at most twice E + B / 2: an estimate above that means E = 0.
+    """
+    values, vectors = np.linalg.eigh(log_V)
+
+    def size(x: np.ndarray) -> float:
+        squares = np.einsum("nij,ni->nj", vectors, x) ** 2
+        return float(np.average(np.sum(squares * np.exp(-values), axis=1), weights=weight))
+
+    whole = size(e)
+    share = min(size(apart) / 2, 2 * whole) / whole if whole > 0 else 0.0
+    return 1 - (1 / 2 - 1 / count) * share
 
 
 def _shape(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
