@@ -145,7 +145,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         mean = self.target_.back(self._mean(X))
         return self._distribution(mean, R * self.target_.scale, *tail)
 
-    def score_samples(self, X, y) -> np.ndarray:
+    def log_density(self, X, y) -> np.ndarray:
         """log p(y | x) of each row, (n,)."""
         R, *tail = self._factor(X)
         mean = self._mean(X)
@@ -155,7 +155,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     def log_score(self, X, y, sample_weight=None) -> float:
         """The mean of log p(y | x): larger is better. (`score` is R squared of the mean, as scikit-learn has it.)"""
-        values = self.score_samples(X, y)
+        values = self.log_density(X, y)
         return float(np.average(values, weights=_check_sample_weight(sample_weight, values)))
 
     def _builders(self, p: int, d: int):
@@ -169,14 +169,14 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         return _Mean((p, *features, d)), _Covariance(self.family, self.network, p, d, dims, features)
 
     def _targets(self, y, n: int) -> np.ndarray:
-        """y of `score_samples`, (n, d), checked."""
+        """y of `log_density`, (n, d), checked."""
         y, d = np.asarray(y, np.float64), len(self.target_.scale)
         if y.shape != (n, d) and (y.shape, d) != ((n,), 1):
             raise ValueError(
-                f"`{type(self).__name__}.score_samples(X, y)` needs y of shape ({n}, {d}), a row for each of X and a column "
+                f"`{type(self).__name__}.log_density(X, y)` needs y of shape ({n}, {d}), a row for each of X and a column "
                 f"for each target of `fit`, got shape {y.shape}."
             )
-        argument = f"{type(self).__name__}.score_samples(y=...)"
+        argument = f"{type(self).__name__}.log_density(y=...)"
         return np.asarray(checked_floats(y.reshape(n, d), argument, "(n, d)", ndim=2))
 
     def _mean(self, X) -> np.ndarray:
