@@ -40,7 +40,8 @@ def main(
     """Parse the flags, run, write OUT/NAME.json, draw the figures into OUT, build OUT/index.html and print the verdicts.
 
     `settings.QUICK` holds what `--quick` changes. A tuple is given as values separated by commas. `name` is that of the
-    module, with dashes; what is no module of this package says in `program` how it is called.
+    module, with dashes; what is no module of this package says in `program` how it is called. A path is recorded as DIR:
+    where the files of one machine lie is nobody else's concern.
     """
     program = program or f"python -m mmlp.experiments.{name.replace('-', '_')}"
     parser = argparse.ArgumentParser(prog=program, description=settings.__doc__)
@@ -63,7 +64,7 @@ def main(
         "experiment": name,
         "command": shlex.join([*program.split(), *(["--quick"] if quick else []), *_flags(given)]),
         "quick": quick,
-        "settings": dataclasses.asdict(chosen),
+        "settings": {key: _placed(value) for key, value in dataclasses.asdict(chosen).items()},
         "versions": versions(),
         "device": _device(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -71,7 +72,7 @@ def main(
         "result": result,
     }
     path = out / f"{name}.json"
-    _files.replace(path, (json.dumps(record, default=os.fspath) + "\n").encode())
+    _files.replace(path, (json.dumps(record) + "\n").encode())
     draw(json.loads(path.read_text()), out)
     skipped = report.build(out)
     if path.name in skipped:
@@ -124,5 +125,9 @@ def _flags(given: dict[str, Any]) -> list[str]:
         if isinstance(value, bool):
             words += [f"--{flag}" if value else f"--no-{flag}"]
         else:
-            words += [f"--{flag}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+            words += [f"--{flag}", ",".join(map(str, value)) if isinstance(value, tuple) else str(_placed(value))]
     return words
+
+
+def _placed(value: Any) -> Any:
+    return "DIR" if isinstance(value, Path) else value
