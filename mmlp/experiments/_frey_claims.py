@@ -1,11 +1,10 @@
 """Verdicts on the paper's claims about the VAE table, and on ours, from scores over random splits."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from mmlp.experiments._claims import Outcomes, advantage, ahead, verdict
+from mmlp.experiments._claims import judged, more
 
 PAPERS, OURS, BEST, NARROW, WIDE = (
     "the paper's recipe",
@@ -55,17 +54,6 @@ def claims(trained: list[dict], simple: dict[str, dict[str, list[float]]]) -> li
         *(best_of_all(k, trained, simple) for k in dict.fromkeys(row["k"] for row in trained)),
     ]
     return [claim for claim in found if claim is not None]
-
-
-def judged(claim: str, outcomes: Outcomes, evidence: str) -> dict | None:
-    return {"claim": claim, "verdict": verdict(outcomes), "evidence": evidence} if outcomes else None
-
-
-def more(a: Sequence[float], b: Sequence[float] | float) -> tuple[bool, str]:
-    """Whether a is larger than b by more than two standard errors, and by how much."""
-    a, b = np.asarray(a), np.broadcast_to(b, len(a))
-    mean, error = advantage(b, a)
-    return ahead(b, a), f"{mean:+.2f}" + (f" ± {error:.2f}" if np.isfinite(error) else " (one split)")
 
 
 def compared(text: str, rows: dict, pairs: list[tuple[str, str]], name: str) -> dict | None:

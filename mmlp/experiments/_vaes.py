@@ -1,9 +1,10 @@
 """What the experiments on VAEs share: a recipe, all seeds of it trained in one compiled program, and the scores."""
 
+import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,8 +26,7 @@ from mmlp.vae import VAE, paper_vae
 AT_ONCE = 2**26  # numbers of the largest weights, times draws, that `score` holds together: a few GB in all
 MOST_ROWS = 50
 CALIBRATION_ROWS = 300
-# for programs that run once, on a CPU: half the time to compile
-ONCE = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+BRIEF = 200  # steps, all models counted: fewer are not worth the time to optimise their program
 
 
 class Split(NamedTuple):
@@ -108,7 +108,7 @@ def loss_of(kl: str, samples: int) -> Callable:
         training = t < 1
         level = noise + (noise_end - noise) * t
         x = x + jnp.where(training, level, 0) * jax.random.normal(key_noise, x.shape, x.dtype)
-        weight = jnp.where(t < warm_up, t / jnp.where(warm_up > 0, warm_up, 1), 1)
+        weight: Any = jnp.where(t < warm_up, t / jnp.where(warm_up > 0, warm_up, 1), 1)
 
         def one(x, key):
             likelihood, divergence = model.terms(x, key, samples, kl=kl)
@@ -154,29 +154,38 @@ def train(
     held_out = recipe.stopping
     data = stacked(split.train if held_out else np.concatenate([split.train, split.validation]) for split in splits)
     keys = jnp.repeat(jax.random.split(jax.random.key(0), len(splits)), len(tried), axis=0)
-    return fit_many(
-        _starter()(recipe.untrained(), latent, keys, jnp.asarray(data[0][:, :calibration_rows])),
-        loss_of(recipe.kl, recipe.samples),
-        data,
-        keys=jax.random.split(jax.random.key(1), len(keys)),
-        epochs=recipe.epochs,
-        batch_size=recipe.batch,
-        optimizer=recipe.make_optimizer(recipe.steps(data[0].shape[1])),
-        validation=stacked(split.validation for split in splits) if held_out else None,
-        rates=[one.rate / recipe.rate for _ in splits for one in tried],
-        own_data=True,
-        progress=False,
-        on_epoch=on_epoch,
-    )
+    with compiled_for(1):
+        models = _start(recipe.untrained(), latent, keys, jnp.asarray(data[0][:, :calibration_rows]))
+    steps = recipe.steps(data[0].shape[1])
+    with compiled_for(steps * len(keys)):
+        return fit_many(
+            models,
+            loss_of(recipe.kl, recipe.samples),
+            data,
+            keys=jax.random.split(jax.random.key(1), len(keys)),
+            epochs=recipe.epochs,
+            batch_size=recipe.batch,
+            optimizer=recipe.make_optimizer(steps),
+            validation=stacked(split.validation for split in splits) if held_out else None,
+            rates=[one.rate / recipe.rate for _ in splits for one in tried],
+            own_data=True,
+            progress=False,
+            on_epoch=on_epoch,
+        )
 
 
-@functools.lru_cache
-def _starter() -> Callable:
-    """`_start`, compiled on a CPU without the passes that make up most of the time: it runs once."""
-    options: dict[str, Any] = {"compiler_options": ONCE} if jax.default_backend() == "cpu" else {}
-    return eqx.filter_jit(_start, **options)
+@contextlib.contextmanager
+def compiled_for(steps: int) -> Iterator[None]:
+    """On a CPU, programs that run for a few steps only are compiled without the passes that take most of the time."""
+    known = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", known or (steps < BRIEF and jax.default_backend() == "cpu"))
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", known)
 
 
+@eqx.filter_jit
 def _start(recipe: Recipe, latent: int, keys, X):
     def one(key, X):
         model = recipe.make(X.shape[1], latent, key)
@@ -206,9 +215,11 @@ def scores_of_rows(models: VAE, X: np.ndarray, samples: int) -> np.ndarray:
     largest = max(leaf.size for leaf in jax.tree.leaves(eqx.filter(models, eqx.is_inexact_array)))  # of all models
     size, n = min(MOST_ROWS, max(1, AT_ONCE // (largest * samples))), X.shape[1]
     parts = []
-    for start in range(0, n, size):
-        rows = np.arange(start, start + size) % n  # the last ones are filled up
-        parts.append(_scores(models, jnp.asarray(X[:, rows]), jax.random.fold_in(jax.random.key(2), start), samples))
+    with compiled_for(len(X) * n * samples // 1000):  # a draw takes about a thousandth of a step
+        for start in range(0, n, size):
+            rows = np.arange(start, start + size) % n  # the last ones are filled up
+            key = jax.random.fold_in(jax.random.key(2), start)
+            parts.append(_scores(models, jnp.asarray(X[:, rows]), key, samples))
     return np.concatenate([np.asarray(part, np.float64) for part in parts], axis=1)[:, :n]
 
 

@@ -42,6 +42,7 @@ class Settings:
     validation: int = 150
     samples: int = 1000  # importance samples
     epochs: int | None = None  # of every recipe, in place of its own
+    hidden: tuple[int, ...] | None = None  # widths of all networks, in place of their own
     images: str = "frey"  # or "digits", which need no file
     data: Path | None = None  # folder of frey_rawface.mat
 
@@ -52,7 +53,7 @@ class Settings:
         "seeds": 2,
         "samples": 20,
         "epochs": 3,
-        "train": 400,
+        "hidden": (8,),
     }
 
 
@@ -70,9 +71,10 @@ def recipes(settings: Settings) -> list[tuple[str, Recipe]]:
         ]
     if "NfNf" in settings.models:
         rows.append(("von Neumann objective", dataclasses.replace(recipe("matrix", "NfNf"), kl="von_neumann")))
-    if settings.epochs is not None:
-        rows = [(group, dataclasses.replace(r, epochs=settings.epochs)) for group, r in rows]
-    return rows
+    changes: dict[str, Any] = {} if settings.epochs is None else {"epochs": settings.epochs}
+    if settings.hidden is not None:
+        changes |= {"hidden": settings.hidden, "features": None}
+    return [(group, dataclasses.replace(r, **changes)) for group, r in rows]
 
 
 def recipe(name: str, model: str) -> Recipe:

@@ -2,9 +2,9 @@
 
     python -m mmlp.experiments.frey_tune [--groups direct,cholesky] [--optimizers muon] [--hidden 60,60] [--data DIR]
 
-It uses splits that the table does not (seeds from 100 on) and never looks at their test parts. Rates, noises and warm-ups of a
-group are trained at once; a group, optimiser or decay can be run on its own. What was tried is merged into
-`frey_settings.json`, and the choice of each group that was run made anew from all that is known of it.
+It uses splits that the table does not (seeds from 100 on) and never looks at their test parts. Rates, noises and warm-ups
+of a group are trained at once; a group, optimiser or decay can be run on its own. What was tried is merged into
+`frey_settings.json`, and the choice of each group that was run is made anew from all that is known of it.
 """
 
 import dataclasses
