@@ -1,7 +1,7 @@
 """Tables from results/*.json, so that no figure of an experiment is typed by hand.
 
-`{results}` shows the claims and tables of every record; the whole page of results, with figures drawn anew from the
-records, is put beside the documentation as report/index.html.
+`{results}` shows the claims and tables of the paper's experiments, `{results} NAME` those of one; the whole page of results,
+with figures drawn anew from the records, is put beside the documentation as report/index.html.
 """
 
 import json
@@ -47,14 +47,24 @@ def verdicts(record: dict) -> list[str]:
 
 
 class Results(SphinxDirective):
-    """The records of the paper's experiments, in the order of the report."""
+    """The records of the paper's experiments, in the order of the report, or of those that are named."""
+
+    optional_arguments = 1
+    final_argument_whitespace = True
 
     def run(self):
-        paths = [path for path in RESULTS.glob("*.json") if path.stem in reproduce.TARGETS]
+        wanted = self.arguments[0].split() if self.arguments else list(reproduce.TARGETS)
         self.env.note_reread()  # the files may have changed
-        records = [json.loads(path.read_text()) for path in sorted(paths, key=lambda path: report.rank(path.stem))]
-        text = "\n\n".join(map(section, records)) or "No results are stored in `results/` yet."
-        return self.parse_text_to_nodes(text, allow_section_headings=True)
+        return self.parse_text_to_nodes(sections(wanted), allow_section_headings=True)
+
+
+def sections(names: list[str]) -> str:
+    """The records of these experiments, as text; those that are not there are named with the command that makes them."""
+    there = sorted((name for name in names if (RESULTS / f"{name}.json").exists()), key=report.rank)
+    parts = [section(json.loads((RESULTS / f"{name}.json").read_text())) for name in there]
+    missing = ", ".join(f"`mmlp reproduce {name}`" for name in names if name not in there)
+    parts += [f"Not measured yet: {missing}."] if missing else []
+    return "\n\n".join(parts)
 
 
 def section(record: dict) -> str:
