@@ -12,7 +12,7 @@ import scipy.stats
 
 from mmlp.datasets import images as datasets_images
 from mmlp.experiments import _frey_claims, _mosaics, _run, collapse, frey, frey_pixels, frey_tune, reproduce
-from mmlp.experiments._vaes import Recipe, loss_of, make_split, score, scores_of_rows, take, train
+from mmlp.experiments._vaes import Recipe, loss_of, make_split, score, scores_of_rows, take, train, with_unit_variance
 
 SMALL = {"hidden": (4,), "features": None, "epochs": 1, "batch": 50}
 SETTINGS = frey.Settings(
@@ -87,6 +87,15 @@ def test_noise_goes_to_its_end_and_the_kl_term_to_its_weight_over_training():
 
     for t, noise, weight in [(0.0, 2.0, 0.0), (0.25, 1.75, 0.5), (0.8, 1.2, 1.0), (1.0, 0.0, 1.0)]:
         np.testing.assert_allclose(value(t), weight - noise**2, rtol=0.03, atol=1e-12)
+
+
+@pytest.mark.parametrize("network", ["matrix", "cholesky"])
+def test_a_decoder_can_start_with_unit_variance(network):
+    vae = Recipe("EfNf", network, hidden=(4,)).make(6, 2, jax.random.key(0))
+    before, after = (one.decode(jnp.ones(2)) for one in (vae, with_unit_variance(vae)))
+    np.testing.assert_allclose(after.eta, 6 * before.eta, rtol=1e-6)
+    np.testing.assert_allclose(after.loc, before.loc)
+    np.testing.assert_allclose(after.beta, before.beta)
 
 
 # -- verdicts ---------------------------------------------------------------------------------------------------------

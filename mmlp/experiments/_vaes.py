@@ -18,7 +18,7 @@ from optax.contrib import muon
 from mmlp.calibration import calibrate
 from mmlp.datasets import Components, random_split
 from mmlp.kernels import Linear, MercerSigmoid
-from mmlp.networks import CholeskyMLP
+from mmlp.networks import CholeskyMLP, MatrixMLP
 from mmlp.optimizers import CLIP
 from mmlp.training import FitResult, fit_many
 from mmlp.vae import VAE, paper_vae
@@ -58,6 +58,7 @@ class Recipe:
     direct: bool = False  # see MatrixMLP
     scale: float = 1.0  # of the initial weights, biases of matrices included, in place of the library's
     calibrated: bool = False
+    unit: bool = False  # the decoder's covariance starts with a mean variance of about 1, not of 1 / d
     optimizer: str = "adam"  # or "muon"
     rate: float = 1e-3
     cosine: bool = False  # decay of the rate over the run
@@ -83,7 +84,7 @@ class Recipe:
 
     def untrained(self) -> "Recipe":
         """Equal for recipes whose models start alike."""
-        names = ("model", "network", "hidden", "features", "output", "direct", "scale", "calibrated")
+        names = ("model", "network", "hidden", "features", "output", "direct", "scale", "calibrated", "unit")
         return Recipe(**{name: getattr(self, name) for name in names})
 
     def levels(self) -> tuple[float, float, float]:
@@ -189,9 +190,21 @@ def compiled_for(steps: int) -> Iterator[None]:
 def _start(recipe: Recipe, latent: int, keys, X):
     def one(key, X):
         model = recipe.make(X.shape[1], latent, key)
-        return calibrate(model, X, key=key) if recipe.calibrated else model
+        model = calibrate(model, X, key=key) if recipe.calibrated else model
+        return with_unit_variance(model) if recipe.unit else model
 
     return eqx.filter_vmap(one)(keys, X)
+
+
+def with_unit_variance(vae: VAE) -> VAE:
+    """The decoder's eta, the trace of its covariance, times d: else it is about one, and log d is far for a bias to go."""
+
+    def bias(vae):
+        network: Any = vae.decoder.network
+        return network.vectors[-1].b if isinstance(network, MatrixMLP) else network.perceptron.b[-1]
+
+    d = vae.decoder.dim  # where log eta stands in the vector, after mu
+    return eqx.tree_at(bias, vae, replace_fn=lambda b: b.at[d].add(math.log(d)))
 
 
 def score(models: VAE, splits: list[Split], samples: int, *, part: str = "test", cells: int = 1) -> dict[str, np.ndarray]:
