@@ -216,7 +216,7 @@ def test_figures_are_drawn_from_the_record_alone(tmp_path, splits):
     record = {"settings": {"latents": [2], "data": "DIR"}, "result": {"pictures": pictures}}
     frey.draw(json.loads(json.dumps(record)), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"frey-train.png", "frey-2.png"}
-    pixels = {"shape": (8, 8), "most": 16, "images": {"dense": _mosaics.pack(exact), "diagonal": _mosaics.pack(exact)}}
+    pixels = {"shape": (8, 8), "images": {"dense": _mosaics.pack(exact), "diagonal": _mosaics.pack(exact)}}
     frey_pixels.draw({"result": {"pictures": pixels}}, tmp_path)
     assert (tmp_path / "frey-pixels.png").stat().st_size > 5_000
 

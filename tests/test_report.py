@@ -213,6 +213,18 @@ def test_a_result_that_does_not_fit_the_page_is_an_error(tmp_path):
         _run.main("bad", Settings, lambda _: {"claims": [{"claim": "c"}]}, draw, ["--out", str(tmp_path)])
 
 
+def test_what_was_made_for_equal_settings_is_kept(tmp_path):
+    made = []
+
+    def make():
+        made.append(1)
+        return {"x": len(made)}
+
+    folder = tmp_path / "kept"
+    assert [_run.kept(folder, {"n": n}, make)["x"] for n in (1, 1, 2, 1)] == [1, 1, 2, 1]
+    assert _run.kept(None, {"n": 1}, make) == {"x": 3}
+
+
 def test_no_seeds_at_all_are_refused(tmp_path):
     for main in (lambda argv: _run.main("x", Settings, run, draw, argv), lambda argv: reproduce.main(["all", *argv])):
         with pytest.raises(SystemExit) as exit:

@@ -47,34 +47,35 @@ def verdicts(record: dict) -> list[str]:
 
 
 class Results(SphinxDirective):
-    """The records of the paper's experiments, in the order of the report, or of those that are named."""
+    """The records of the paper's experiments, in the order of the report, or of the one that is named, without a heading."""
 
     optional_arguments = 1
-    final_argument_whitespace = True
 
     def run(self):
-        wanted = self.arguments[0].split() if self.arguments else list(reproduce.TARGETS)
         self.env.note_reread()  # the files may have changed
-        return self.parse_text_to_nodes(sections(wanted), allow_section_headings=True)
+        return self.parse_text_to_nodes(text(*self.arguments), allow_section_headings=True)
 
 
-def sections(names: list[str]) -> str:
-    """The records of these experiments, as text; those that are not there are named with the command that makes them."""
-    there = sorted((name for name in names if (RESULTS / f"{name}.json").exists()), key=report.rank)
-    parts = [section(json.loads((RESULTS / f"{name}.json").read_text())) for name in there]
-    missing = ", ".join(f"`mmlp reproduce {name}`" for name in names if name not in there)
-    parts += [f"Not measured yet: {missing}."] if missing else []
-    return "\n\n".join(parts)
+def text(name: str | None = None) -> str:
+    """The stored records as text; those that are not there are named with the command that makes them."""
+    wanted = [name] if name else sorted(reproduce.TARGETS, key=report.rank)
+    there = [one for one in wanted if (RESULTS / f"{one}.json").exists()]
+    records = [json.loads((RESULTS / f"{one}.json").read_text()) for one in there]
+    missing = ", ".join(f"`mmlp reproduce {one}`" for one in wanted if one not in there)
+    parts = [body(record) if name else section(record) for record in records]
+    return "\n\n".join([*parts, f"Not measured yet: {missing}."] if missing else parts)
 
 
 def section(record: dict) -> str:
-    """Heading, text and claims; tables; what is not like for like."""
+    return f"## {record['experiment']}: {record['result'].get('title', '')}\n\n{body(record)}"
+
+
+def body(record: dict) -> str:
+    """Text and claims; tables; what is not like for like."""
     result = record["result"]
     tables = "\n".join(f"```{{raw}} html\n{report.table_html(table)}\n```" for table in result.get("tables", []))
     notes = "".join(f"- Not like for like: {note}\n" for note in result.get("notes", []))
-    return f"""## {record["experiment"]}: {result.get("title", "")}
-
-{result.get("about", "")}
+    return f"""{result.get("about", "")}
 
 {"".join(f"- {line}{chr(10)}" for line in verdicts(record))}
 {tables}

@@ -6,6 +6,7 @@ The entries of the result that the page of all results shows are listed in repor
 import argparse
 import dataclasses
 import datetime
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -88,6 +89,18 @@ def main(
 def progress(items: Iterable, label: str) -> Iterable:
     """The items, with a bar on a terminal from the second second on."""
     return tqdm(list(items), desc=label, delay=FIRST, disable=not sys.stderr.isatty(), dynamic_ncols=True, leave=False)
+
+
+def kept(folder: Path | None, about: dict[str, Any], make: Callable[[], dict]) -> dict:
+    """What `make` gives, from `folder` if it was made for equal settings `about` before: a long run can be done in parts."""
+    if folder is None:
+        return make()
+    name = hashlib.sha256(json.dumps([about, versions()], sort_keys=True).encode()).hexdigest()[:20]
+    path = folder / f"{name}.json"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        _files.replace(path, json.dumps(make()).encode())
+    return json.loads(path.read_text())
 
 
 def versions() -> dict[str, str]:

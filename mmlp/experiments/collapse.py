@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from mmlp.experiments import _run, frey, report
 from mmlp.experiments._claims import judged, more
-from mmlp.experiments._vaes import Recipe, score, train
+from mmlp.experiments._vaes import Recipe, Split, score, train
 
 COLLAPSED = 0.1  # nats of KLD
 LITERAL = "the paper's recipe"
@@ -35,6 +35,7 @@ class Settings:
     samples: int = 200
     images: str = "frey"
     data: Path | None = None
+    keep: Path | None = None  # folder of finished rows: the same command goes on from there
 
     QUICK: ClassVar = {"hidden": (8,), "scales": (0.1,), "added": 4, "back": False, "seeds": 2, "epochs": 1, "samples": 20}
 
@@ -71,8 +72,10 @@ def run(settings: Settings) -> dict:
     scaled = [(f"weights times {scale:g}", dataclasses.replace(literal, scale=scale)) for scale in settings.scales]
     scores: dict[str, dict[str, list[float]]] = {}
     for name, one in _run.progress(steps + without + scaled, "collapse"):
-        values = score(train(one, splits, settings.latent).model, splits, settings.samples)
-        scores[name] = {key: values[key].tolist() for key in frey.SCORES}
+        about = {"recipe": dataclasses.asdict(one)} | {
+            key: getattr(settings, key) for key in ("latent", "seeds", "samples", "images")
+        }
+        scores[name] = _run.kept(settings.keep, {"collapse": about}, lambda one=one: scored(one, splits, settings))
 
     def table(title: str, rows: list[tuple[str, Recipe]]) -> dict:
         lines = [{"name": name, "cells": [report.cell(scores[name][key]) for key in frey.SCORES]} for name, _ in rows]
@@ -91,6 +94,11 @@ def run(settings: Settings) -> dict:
         "claims": claims(scores, [name for name, _ in steps], [name for name, _ in without]),
         "scores": scores,
     }
+
+
+def scored(recipe: Recipe, splits: list[Split], settings: Settings) -> dict[str, list[float]]:
+    values = score(train(recipe, splits, settings.latent).model, splits, settings.samples)
+    return {key: values[key].tolist() for key in frey.SCORES}
 
 
 def claims(scores: dict[str, dict[str, list[float]]], steps: list[str], without: list[str]) -> list[dict]:

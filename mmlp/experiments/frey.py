@@ -9,6 +9,7 @@ The settings of each group, `frey_settings.json`, were found by `python -m mmlp.
 
 import dataclasses
 import json
+import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -45,6 +46,7 @@ class Settings:
     hidden: tuple[int, ...] | None = None  # widths of all networks, in place of their own
     images: str = "frey"  # or "digits", which need no file
     data: Path | None = None  # folder of frey_rawface.mat
+    keep: Path | None = None  # folder of finished rows: the same command goes on from there
 
     QUICK: ClassVar = {
         "latents": (5,),
@@ -103,15 +105,17 @@ def run(settings: Settings) -> dict:
     trained, samples = [], []
     work = [(k, *row) for k in settings.latents for row in recipes(settings)]
     for k, group, recipe in _run.progress(work, "frey"):
-        models = train(recipe, splits, k).model
-        scores = score(models, splits, settings.samples)
-        values = {name: scores[name].tolist() for name in (*SCORES, "IW error")}
-        values["validation IW"] = score(models, splits, settings.samples, part="validation")["IW"].tolist()
-        values["train ELBO"] = score(models, splits, min(20, settings.samples), part="train")["ELBO"].tolist()
-        trained.append({"k": k, "group": group, "model": recipe.model, "recipe": dataclasses.asdict(recipe), **values})
+        about = {"k": k, "recipe": dataclasses.asdict(recipe)}
+        about |= {
+            name: getattr(settings, name) for name in ("seeds", "components", "train", "validation", "samples", "images")
+        }
+        found = _run.kept(
+            settings.keep, {"frey": about}, lambda k=k, r=recipe: trained_and_scored(r, splits, k, settings.samples)
+        )
+        draws = found.pop("draws")
+        trained.append({"k": k, "group": group, "model": recipe.model, "recipe": about["recipe"], **found})
         if group == OURS:
-            draws = np.asarray(take(models, 0).sample(jax.random.key(3), 100), np.float64)
-            samples.append({"k": k, "model": recipe.model, "draws": np.round(draws, 2).tolist()})
+            samples.append({"k": k, "model": recipe.model, "draws": draws})
     simple = simple_densities(splits)
     return {
         "title": "VAEs with dense covariances on the Frey faces",
@@ -135,6 +139,18 @@ def run(settings: Settings) -> dict:
             "samples": samples,
         },
     }
+
+
+def trained_and_scored(recipe: Recipe, splits: list[Split], k: int, samples: int) -> dict[str, Any]:
+    """Scores over splits, 100 draws of the first model, and the time."""
+    start = time.perf_counter()
+    models = train(recipe, splits, k).model
+    scores = score(models, splits, samples)
+    values: dict[str, Any] = {name: scores[name].tolist() for name in (*SCORES, "IW error")}
+    values["validation IW"] = score(models, splits, samples, part="validation")["IW"].tolist()
+    values["train ELBO"] = score(models, splits, min(20, samples), part="train")["ELBO"].tolist()
+    draws = np.asarray(take(models, 0).sample(jax.random.key(3), 100), np.float64)
+    return values | {"draws": np.round(draws, 2).tolist(), "seconds": round(time.perf_counter() - start, 1)}
 
 
 def simple_densities(splits: list[Split]) -> dict[str, dict[str, list[float]]]:

@@ -54,6 +54,7 @@ class Settings:
     pipeline_epochs: int | None = None  # by default as in the table of ten components
     images: str = "frey"
     data: Path | None = None
+    keep: Path | None = None  # folder of finished models: the same command goes on from there
 
     QUICK: ClassVar = {
         "hidden": (8,),
@@ -143,24 +144,26 @@ def run(settings: Settings) -> dict:
     of_pixels = [encoded(parts, pixel_components(parts[0])) for parts in everything]
     of_components = [encoded(parts, Components.fit(parts[0], settings.components)) for parts in everything]
     tails = [other_directions(parts, settings.components) for parts in everything]
+    most = int(images.max())
     scores: dict[str, dict[str, Any]] = {}
-    costs, samples = {}, {}
+    costs, pictures = {}, {}
+    about = {name: value for name, value in dataclasses.asdict(settings).items() if not isinstance(value, Path)}
     for name, (recipe, latent) in _run.progress(recipes(settings).items(), "frey-pixels"):
         splits = of_components if name == PIPELINE else of_pixels
-        models, costs[name] = timed(recipe, splits, latent)
-        X = np.stack([split.test for split in splits]).astype(np.float32)
-        values = scores_of_rows(models, X, settings.samples)
+
+        def make(splits=splits, recipe=recipe, latent=latent):
+            return trained_and_scored(recipe, splits, latent, settings.samples, most)
+
+        found = _run.kept(settings.keep, {"frey-pixels": about, "recipe": dataclasses.asdict(recipe)}, make)
         added = np.array([[split.components.log_jacobian] for split in splits])
         if name == PIPELINE:
             added = added + np.stack([test for _, test, _ in tails])
-        LL, KLD, IW = np.moveaxis(values[..., :3], -1, 0)
+        LL, KLD, IW = np.array(found["scores"])
         scores[name] = {"ELBO": LL - KLD + added, "IW": IW + added, "KLD": KLD}
-        draws = np.asarray(take(models, 0).sample(jax.random.key(3), SHOWN), np.float64)
-        samples[name] = splits[0].components.decode(draws)
+        costs[name], pictures[name] = found["costs"], found["images"]
     whole = [other_directions(parts, 0) for parts in everything]
     scores[GAUSSIAN] = {"IW": np.stack([test for _, test, _ in whole])}
-    samples["test images"] = everything[0][2][:SHOWN]
-    most = int(images.max())
+    pictures["test images"] = _mosaics.pack(255 / most * everything[0][2][:SHOWN])
     return {
         "title": f"A dense covariance of all {images.shape[1]} pixels",
         "about": "Test scores in nats per image, uniform noise in [0, 1) added to each pixel: mean and standard error over "
@@ -178,12 +181,17 @@ def run(settings: Settings) -> dict:
         ],
         "scores": {name: {key: np.round(v, 2).tolist() for key, v in by.items()} for name, by in scores.items()},
         "costs": costs,
-        "pictures": {
-            "shape": shape,
-            "most": most,
-            "images": {name: _mosaics.pack(255 / most * X) for name, X in samples.items()},
-        },
+        "pictures": {"shape": shape, "images": pictures},
     }
+
+
+def trained_and_scored(recipe: Recipe, splits: list[Split], latent: int, samples: int, most: int) -> dict[str, Any]:
+    """LL, KLD and IW (3, splits, images) in standardised units, what training cost, and a packed sample."""
+    models, costs = timed(recipe, splits, latent)
+    values = scores_of_rows(models, np.stack([split.test for split in splits]).astype(np.float32), samples)
+    draws = np.asarray(take(models, 0).sample(jax.random.key(3), SHOWN), np.float64)
+    images = _mosaics.pack(255 / most * splits[0].components.decode(draws))
+    return {"scores": np.round(np.moveaxis(values[..., :3], -1, 0), 3).tolist(), "costs": costs, "images": images}
 
 
 def timed(recipe: Recipe, splits: list[Split], latent: int) -> tuple[Any, dict[str, float]]:
