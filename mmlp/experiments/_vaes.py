@@ -26,7 +26,7 @@ from mmlp.vae import VAE, paper_vae
 AT_ONCE = 2**26  # numbers of the largest weights, times draws, that `score` holds together: a few GB in all
 MOST_ROWS = 50
 CALIBRATION_ROWS = 300
-BRIEF = 200  # steps, all models counted: fewer are not worth the time to optimise their program
+BRIEF = 300  # steps, all models counted: fewer are not worth the time to optimise their program
 
 
 class Split(NamedTuple):

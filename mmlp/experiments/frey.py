@@ -50,11 +50,11 @@ class Settings:
 
     QUICK: ClassVar = {
         "latents": (5,),
-        "models": ("NfNf",),
+        "models": ("NdNd",),
         "compared": ("NfNf",),
         "seeds": 2,
         "samples": 20,
-        "epochs": 3,
+        "epochs": 1,
         "hidden": (8,),
     }
 
