@@ -167,7 +167,7 @@ class Info:
     """Print JSON."""
 
 
-Target = Literal["example1", "example1-mlp", "example2", "density", "radius", "all"]
+Target = Literal["example1", "example1-mlp", "example2", "frey", "frey-pixels", "collapse", "density", "radius", "all"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +178,7 @@ class Reproduce:
     """
 
     targets: Annotated[Positional[tuple[Target, ...]], arg(metavar="TARGET")]
-    """example1 (losses), example1-mlp, example2 (depth), density, radius, or all."""
+    """example1 (losses), example1-mlp, example2 (depth), frey (VAEs), frey-pixels, collapse, density, radius, or all."""
     quick: bool = False
     """Small runs, to see that everything works; their numbers are not results."""
     seeds: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: as the experiment has it)")] = None

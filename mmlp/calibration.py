@@ -7,6 +7,7 @@ initialisation (Mishkin and Matas, 2016).
 """
 
 import functools
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -40,7 +41,7 @@ def calibrate(model, X: Array, *, key):
 
 
 @functools.singledispatch
-def _calibrate(model, X, key):
+def _calibrate(model, X, key) -> Any:
     raise ValueError(
         f"`calibrate(model=...)` must be one of the library's networks, heads or a VAE of them, got {type(model).__name__}."
     )

@@ -194,21 +194,35 @@ def test_flags_are_made_from_the_settings_and_the_command_repeats_the_run(tmp_pa
     record = _run.main("all-types", Settings, run, draw, ["--quick", "--out", str(tmp_path), *flags])
     assert record["settings"] == {
         "seeds": 1,
-        "data": tmp_path,
+        "data": "DIR",
         "widths": (3, 4),
         "rate": 0.5,
         "exact": False,
         "label": "a b",
     }
-    assert record["command"] == f"python -m mmlp.experiments.all_types --quick {' '.join(flags[:-1])} 'a b'"
+    assert record["command"] == (
+        "python -m mmlp.experiments.all_types --quick --data DIR --widths 3,4 --rate 0.5 --no-exact --label 'a b'"
+    )
     assert {"mmlp", "jax", "jaxlib", "numpy", "python"} <= set(record["versions"])
-    assert json.loads((tmp_path / "all-types.json").read_text())["settings"]["data"] == str(tmp_path)
+    assert str(tmp_path) not in (tmp_path / "all-types.json").read_text()
     assert "It runs." in read(tmp_path).text
 
 
 def test_a_result_that_does_not_fit_the_page_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="does not fit the page: it lacks 'verdict'"):
         _run.main("bad", Settings, lambda _: {"claims": [{"claim": "c"}]}, draw, ["--out", str(tmp_path)])
+
+
+def test_what_was_made_for_equal_settings_is_kept(tmp_path):
+    made = []
+
+    def make():
+        made.append(1)
+        return {"x": len(made)}
+
+    folder = tmp_path / "kept"
+    assert [_run.kept(folder, {"n": n}, make)["x"] for n in (1, 1, 2, 1)] == [1, 1, 2, 1]
+    assert _run.kept(None, {"n": 1}, make) == {"x": 3}
 
 
 def test_no_seeds_at_all_are_refused(tmp_path):

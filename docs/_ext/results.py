@@ -1,7 +1,7 @@
 """Tables from results/*.json, so that no figure of an experiment is typed by hand.
 
-`{results}` shows the claims and tables of every record; the whole page of results, with figures drawn anew from the
-records, is put beside the documentation as report/index.html.
+`{results}` shows the claims and tables of the paper's experiments, `{results} NAME` those of one; the whole page of results,
+with figures drawn anew from the records, is put beside the documentation as report/index.html.
 """
 
 import json
@@ -47,24 +47,35 @@ def verdicts(record: dict) -> list[str]:
 
 
 class Results(SphinxDirective):
-    """The records of the paper's experiments, in the order of the report."""
+    """The records of the paper's experiments, in the order of the report, or of the one that is named, without a heading."""
+
+    optional_arguments = 1
 
     def run(self):
-        paths = [path for path in RESULTS.glob("*.json") if path.stem in reproduce.TARGETS]
         self.env.note_reread()  # the files may have changed
-        records = [json.loads(path.read_text()) for path in sorted(paths, key=lambda path: report.rank(path.stem))]
-        text = "\n\n".join(map(section, records)) or "No results are stored in `results/` yet."
-        return self.parse_text_to_nodes(text, allow_section_headings=True)
+        return self.parse_text_to_nodes(text(*self.arguments), allow_section_headings=True)
+
+
+def text(name: str | None = None) -> str:
+    """The stored records as text; those that are not there are named with the command that makes them."""
+    wanted = [name] if name else sorted(reproduce.TARGETS, key=report.rank)
+    there = [one for one in wanted if (RESULTS / f"{one}.json").exists()]
+    records = [json.loads((RESULTS / f"{one}.json").read_text()) for one in there]
+    missing = ", ".join(f"`mmlp reproduce {one}`" for one in wanted if one not in there)
+    parts = [body(record) if name else section(record) for record in records]
+    return "\n\n".join([*parts, f"Not measured yet: {missing}."] if missing else parts)
 
 
 def section(record: dict) -> str:
-    """Heading, text and claims; tables; what is not like for like."""
+    return f"## {record['experiment']}: {record['result'].get('title', '')}\n\n{body(record)}"
+
+
+def body(record: dict) -> str:
+    """Text and claims; tables; what is not like for like."""
     result = record["result"]
     tables = "\n".join(f"```{{raw}} html\n{report.table_html(table)}\n```" for table in result.get("tables", []))
     notes = "".join(f"- Not like for like: {note}\n" for note in result.get("notes", []))
-    return f"""## {record["experiment"]}: {result.get("title", "")}
-
-{result.get("about", "")}
+    return f"""{result.get("about", "")}
 
 {"".join(f"- {line}{chr(10)}" for line in verdicts(record))}
 {tables}

@@ -25,6 +25,22 @@ def ahead(ours: np.ndarray, other: np.ndarray) -> bool:
     return mean > 2 * error
 
 
+def more(a: Sequence[float], b: Sequence[float] | float) -> tuple[bool, str]:
+    """Whether `a` (seeds,) is larger than `b` by more than two standard errors, as `ahead`, and by how much.
+
+    >>> more([2.0, 4.0], [1.0, 2.0]), more([2.0], 1.0)
+    ((True, '+1.50 ± 0.50'), (False, '+1.00 (one seed)'))
+    """
+    large, small = np.asarray(a), np.broadcast_to(b, len(a))
+    mean, error = advantage(small, large)
+    return ahead(small, large), f"{mean:+.2f}" + (f" ± {error:.2f}" if np.isfinite(error) else " (one seed)")
+
+
+def judged(claim: str, outcomes: Outcomes, evidence: str) -> dict[str, str] | None:
+    """An entry of `claims` of a record, or None where there is nothing to judge by."""
+    return {"claim": claim, "verdict": verdict(outcomes), "evidence": evidence} if outcomes else None
+
+
 def verdict(outcomes: Outcomes) -> str:
     """ "holds" if it does in all cases, "does not hold" if in none, otherwise what it depends on.
 

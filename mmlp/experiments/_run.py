@@ -6,6 +6,7 @@ The entries of the result that the page of all results shows are listed in repor
 import argparse
 import dataclasses
 import datetime
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -40,7 +41,8 @@ def main(
     """Parse the flags, run, write OUT/NAME.json, draw the figures into OUT, build OUT/index.html and print the verdicts.
 
     `settings.QUICK` holds what `--quick` changes. A tuple is given as values separated by commas. `name` is that of the
-    module, with dashes; what is no module of this package says in `program` how it is called.
+    module, with dashes; what is no module of this package says in `program` how it is called. A path is recorded as DIR:
+    where the files of one machine lie is nobody else's concern.
     """
     program = program or f"python -m mmlp.experiments.{name.replace('-', '_')}"
     parser = argparse.ArgumentParser(prog=program, description=settings.__doc__)
@@ -63,7 +65,7 @@ def main(
         "experiment": name,
         "command": shlex.join([*program.split(), *(["--quick"] if quick else []), *_flags(given)]),
         "quick": quick,
-        "settings": dataclasses.asdict(chosen),
+        "settings": {key: _placed(value) for key, value in dataclasses.asdict(chosen).items()},
         "versions": versions(),
         "device": _device(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -71,7 +73,7 @@ def main(
         "result": result,
     }
     path = out / f"{name}.json"
-    _files.replace(path, (json.dumps(record, default=os.fspath) + "\n").encode())
+    _files.replace(path, (json.dumps(record) + "\n").encode())
     draw(json.loads(path.read_text()), out)
     skipped = report.build(out)
     if path.name in skipped:
@@ -87,6 +89,18 @@ def main(
 def progress(items: Iterable, label: str) -> Iterable:
     """The items, with a bar on a terminal from the second second on."""
     return tqdm(list(items), desc=label, delay=FIRST, disable=not sys.stderr.isatty(), dynamic_ncols=True, leave=False)
+
+
+def kept(folder: Path | None, about: dict[str, Any], make: Callable[[], dict]) -> dict:
+    """What `make` gives, from `folder` if it was made for equal settings `about` before: a long run can be done in parts."""
+    if folder is None:
+        return make()
+    name = hashlib.sha256(json.dumps([about, versions()], sort_keys=True).encode()).hexdigest()[:20]
+    path = folder / f"{name}.json"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        _files.replace(path, json.dumps(make()).encode())
+    return json.loads(path.read_text())
 
 
 def versions() -> dict[str, str]:
@@ -124,5 +138,9 @@ def _flags(given: dict[str, Any]) -> list[str]:
         if isinstance(value, bool):
             words += [f"--{flag}" if value else f"--no-{flag}"]
         else:
-            words += [f"--{flag}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+            words += [f"--{flag}", ",".join(map(str, value)) if isinstance(value, tuple) else str(_placed(value))]
     return words
+
+
+def _placed(value: Any) -> Any:
+    return "DIR" if isinstance(value, Path) else value

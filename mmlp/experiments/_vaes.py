@@ -1,9 +1,10 @@
 """What the experiments on VAEs share: a recipe, all seeds of it trained in one compiled program, and the scores."""
 
+import contextlib
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,13 +18,15 @@ from optax.contrib import muon
 from mmlp.calibration import calibrate
 from mmlp.datasets import Components, random_split
 from mmlp.kernels import Linear, MercerSigmoid
-from mmlp.networks import CholeskyMLP
+from mmlp.networks import CholeskyMLP, MatrixMLP
 from mmlp.optimizers import CLIP
 from mmlp.training import FitResult, fit_many
 from mmlp.vae import VAE, paper_vae
 
-AT_ONCE = 32  # test samples whose importance weights are computed together
+AT_ONCE = 2**26  # numbers of the largest weights, times draws, that `score` holds together: a few GB in all
+MOST_ROWS = 50
 CALIBRATION_ROWS = 300
+BRIEF = 300  # steps, all models counted: fewer are not worth the time to optimise their program
 
 
 class Split(NamedTuple):
@@ -53,7 +56,9 @@ class Recipe:
     features: tuple[int, ...] | None = None  # widths of the vector path of a matrix MLP, by default `hidden`
     output: str = "mercer"  # or "linear": the output kernel of a matrix MLP
     direct: bool = False  # see MatrixMLP
+    scale: float = 1.0  # of the initial weights, biases of matrices included, in place of the library's
     calibrated: bool = False
+    unit: bool = False  # the decoder's covariance starts with a mean variance of about 1, not of 1 / d
     optimizer: str = "adam"  # or "muon"
     rate: float = 1e-3
     cosine: bool = False  # decay of the rate over the run
@@ -62,6 +67,7 @@ class Recipe:
     epochs: int = 100
     warm_up: float = 0.0  # the part of training in which the weight of the KL term rises from 0 to 1
     noise: float = 0.0  # standard deviation of noise added to the (standardised) training data
+    noise_end: float | None = None  # to which it goes, linearly over training; None: it stays
     stopping: bool = False  # keep the epoch with the best validation bound
     kl: str = "exact"
     samples: int = 1
@@ -69,32 +75,54 @@ class Recipe:
     def make(self, features: int, latent: int, key) -> VAE:
         """A fresh VAE of this kind."""
         if self.network == "cholesky":
-            return paper_vae(self.model, features, latent, self.hidden, network=CholeskyMLP, key=key)
-        kernel = {"mercer": MercerSigmoid, "linear": Linear}[self.output]()
-        options = {"hidden_features": self.features, "output_kernel": kernel, "direct": self.direct}
-        return paper_vae(self.model, features, latent, self.hidden, key=key, **options)
+            vae = paper_vae(self.model, features, latent, self.hidden, network=CholeskyMLP, key=key)
+        else:
+            kernel = {"mercer": MercerSigmoid, "linear": Linear}[self.output]()
+            options = {"hidden_features": self.features, "output_kernel": kernel, "direct": self.direct}
+            vae = paper_vae(self.model, features, latent, self.hidden, key=key, **options)
+        return jax.tree.map(lambda x: self.scale * x if eqx.is_inexact_array(x) else x, vae)
 
-    def loss(self, model: VAE, batch, key, t):
-        """The negative bound, mean over the batch (x, (noise, warm_up)); validation (t = 1) has neither of the two."""
-        x, (noise, warm_up) = batch[0], batch[1][0]
-        key_noise, key_draws = jax.random.split(key)
-        training = t < 1
-        x = x + jnp.where(training, noise, 0) * jax.random.normal(key_noise, x.shape, x.dtype)
-        weight = jnp.where(t < warm_up, t / jnp.where(warm_up > 0, warm_up, 1), 1)
+    def untrained(self) -> "Recipe":
+        """Equal for recipes whose models start alike."""
+        names = ("model", "network", "hidden", "features", "output", "direct", "scale", "calibrated", "unit")
+        return Recipe(**{name: getattr(self, name) for name in names})
 
-        def one(x, key):
-            likelihood, divergence = model.terms(x, key, self.samples, kl=self.kl)
-            if self.kl == "von_neumann":  # which is no bound, and is validated by one
-                divergence = jnp.where(training, divergence, model.kl(model.encode(x)))
-            return weight * divergence - likelihood
+    def levels(self) -> tuple[float, float, float]:
+        """What `loss` reads from the batch, so that models that differ in it are trained together."""
+        return self.noise, self.noise if self.noise_end is None else self.noise_end, self.warm_up
 
-        return jnp.mean(jax.vmap(one)(x, jax.random.split(key_draws, len(x))))
+    def steps(self, rows: int) -> int:
+        """Of the whole run."""
+        return self.epochs * -(-rows // self.batch)
 
     def make_optimizer(self, steps: int) -> optax.GradientTransformation:
         return _optimizer(self.optimizer, self.rate, steps if self.cosine else None, self.decay)
 
 
 @functools.lru_cache(maxsize=64)  # equal ones are one object, so that `fit_many` does not compile again
+def loss_of(kl: str, samples: int) -> Callable:
+    """The negative bound, mean over the batch (x, `Recipe.levels`); validation (t = 1) has no noise and the full KL term."""
+
+    def loss(model: VAE, batch, key, t):
+        x, (noise, noise_end, warm_up) = batch[0], batch[1][0]
+        key_noise, key_draws = jax.random.split(key)
+        training = t < 1
+        level = noise + (noise_end - noise) * t
+        x = x + jnp.where(training, level, 0) * jax.random.normal(key_noise, x.shape, x.dtype)
+        weight: Any = jnp.where(t < warm_up, t / jnp.where(warm_up > 0, warm_up, 1), 1)
+
+        def one(x, key):
+            likelihood, divergence = model.terms(x, key, samples, kl=kl)
+            if kl == "von_neumann":  # which is no bound, and is validated by one
+                divergence = jnp.where(training, divergence, model.kl(model.encode(x)))
+            return weight * divergence - likelihood
+
+        return jnp.mean(jax.vmap(one)(x, jax.random.split(key_draws, len(x))))
+
+    return loss
+
+
+@functools.lru_cache(maxsize=64)
 def _optimizer(name: str, rate: float, steps: int | None, decay: float) -> optax.GradientTransformation:
     schedule = optax.constant_schedule(rate) if steps is None else optax.cosine_decay_schedule(rate, steps)
     if name == "adam":
@@ -102,40 +130,81 @@ def _optimizer(name: str, rate: float, steps: int | None, decay: float) -> optax
     return optax.chain(optax.clip_by_global_norm(CLIP), muon(schedule, weight_decay=decay))
 
 
-def train(recipe: Recipe, splits: list[Split], latent: int, *, cells: Sequence[dict[str, Any]] = ({},)) -> FitResult:
+def train(
+    recipe: Recipe,
+    splits: list[Split],
+    latent: int,
+    *,
+    cells: Sequence[dict[str, Any]] = ({},),
+    calibration_rows: int = CALIBRATION_ROWS,
+    on_epoch: Sequence[Callable] = (),
+) -> FitResult:
     """Models and history with a leading axis of splits (times cells), in float32.
 
-    `cells` are values for `rate`, `noise` and `warm_up` in place of the recipe's; every split is trained with each, cells
-    running fastest, all in one program.
+    `cells` are values for `rate`, `noise`, `noise_end` and `warm_up` in place of the recipe's; every split is trained with
+    each, cells running fastest, all in one program.
     """
     tried = [dataclasses.replace(recipe, **cell) for cell in cells]
     recipe = dataclasses.replace(recipe, rate=max(one.rate for one in tried))
-    levels = np.tile(np.array([(one.noise, one.warm_up) for one in tried], np.float32), (len(splits), 1))
+    levels = np.tile(np.array([one.levels() for one in tried], np.float32), (len(splits), 1))
 
     def stacked(parts):
         X = np.repeat(np.stack(list(parts)).astype(np.float32), len(tried), axis=0)
         return X, np.repeat(levels[:, None], X.shape[1], axis=1)
 
-    def start(key, X):
-        model = recipe.make(X.shape[1], latent, key)
-        return calibrate(model, X[:CALIBRATION_ROWS], key=key) if recipe.calibrated else model
-
     held_out = recipe.stopping
     data = stacked(split.train if held_out else np.concatenate([split.train, split.validation]) for split in splits)
-    seeds = jnp.repeat(jax.random.split(jax.random.key(0), len(splits)), len(tried), axis=0)
-    return fit_many(
-        eqx.filter_vmap(start)(seeds, jnp.asarray(data[0])),
-        recipe.loss,
-        data,
-        keys=jax.random.split(jax.random.key(1), len(seeds)),
-        epochs=recipe.epochs,
-        batch_size=recipe.batch,
-        optimizer=recipe.make_optimizer(recipe.epochs * -(-data[0].shape[1] // recipe.batch)),
-        validation=stacked(split.validation for split in splits) if held_out else None,
-        rates=[one.rate / recipe.rate for _ in splits for one in tried],
-        own_data=True,
-        progress=False,
-    )
+    keys = jnp.repeat(jax.random.split(jax.random.key(0), len(splits)), len(tried), axis=0)
+    with compiled_for(1):
+        models = _start(recipe.untrained(), latent, keys, jnp.asarray(data[0][:, :calibration_rows]))
+    steps = recipe.steps(data[0].shape[1])
+    with compiled_for(steps * len(keys)):
+        return fit_many(
+            models,
+            loss_of(recipe.kl, recipe.samples),
+            data,
+            keys=jax.random.split(jax.random.key(1), len(keys)),
+            epochs=recipe.epochs,
+            batch_size=recipe.batch,
+            optimizer=recipe.make_optimizer(steps),
+            validation=stacked(split.validation for split in splits) if held_out else None,
+            rates=[one.rate / recipe.rate for _ in splits for one in tried],
+            own_data=True,
+            progress=False,
+            on_epoch=on_epoch,
+        )
+
+
+@contextlib.contextmanager
+def compiled_for(steps: int) -> Iterator[None]:
+    """On a CPU, programs that run for a few steps only are compiled without the passes that take most of the time."""
+    known = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", known or (steps < BRIEF and jax.default_backend() == "cpu"))
+    try:
+        yield
+    finally:
+        jax.config.update("jax_disable_most_optimizations", known)
+
+
+@eqx.filter_jit
+def _start(recipe: Recipe, latent: int, keys, X):
+    def one(key, X):
+        model = recipe.make(X.shape[1], latent, key)
+        model = calibrate(model, X, key=key) if recipe.calibrated else model
+        return with_unit_variance(model) if recipe.unit else model
+
+    return eqx.filter_vmap(one)(keys, X)
+
+
+def with_unit_variance(vae: VAE) -> VAE:
+    """The decoder's eta, the trace of its covariance, times d: else it is about one, and log d is far for a bias to go."""
+
+    def bias(vae):
+        network: Any = vae.decoder.network
+        return network.vectors[-1].b if isinstance(network, MatrixMLP) else network.perceptron.b[-1]
+
+    d = vae.decoder.dim  # where log eta stands in the vector, after mu
+    return eqx.tree_at(bias, vae, replace_fn=lambda b: b.at[d].add(math.log(d)))
 
 
 def score(models: VAE, splits: list[Split], samples: int, *, part: str = "test", cells: int = 1) -> dict[str, np.ndarray]:
@@ -145,10 +214,26 @@ def score(models: VAE, splits: list[Split], samples: int, *, part: str = "test",
     """
     X = np.stack([getattr(split, part) for split in splits]).astype(np.float32).repeat(cells, axis=0)
     jacobian = np.repeat([split.components.log_jacobian for split in splits], cells)
-    values = np.asarray(_scores(models, jnp.asarray(X), jax.random.key(2), samples), np.float64)  # (models, n, 4)
+    values = scores_of_rows(models, X, samples)
     LL, KLD, IW = values[..., :3].mean(axis=1).T
     error = np.sqrt(np.mean(values[..., 3], axis=1) / X.shape[1])
     return {"LL": LL + jacobian, "KLD": KLD, "ELBO": LL - KLD + jacobian, "IW": IW + jacobian, "IW error": error}
+
+
+def scores_of_rows(models: VAE, X: np.ndarray, samples: int) -> np.ndarray:
+    """LL, KLD, IW and the Monte Carlo variance of IW for X (models, n, p), shape (models, n, 4), in standardised units.
+
+    A few rows at a time, always as many: data of any length use one program.
+    """
+    largest = max(leaf.size for leaf in jax.tree.leaves(eqx.filter(models, eqx.is_inexact_array)))  # of all models
+    size, n = min(MOST_ROWS, max(1, AT_ONCE // (largest * samples))), X.shape[1]
+    parts = []
+    with compiled_for(len(X) * n * samples // 1000):  # a draw takes about a thousandth of a step
+        for start in range(0, n, size):
+            rows = np.arange(start, start + size) % n  # the last ones are filled up
+            key = jax.random.fold_in(jax.random.key(2), start)
+            parts.append(_scores(models, jnp.asarray(X[:, rows]), key, samples))
+    return np.concatenate([np.asarray(part, np.float64) for part in parts], axis=1)[:, :n]
 
 
 @eqx.filter_jit
@@ -160,11 +245,8 @@ def _scores(models, X, key, samples: int):
         variance = jnp.var(jnp.exp(weights - bound)) / samples  # of the bound, by the delta method
         return jnp.stack([jnp.mean(log_likelihood), model.kl(q), bound, variance])
 
-    def many(model, X):
-        keys = jax.random.split(key, len(X))
-        return jax.lax.map(lambda row: one(model, *row), (X, keys), batch_size=AT_ONCE)
-
-    return eqx.filter_vmap(many)(models, X)
+    keys = jax.random.split(key, X.shape[1])
+    return eqx.filter_vmap(lambda model, X: jax.vmap(lambda x, key: one(model, x, key))(X, keys))(models, X)
 
 
 def take(models: Any, index: int) -> Any:

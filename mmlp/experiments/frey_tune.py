@@ -1,20 +1,27 @@
-"""The search behind `frey_settings.json`: a grid for each group of networks, judged by the validation bound (IW).
+"""The search behind `frey_settings.json`: one grid for each group of networks, judged by the validation bound (IW) alone.
 
-python -m mmlp.experiments.frey_tune [--groups direct,cholesky] [--rates 0.006,0.012] [--noises 0.1] ...
+    python -m mmlp.experiments.frey_tune [--groups direct,cholesky] [--optimizers muon] [--hidden 60,60] [--data DIR]
 
-It uses splits that the table does not (seeds from 100 on). Rates, noises and warm-ups of a group are trained at once; a
-GPU takes about a minute for a group of 27 runs. The result holds every cell; nothing is written into the settings by itself.
+It uses splits that the table does not (seeds from 100 on) and never looks at their test parts. Rates, noises and warm-ups
+of a group are trained at once; a group, optimiser or decay can be run on its own. What was tried is merged into
+`frey_settings.json`, and the choice of each group that was run is made anew from all that is known of it.
 """
 
 import dataclasses
 import itertools
+import json
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from mmlp import _files
 from mmlp.experiments import _run, frey, report
-from mmlp.experiments._vaes import make_split, score, train
+from mmlp.experiments._vaes import score, train
+
+FIRST_SEED = 100
+TASK = ("model", "latent", "seeds", "samples")  # bounds are comparable where these are equal
+TRIED = ("hidden", "epochs", "optimizer", "decay", "rate", "noise", "noise_end", "warm_up")  # fields of a recipe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,14 +31,17 @@ class Settings:
     groups: tuple[str, ...] = tuple(frey.TUNED)
     model: str = "NfNf"
     latent: int = 5
+    hidden: tuple[int, ...] | None = None  # widths in place of the groups' own
     optimizers: tuple[str, ...] = ("muon", "adam")
     decays: tuple[float, ...] = (0.0, 0.1)
     rates: tuple[float, ...] = (0.003, 0.006, 0.012, 0.024)
-    noises: tuple[float, ...] = (0.0, 0.06, 0.1, 0.14)
-    warm_ups: tuple[float, ...] = (0.0, 0.15, 0.3)
+    noises: tuple[float, ...] = (0.06, 0.1, 0.2)
+    kept: tuple[float, ...] = (1.0, 0.0)  # the part of the noise that is left at the end
+    warm_ups: tuple[float, ...] = (0.05, 0.3)
     seeds: int = 3
     epochs: int = 300
     samples: int = 200
+    write: bool = True  # into frey_settings.json
     images: str = "frey"
     data: Path | None = None
 
@@ -41,47 +51,88 @@ class Settings:
         "decays": (0.0,),
         "rates": (0.012,),
         "noises": (0.1,),
+        "warm_ups": (0.05,),
         "seeds": 2,
-        "epochs": 5,
+        "epochs": 2,
         "samples": 20,
+        "write": False,
     }
 
 
 def run(settings: Settings) -> dict:
-    images = frey.load_images(frey.Settings(images=settings.images, data=settings.data))
-    splits = [make_split(images, 100 + seed, train=1000, validation=150, count=10) for seed in range(settings.seeds)]
-    grid = itertools.product(settings.rates, settings.noises, settings.warm_ups)
-    cells = [{"rate": rate, "noise": noise, "warm_up": warm_up} for rate, noise, warm_up in grid]
+    known = json.loads(frey.FILE.read_text())
+    unknown = [group for group in settings.groups if group not in known["chosen"]]
+    if unknown:
+        raise ValueError(f"`--groups` must be of {', '.join(known['chosen'])}, got {', '.join(unknown)}.")
+    data = frey.Settings(seeds=settings.seeds, images=settings.images, data=settings.data)
+    splits = frey.splits_of(data, frey.load_images(data)[0], FIRST_SEED)
+    grid = itertools.product(settings.rates, settings.noises, settings.kept, settings.warm_ups)
+    cells = [{"rate": r, "noise": n, "noise_end": part * n, "warm_up": w} for r, n, part, w in grid]
     tried = []
-    work = list(itertools.product(settings.groups, settings.optimizers, settings.decays))
-    for group, optimizer, decay in _run.progress(work, "tune"):
+    for group, optimizer, decay in _run.progress(
+        itertools.product(settings.groups, settings.optimizers, settings.decays), "tune"
+    ):
+        recipe = frey.recipe(group, settings.model)
         changes = {"optimizer": optimizer, "decay": decay, "epochs": settings.epochs}
-        recipe = dataclasses.replace(frey.recipe(group, settings.model), **changes)
+        recipe = dataclasses.replace(recipe, **changes, hidden=settings.hidden or recipe.hidden)
         models = train(recipe, splits, settings.latent, cells=cells).model
-        for part in ("validation", "test"):
-            values = score(models, splits, settings.samples, part=part, cells=len(cells))["IW"].reshape(-1, len(cells))
-            for cell, value in zip(cells, values.T, strict=True):
-                key = {"group": group, "optimizer": optimizer, "decay": decay, **cell}
-                tried.append(key | {"part": part, "IW": value.tolist()})
-    return {"title": "The search behind the Frey table", "tables": tables(tried), "tried": tried}
+        values = score(models, splits, settings.samples, part="validation", cells=len(cells))["IW"]
+        for cell, bounds in zip(cells, values.reshape(-1, len(cells)).T, strict=True):
+            fields = dataclasses.asdict(recipe) | cell
+            task = {name: getattr(settings, name) for name in TASK}
+            entry = {"group": group, **task, **{name: fields[name] for name in TRIED}}
+            tried.append(entry | {"validation": np.round(bounds, 3).tolist()})
+    tried = json.loads(json.dumps(tried))  # as read from the file
+    found = merged(known, tried, settings.groups)
+    if settings.write:
+        write(found, frey.FILE)
+    return {
+        "title": "The search behind the Frey table",
+        "tables": [table(group, tried) for group in settings.groups],
+        "chosen": {group: found["chosen"][group] for group in settings.groups},
+        "tried": tried,
+    }
 
 
-def tables(tried: list[dict]) -> list[dict]:
-    """The ten best cells of each group by their validation bound, with what they have on the test part."""
-    names = ("optimizer", "decay", "rate", "noise", "warm_up")
-    found = []
-    for group in dict.fromkeys(row["group"] for row in tried):
-        rows = [row for row in tried if row["group"] == group]
-        test = {tuple(row[name] for name in names): row["IW"] for row in rows if row["part"] == "test"}
-        validated = sorted((row for row in rows if row["part"] == "validation"), key=lambda row: -np.mean(row["IW"]))
-        lines = []
-        for row in validated[:10]:
-            key = tuple(row[name] for name in names)
-            lines.append(
-                {"name": str(key[0]), "cells": [*map(str, key[1:]), report.cell(row["IW"]), report.cell(test[key])]}
-            )
-        found.append({"title": group, "columns": [*names, "validation IW", "test IW"], "rows": lines})
-    return found
+def merged(known: dict, tried: list[dict], groups: tuple[str, ...]) -> dict:
+    """The contents of the file with these entries, which replace equal ones, and the choices of the groups from them."""
+
+    def key(entry: dict) -> str:
+        return json.dumps({name: value for name, value in entry.items() if name != "validation"})
+
+    entries = {key(entry): entry for entry in [*known["tried"], *tried]}
+    chosen = dict(known["chosen"])
+    for group in groups:
+        task = next([entry[name] for name in TASK] for entry in tried if entry["group"] == group)
+        alike = [e for e in entries.values() if e["group"] == group and [e[name] for name in TASK] == task]
+        usable = [entry for entry in alike if np.isfinite(entry["validation"]).all()]
+        if usable:
+            best = max(usable, key=lambda entry: np.mean(entry["validation"]))
+            chosen[group] = chosen[group] | {name: best[name] for name in TRIED}
+    return {"note": known["note"], "chosen": chosen, "tried": list(entries.values())}
+
+
+def write(found: dict, path: Path) -> None:
+    """A line for each choice and for each entry."""
+
+    def lines(brackets: str, items: list[str]) -> str:
+        return brackets[0] + "".join(f"\n  {item}," for item in items).removesuffix(",") + f"\n {brackets[1]}"
+
+    chosen = lines("{}", [f"{json.dumps(group)}: {json.dumps(values)}" for group, values in found["chosen"].items()])
+    tried = lines("[]", [json.dumps(entry) for entry in found["tried"]])
+    text = f'{{\n "note": {json.dumps(found["note"])},\n "chosen": {chosen},\n "tried": {tried}\n}}\n'
+    _files.replace(path, text.encode())
+
+
+def table(group: str, tried: list[dict]) -> dict:
+    """The ten best cells of a group by their validation bound."""
+    rows = sorted((row for row in tried if row["group"] == group), key=lambda row: -np.mean(row["validation"]))
+    names = [name for name in TRIED if name not in ("hidden", "epochs", "optimizer")]
+    lines: list[dict[str, Any]] = [
+        {"name": row["optimizer"], "cells": [*(f"{row[name]:g}" for name in names), report.cell(row["validation"])]}
+        for row in rows[:10]
+    ]
+    return {"title": group, "columns": ["optimizer", *names, "validation IW"], "rows": lines}
 
 
 def draw(record: dict, out: Path) -> None:

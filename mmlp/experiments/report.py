@@ -33,7 +33,16 @@ from pathlib import Path
 from mmlp import _files
 from mmlp.experiments._numbers import decimals, duration, needs_powers, show
 
-ORDER = ("example1", "example1-mlp", "example2", "frey", "frey-pixels", "density", "radius")  # then the others by name
+ORDER = (
+    "example1",
+    "example1-mlp",
+    "example2",
+    "frey",
+    "frey-pixels",
+    "collapse",
+    "density",
+    "radius",
+)  # then the others by name
 IMAGES = {".png": "image/png", ".svg": "image/svg+xml"}
 VERDICTS = {"holds": "holds", "does not hold": "fails", "depends": "depends"}  # its first words, the colour
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")

@@ -19,6 +19,9 @@ TARGETS = (  # in the order of running; each is a module with Settings, run and 
     "example1",
     "example1-mlp",
     "example2",
+    "frey",
+    "frey-pixels",
+    "collapse",
     "density",
     "radius",
 )
