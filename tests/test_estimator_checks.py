@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
-from sklearn.utils.validation import check_X_y
+from sklearn.utils.validation import check_X_y, column_or_1d
 
 from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor
 
@@ -12,7 +12,8 @@ class OnNumbers(SPDRegressor):
     """`SPDRegressor` for checks that pass numbers as targets: y becomes the matrix [[exp(y)]]."""
 
     def fit(self, X, y, sample_weight=None):  # as `SPDRegressor`, but for the targets
-        check_X_y(X, y, y_numeric=True, estimator=self)
+        check_X_y(X, y, y_numeric=True, multi_output=True, estimator=self)
+        y = column_or_1d(y, warn=True)
         return super().fit(X, np.exp(np.asarray(y, float))[:, None, None], sample_weight)
 
     def predict(self, X):
@@ -66,7 +67,7 @@ ESTIMATORS = {
         "check_sample_weight_equivalence_on_dense_data": WEIGHTS
     },
     SPDRegressor(**FEW): dict.fromkeys(PASS_NUMBERS, MATRICES),
-    OnNumbers(**FEW): {"check_sample_weight_equivalence_on_dense_data": WEIGHTS},
+    OnNumbers(**FEW | {"hidden_dims": (8,), "max_epochs": 200}): {"check_sample_weight_equivalence_on_dense_data": WEIGHTS},
 }
 FAST = {  # these fit nothing
     "check_estimator_cloneable",
