@@ -20,8 +20,9 @@ Ours and the Cholesky MLP in the same place are level on both, and ahead of all 
 jura is one gross error among its 359 rows, worth 100 nats and more to a Gaussian: where it is in the test part decides.
 
 The design of the regressor, and so its defaults, was chosen out of about two dozen: the first dozen with the test scores of
-the splits 0 to 3 in view, those of the Cholesky MLP beside them; the last (pairs of networks, contrast, gain, floor, tails) on
-the splits 10 to 19, after the scores of 0 to 9 had been seen for what there was before. All splits are of the same rows.
+the splits 0 to 3 in view, those of the Cholesky MLP beside them; the last (pairs of networks, contrast, gain, floor,
+tails) on the splits 10 to 19, after the scores of 0 to 9 had been seen for what there was before. All splits are of
+the same rows.
 
 Results are added to results/regression.json, so that methods can be run one at a time (`--methods`).
 """

@@ -15,7 +15,7 @@ features of past returns and gives N(0, eta M) for returns in the coordinates L^
 exactly the same place. Their settings were chosen on 1997 to 2004, out of about thirty, where the two are level within what
 seeds make; the test years were looked at once before, with 8 seeds, and nothing but the number of seeds changed.
 
-Answer (20 shares, 1990 to 2022; results/shares.json; 6 minutes on two busy cores), nats a day, standard error over months:
+Answer (20 shares, 1990 to 2022; results/shares.json; 2 minutes on two cores), nats a day, standard error over months:
 
                                 log-likelihood   gain on tuned EWMA    Stein   von Neumann   quadratic
     constant                            -37.19       -3.29 +- 0.41      2.88          1.31        0.55
