@@ -18,7 +18,7 @@ seeds make; the test years were looked at once before, with 8 seeds, and nothing
 Answer (20 shares, 1990 to 2022; results/shares.json; 2 minutes on two cores), nats a day, standard error over months:
 
                                 log-likelihood   gain on tuned EWMA    Stein   von Neumann   quadratic
-    constant                            -37.19       -3.29 +- 0.41      2.88          1.31        0.55
+    constant                            -37.19       -3.28 +- 0.41      2.88          1.31        0.55
     last month                         -881                            11.15          1.04        0.31
     EWMA, decay 0.94                    -43.34       -9.43 +- 0.87      5.28          0.74        0.24
     EWMA, tuned decay                   -33.91                          2.71          0.70        0.37
@@ -27,11 +27,12 @@ Answer (20 shares, 1990 to 2022; results/shares.json; 2 minutes on two cores), n
     Cholesky MLP                        -33.12        0.79 +- 0.27      2.32          0.59        0.25
     matrix MLP                          -33.14        0.77 +- 0.30      2.37          0.62        0.27
 
-Both networks beat EWMA (by 0.77 and 0.79) and Ledoit-Wolf (by 0.80 and 0.81). Much of it is earned in the crashes: without
-2008 and 2020 the matrix MLP gains 0.20 +- 0.07 on EWMA, and with years instead of months as the unit its standard error over
-all years is 0.41. Its lead on its own baseline, 0.34 +- 0.20, is not clear, and it does not beat the Cholesky MLP
-(-0.02 +- 0.04). Nearly all of the gain is the scale eta: the baseline times the matrix MLP's scale alone has -33.16. What
-the months say about the shape beyond the baseline is hardly more than noise.
+Both networks are ahead of EWMA (by 0.77 and 0.79) and Ledoit-Wolf (by 0.80 and 0.81). Much of it is earned in the crashes:
+with years in place of months as the unit the matrix MLP's lead on EWMA has a standard error of 0.41, and is not clear;
+without 2008 and 2020 it is 0.20 +- 0.07. Its lead on its own baseline, 0.34 +- 0.20, is not clear, and it does not beat
+the Cholesky MLP (-0.02 +- 0.04; without those two years -0.07 +- 0.03). Nearly all of the gain is the scale eta: the
+baseline times the matrix MLP's scale alone has -33.16. What the months say about the shape beyond the baseline is hardly
+more than noise.
 """
 
 import dataclasses

@@ -232,10 +232,38 @@ def test_contrast_undoes_what_varies_too_much(excess):
     vectors, values = np.linalg.qr(rng.standard_normal((4000, d, d))).Q, rng.normal(0, 0.8, (4000, d))
     e = np.einsum("nij,nj->ni", vectors, np.exp(values / 2) / d**0.5 * rng.standard_normal((4000, d)))
     log_V = (vectors * (excess * values - np.log(d))[:, None]) @ vectors.mT
-    assert regression._contrast(log_V, e, np.ones(4000)) == pytest.approx(1 / excess, abs=0.1)
-    assert regression._contrast(log_V, e, np.r_[np.ones(2000), np.zeros(2000)]) == pytest.approx(
-        regression._contrast(log_V[:2000], e[:2000], np.ones(2000)), abs=1e-4
-    )
+    beta, ones = np.ones(4000), np.ones(4000)
+    assert regression._contrast(log_V, beta, e, ones) == pytest.approx(1 / excess, abs=0.1)
+    half = regression._contrast(log_V[:2000], beta[:2000], e[:2000], ones[:2000])
+    assert regression._contrast(log_V, beta, e, np.r_[ones[:2000], 0 * ones[:2000]]) == pytest.approx(half, abs=1e-4)
+
+
+def test_contrast_is_judged_by_the_density_of_the_family():
+    """At beta = 0.6, d = 2: the loss is -2 log p of the library's power exponential with covariance V, up to a constant."""
+    rng, n = np.random.default_rng(1), 50
+    log_V, e, beta = np.zeros((n, 2, 2)), rng.standard_normal((n, 2)), np.full(n, 0.6)
+    log_V[:, 0, 0], log_V[:, 1, 1] = rng.normal(size=(2, n)) - np.log(2)
+
+    def loss(contrast):
+        V = np.exp(np.diagonal(regression._drawn_in(log_V, contrast), axis1=1, axis2=2))
+        eta = V.sum(axis=1)
+        omega = mmlp.DiagonalGram(np.sqrt(V / eta[:, None]))
+        unit = mmlp.TraceOnePowerExponential(np.zeros((n, 2)), omega, np.ones(n), np.ones(n), beta)
+        return -np.mean(
+            mmlp.TraceOnePowerExponential(
+                np.zeros((n, 2)), omega, eta / np.asarray(unit.covariance.trace()), np.ones(n), beta
+            ).log_prob(e)
+        )
+
+    best = regression._contrast(log_V, beta, e, np.ones(n))
+    assert 0.02 < best < 0.98
+    assert loss(best) < min(loss(best - 0.02), loss(best + 0.02))
+
+
+def test_a_column_without_residuals_has_a_scale():
+    L = regression._shape(np.c_[np.zeros(20), np.random.default_rng(0).standard_normal(20)], np.ones(20))
+    assert np.isfinite(L).all() and (np.diag(L) > 0).all()
+    assert np.isfinite(regression._shape(np.zeros((5, 2)), np.ones(5))).all()
 
 
 def test_gain_is_what_more_networks_would_leave():

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from scipy.optimize import minimize_scalar
+from scipy.special import gammaln
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.covariance import ledoit_wolf
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -119,8 +120,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         heads = train(
             covariance_of, _minus_log_density, (x, e), weight, parts, settings, seed + 1, run and run / "covariance"
         )
-        log_V = _held(predict(_log_covariances, heads.model, x.astype(settings.dtype))[0], parts)
-        self.contrast_ = _contrast(log_V, e, weight)
+        log_V, _, beta = (_held(v, parts) for v in predict(_log_covariances, heads.model, x.astype(settings.dtype)))
+        self.contrast_ = _contrast(log_V, beta, e, weight)
         apart = np.linalg.solve(self.shape_, (one - other).T).T
         self.gain_ = _gain(_drawn_in(log_V, self.contrast_), e, apart, weight, 2 * count)
         self.models_ = {"mean": means.model, "covariance": heads.model}
@@ -213,7 +214,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         smallest, largest = scales.min(), max(scales.max(), np.abs(mean).max())
         if not (limits.tiny <= smallest and largest <= limits.max):
             raise ValueError(
-                f"`{type(self).__name__}.predict_distribution` needs means and variances from {smallest:.3g} to "
+                f"`{type(self).__name__}.predict_distribution` needs numbers (means, scales) from {smallest:.3g} to "
                 f'{largest:.3g}, which {limits.dtype} cannot hold; fit targets in other units, or use dtype="float64".'
             )
 
@@ -328,15 +329,19 @@ def _drawn_in(log_V: np.ndarray, contrast: float) -> np.ndarray:
     return centre + contrast * (log_V - centre)
 
 
-def _contrast(log_V: np.ndarray, e: np.ndarray, weight: np.ndarray) -> float:
-    """The factor in [0, 1] for `_drawn_in` under which the residuals e (n, d) are most likely, as Gaussians."""
-    centre = -np.log(e.shape[1])
+def _contrast(log_V: np.ndarray, beta: np.ndarray, e: np.ndarray, weight: np.ndarray) -> float:
+    """The factor in [0, 1] for `_drawn_in` under which the residuals e (n, d) are most likely.
+
+    -2 log p = log det V + (k e'V^-1 e)^beta + const,   V = k Sigma the covariance,   k = 1 for a Gaussian (beta = 1)
+    """
+    d = e.shape[1]
+    k = np.exp(np.log(2) / beta + gammaln((d + 2) / (2 * beta)) - gammaln(d / (2 * beta)) - np.log(d))
     values, vectors = np.linalg.eigh(log_V)
     squares = np.einsum("nij,ni->nj", vectors, e) ** 2
 
     def loss(contrast: float) -> float:  # convex
-        w = centre + contrast * (values - centre)
-        return np.average(np.sum(w + squares * np.exp(-w), axis=1), weights=weight)
+        w = -np.log(d) + contrast * (values + np.log(d))
+        return np.average(np.sum(w, axis=1) + (k * np.sum(squares * np.exp(-w), axis=1)) ** beta, weights=weight)
 
     result: Any = minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded")
     return float(result.x)
@@ -360,9 +365,13 @@ def _gain(log_V: np.ndarray, e: np.ndarray, apart: np.ndarray, weight: np.ndarra
 
 
 def _shape(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """L (d, d) with LL' / d the covariance of the residuals (n, d), shrunk (Ledoit and Wolf, 2004) to have full rank."""
+    """L (d, d) with LL' / d the covariance of the residuals (n, d), shrunk (Ledoit and Wolf, 2004) to have full rank.
+
+    A column without residuals keeps the scale of the target.
+    """
     scale = np.sqrt(np.average(residuals**2, axis=0, weights=weight))
-    scale = np.where(scale > 0, scale, 1.0)
+    known = scale == 0
+    scale = np.where(known, 1.0, scale)
     rows = residuals / scale * np.sqrt(weight / weight.mean())[:, None]
-    V = ledoit_wolf(rows, assume_centered=True)[0]
+    V = ledoit_wolf(rows, assume_centered=True)[0] + np.diag(1.0 * known)
     return scale[:, None] * np.linalg.cholesky(V * len(V))
