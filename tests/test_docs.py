@@ -45,6 +45,7 @@ def test_an_example_runs_prints_and_draws(path, tmp_path, monkeypatch, capsys):
     assert (tmp_path / f"{path.stem}.png").stat().st_size > 5_000
 
 
+@pytest.mark.slow
 def test_the_example_of_callbacks_writes_a_line_an_epoch(tmp_path):
     load(ROOT / "examples" / "tensorboard.py").main(tmp_path)
     assert len((tmp_path / "epochs.csv").read_text().splitlines()) == 31

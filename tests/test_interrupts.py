@@ -152,8 +152,9 @@ def test_a_second_signal_acts_at_once_and_handlers_are_restored(tmp_path):
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
 
     def twice(info):
-        signal.raise_signal(signal.SIGINT)  # to this thread: two signals to a process may become one
-        signal.raise_signal(signal.SIGINT)
+        for _ in range(2):  # to this thread, and with time to be handled: two signals at once may become one
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(0.01)
 
     with pytest.raises(KeyboardInterrupt) as info:
         mmlp.fit(model(), loss, X, checkpoint=tmp_path, on_epoch=(twice,), **OPTIONS)
