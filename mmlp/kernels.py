@@ -31,7 +31,7 @@ class MercerSigmoid(eqx.Module):
 
 
 class Linear(eqx.Module):
-    """kappa(z_i, z_j) = z_i . z_j, and `floor`^2 more where i = j: T = Z, or Z on top of floor I.
+    """kappa(z_i, z_j) = z_i . z_j, and floor^2 more where i = j: T = Z, or Z on top of floor I.
 
     Where Z happens to be singular, which is a surface in the space of inputs, so is K without a floor.
     """
