@@ -42,7 +42,7 @@ ORDER = (
     "collapse",
     "density",
     "radius",
-)  # then the others by name
+)  # the targets of `reproduce`, in the order of running; on the page the others follow by name
 IMAGES = {".png": "image/png", ".svg": "image/svg+xml"}
 VERDICTS = {"holds": "holds", "does not hold": "fails", "depends": "depends"}  # its first words, the colour
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")

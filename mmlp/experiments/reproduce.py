@@ -13,18 +13,9 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from mmlp.experiments import _run
+from mmlp.experiments import _run, report
 
-TARGETS = (  # in the order of running; each is a module with Settings, run and draw, dashes written as underscores
-    "example1",
-    "example1-mlp",
-    "example2",
-    "frey",
-    "frey-pixels",
-    "collapse",
-    "density",
-    "radius",
-)
+TARGETS = report.ORDER  # each is a module with Settings, run and draw, dashes written as underscores
 
 
 def main(argv: list[str] | None = None) -> int:
