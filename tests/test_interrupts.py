@@ -148,7 +148,15 @@ def test_a_signal_in_the_last_epoch_stops_a_finished_run(number, tmp_path, capsy
     assert len(again.history["loss"]) == 5
 
 
-def test_a_second_signal_acts_at_once_and_handlers_are_restored(tmp_path):
+@pytest.fixture
+def interruptible():
+    """A process that a shell started in the background ignores SIGINT; here it is Python's own again."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, handler)
+
+
+def test_a_second_signal_acts_at_once_and_handlers_are_restored(tmp_path, interruptible):
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
 
     def twice(info):
