@@ -17,7 +17,7 @@ from jax import Array
 from mmlp._checks import checked_floats
 from mmlp._primitive import full_precision
 from mmlp.heads import GaussianHead, PowerExponentialHead
-from mmlp.networks import CholeskyMLP, MatrixLayer, MatrixMLP, Perceptron, ShallowMatrixMLP, random_bias
+from mmlp.networks import CholeskyMLP, MatrixLayer, MatrixMLP, Perceptron, ShallowMatrixMLP, VectorLayer, random_bias
 from mmlp.vae import VAE
 
 MATRIX_SPREAD = 0.2  # standard deviation over samples of the entries of Z
@@ -50,18 +50,15 @@ def _calibrate(model, X, key) -> Any:
 @_calibrate.register
 @full_precision
 def _(model: MatrixMLP, X, key):
-    H, h, matrices, vectors = X, None, [], []
+    H, h, matrices, vectors = X, X, [], []
     for i, layer_key in enumerate(jax.random.split(key, len(model.matrices))):
-        matrices.append(_calibrate_matrix(model.matrices[i], H, layer_key))
-        before, H = H, jax.vmap(matrices[-1])(H)
         if model.vectors:
-            layer, source = model.vectors[i], model.vector_source(i, before, H)
-            h = jax.vmap(lambda x, h, i=i: model.vector_input(i, x, h))(X, X if h is None else h)
-            z = jax.vmap(layer.product)(source, h)
-            gain = _gain(z, VECTOR_SPREAD)
-            layer = eqx.tree_at(lambda m: (m.C, m.b), layer, (gain * layer.C, -jnp.mean(gain * z, axis=0)))
-            h = jax.vmap(layer)(source, h)
-            vectors.append(layer)
+            h = jax.vmap(lambda x, h, i=i: model.vector_input(i, x, h))(X, h)
+        matrices.append(_calibrate_matrix(model.matrices[i], H, layer_key, h))
+        before, H = H, jax.vmap(matrices[-1])(H, h)
+        if model.vectors:
+            vectors.append(_calibrate_vector(model.vectors[i], model.vector_source(i, before, H), h))
+            h = jax.vmap(vectors[-1])(model.vector_source(i, before, H), h)
     return eqx.tree_at(lambda m: (m.matrices, m.vectors), model, (tuple(matrices), tuple(vectors)))
 
 
@@ -100,12 +97,22 @@ def _(model: VAE, X, key):
     return eqx.tree_at(lambda m: (m.encoder, m.decoder), model, parts)
 
 
-def _calibrate_matrix(layer: MatrixLayer, source, key) -> MatrixLayer:
+def _calibrate_matrix(layer: MatrixLayer, source, key, h=None) -> MatrixLayer:
     Z = jax.vmap(layer.product)(source)  # (n, d, d)
     gain = _gain(Z, MATRIX_SPREAD)
-    centre = random_bias(key, len(layer.B), layer.B.dtype)
-    # Z is quadratic in W
-    return eqx.tree_at(lambda m: (m.W, m.B), layer, (jnp.sqrt(gain) * layer.W, centre - gain * jnp.mean(Z, axis=0)))
+    B = random_bias(key, len(layer.B), layer.B.dtype) - gain * jnp.mean(Z, axis=0)
+    layer = eqx.tree_at(lambda m: (m.W, m.B), layer, (jnp.sqrt(gain) * layer.W, B))  # Z is quadratic in W
+    if layer.V is None:
+        return layer
+    V = _gain(h @ layer.V.T, MATRIX_SPREAD) * layer.V
+    return eqx.tree_at(lambda m: (m.V, m.B), layer, (V, B - (V @ jnp.mean(h, axis=0)).reshape(B.shape)))
+
+
+def _calibrate_vector(layer: VectorLayer, source, h) -> VectorLayer:
+    z = jax.vmap(layer.product)(source, h)
+    gain = _gain(z, VECTOR_SPREAD)
+    layer = eqx.tree_at(lambda m: (m.C, m.b), layer, (gain * layer.C, -jnp.mean(gain * z, axis=0)))
+    return layer if layer.D is None else eqx.tree_at(lambda m: m.D, layer, gain * layer.D)
 
 
 def _calibrate_perceptron(perceptron: Perceptron, X) -> Perceptron:

@@ -32,13 +32,15 @@ class MatrixLayer(eqx.Module):
 
     W: Array  # (d, d_before), or (d, p) at the input
     B: Array  # (d, d)
+    V: Array | None  # (d^2, r): with it, B + V h in place of B
     kernel: Kernel
     diagonal: bool = eqx.field(static=True)
 
-    def __init__(self, before: int, d: int, kernel: Kernel, *, diagonal: bool = False, key):
+    def __init__(self, before: int, d: int, kernel: Kernel, *, r: int = 0, diagonal: bool = False, key):
         key_W, key_B = jax.random.split(key)
         self.W = _normal(key_W, d, before)
         self.B = random_bias(key_B, d)
+        self.V = _normal(jax.random.fold_in(key, 2), d * d, r) if r else None
         self.kernel = kernel
         self.diagonal = diagonal
 
@@ -49,8 +51,12 @@ class MatrixLayer(eqx.Module):
             return source.dim * M.T @ M
         return jnp.outer(self.W @ source, jnp.sum(self.W, axis=1))
 
-    def __call__(self, source: Array | SPD) -> SPD:
-        return activate(self.kernel, self.product(source) + self.B, diagonal=self.diagonal)
+    def bias(self, h: Array | None = None) -> Array:
+        """B, or B + V h."""
+        return self.B if self.V is None else self.B + (self.V @ h).reshape(self.B.shape)
+
+    def __call__(self, source: Array | SPD, h: Array | None = None) -> SPD:
+        return activate(self.kernel, self.product(source) + self.bias(h), diagonal=self.diagonal)
 
 
 class VectorLayer(eqx.Module):
@@ -59,16 +65,19 @@ class VectorLayer(eqx.Module):
     A: Array  # (d, r_before)
     C: Array  # (r, d)
     b: Array  # (r,)
+    D: Array | None  # (r, r_before): with it, C H A + D in place of C H A
 
-    def __init__(self, r_before: int, d: int, r: int, *, key):
+    def __init__(self, r_before: int, d: int, r: int, *, joint: bool = False, key):
         key_A, key_C = jax.random.split(key)
         self.A = _normal(key_A, d, r_before)
         self.C = _normal(key_C, r, d)
         self.b = jnp.zeros(r)
+        self.D = _normal(jax.random.fold_in(key, 2), r, r_before) if joint else None
 
     def product(self, H: SPD, h: Array) -> Array:
-        """C H A h (times the size of H)."""
-        return self.C @ (H.dim * (H @ (self.A @ h)))
+        """C H A h (times the size of H), or (C H A + D) h."""
+        z = self.C @ (H.dim * (H @ (self.A @ h)))
+        return z if self.D is None else z + self.D @ h
 
     def __call__(self, H: SPD, h: Array) -> Array:
         return self.product(H, h) + self.b
@@ -87,6 +96,13 @@ class MatrixMLP(eqx.Module):
     `direct=True` departs from the paper in the vector path's two ends: it is fed x where the paper has ones, and its last
     layer reads H_1 where the paper has the output H_0, so that a mean is not multiplied by its own covariance. With H_l
     near I / d_l it is then a standard MLP.
+
+    `joint=True`, a step further, also joins a standard MLP to the two paths. With `direct`'s ends,
+
+        z_l = (C_l H_l A_l + D_l) h_{l+1} + b_l,   Z_0 = W_0 H_1 W_0' + B_0 + V h_1
+
+    so that the rank of the vector path is not limited by the sizes of the matrices, and the output matrix reads the last
+    hidden vector, too. It contains the standard MLP that gives a vector and the factor of a matrix.
 
     >>> model = MatrixMLP(3, 2, (4, 4), key=jax.random.key(0))
     >>> print(f"{model(jnp.ones(3)).trace():.4f}")
@@ -111,21 +127,29 @@ class MatrixMLP(eqx.Module):
         activation: Callable = jnp.tanh,
         diagonal: bool = False,
         direct: bool = False,
+        joint: bool = False,
         key,
     ):
         p = checked_size(in_features, "MatrixMLP(in_features=...)")
         d = (*checked_sizes(hidden_dims, "MatrixMLP(hidden_dims=...)"), checked_size(dim, "MatrixMLP(dim=...)"))
         r = _vector_widths(d, hidden_features, out_features)
+        if joint and len(r) < 2:
+            raise ValueError(
+                "`MatrixMLP(joint=True)` joins a standard MLP to the vector path and needs `out_features` and a hidden "
+                f"layer, got out_features={out_features!r}, hidden_dims={hidden_dims!r}."
+            )
+        direct = direct or joint
         kernels = (kernel,) * (len(d) - 1) + (output_kernel,)
         keys = jax.random.split(key, (2, len(d)))
+        ends = [{}] * (len(d) - 1) + [{"diagonal": diagonal, "r": r[-2] if joint else 0}]
         self.matrices = tuple(
-            MatrixLayer(before, size, kernels[i], diagonal=diagonal and i == len(d) - 1, key=keys[0, i])
+            MatrixLayer(before, size, kernels[i], **ends[i], key=keys[0, i])
             for i, (before, size) in enumerate(zip((p, *d), d, strict=False))
         )
         sizes = (*d[:-1], d[-2:][0]) if direct else d  # of the matrices that the vector layers read
         first = p if direct or not r else r[0]
         self.vectors = tuple(
-            VectorLayer(before, size, width, key=keys[1, i])
+            VectorLayer(before, size, width, joint=joint, key=keys[1, i])
             for i, (before, size, width) in enumerate(zip((first, *r), sizes, r, strict=False))
         )
         self.activation = activation
@@ -149,9 +173,10 @@ class MatrixMLP(eqx.Module):
         H: Any = x
         h: Any = None
         for i, layer in enumerate(self.matrices):
-            before, H = H, layer(H)
+            h = self.vector_input(i, x, h) if self.vectors else None
+            before, H = H, layer(H, h)
             if self.vectors:
-                h = self.vectors[i](self.vector_source(i, before, H), self.vector_input(i, x, h))
+                h = self.vectors[i](self.vector_source(i, before, H), h)
         return (h, H) if self.vectors else H
 
     def vector_input(self, i: int, x: Array, h: Array) -> Array:

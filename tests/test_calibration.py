@@ -26,6 +26,22 @@ def test_every_layer_of_a_matrix_mlp_varies_by_the_set_amount():
         np.testing.assert_allclose(np.mean(h, axis=0), 0, atol=1e-7)
 
 
+def test_both_parts_of_a_joint_mlp_vary_by_the_set_amount():
+    model = calibrate(MatrixMLP(6, 4, (7, 5), 3, (8, 9), joint=True, key=KEY), X, key=KEY)
+    H = jax.vmap(lambda x: model.matrices[1](model.matrices[0](x)))(X)
+    h = X
+    for i, layer in enumerate(model.vectors[:2]):
+        source = jax.vmap(model.matrices[0])(X) if i == 0 else H
+        h = jax.vmap(layer)(source, h)
+        np.testing.assert_allclose(spread(h), VECTOR_SPREAD, rtol=1e-6)
+        h = jnp.tanh(h)
+    last = model.matrices[-1]
+    np.testing.assert_allclose(spread(jax.vmap(last.product)(H)), MATRIX_SPREAD, rtol=1e-6)
+    np.testing.assert_allclose(spread(h @ last.V.T), MATRIX_SPREAD, rtol=1e-6)
+    centre = np.mean(jax.vmap(last.product)(H) + jax.vmap(last.bias)(h), axis=0)  # random_bias: orthogonal up to scale
+    np.testing.assert_allclose(centre @ centre.T, np.trace(centre @ centre.T) / 4 * np.eye(4), atol=1e-9)
+
+
 @pytest.mark.parametrize("make", [ShallowMatrixMLP, CholeskyMLP])
 def test_the_other_networks_respond_too(make):
     model = calibrate(make(6, 4, (7, 5), key=KEY), X, key=KEY)

@@ -31,6 +31,7 @@ MODELS = {
     "basic": lambda: mmlp.MatrixMLP(3, 2, (4, 3), key=KEY),
     "general": lambda: mmlp.MatrixMLP(3, 2, (4,), 2, (5,), kernel=mmlp.RadialBasis(0.3), activation=jax.nn.gelu, key=KEY),
     "diagonal": lambda: mmlp.MatrixMLP(3, 2, (4,), output_kernel=mmlp.MercerSigmoid(2.0, -0.1), diagonal=True, key=KEY),
+    "joint": lambda: mmlp.MatrixMLP(3, 2, (4,), 2, (5,), joint=True, key=KEY),
     "shallow": lambda: mmlp.ShallowMatrixMLP(3, 2, (4, 4), key=KEY),
     "cholesky": lambda: mmlp.CholeskyMLP(3, 2, (4,), 2, key=KEY),
     "gaussian head": lambda: mmlp.GaussianHead(mmlp.MatrixMLP(3, 2, (4,), 3, key=KEY)),

@@ -18,6 +18,9 @@ NETWORKS = {
     "basic, the paper's output kernel": lambda: MatrixMLP(4, 3, (6, 5), output_kernel=MercerSigmoid(), key=KEY),
     "general": lambda: MatrixMLP(4, 3, (6, 5), 2, (7, 8), key=KEY),
     "general, diagonal": lambda: MatrixMLP(4, 3, (6, 5), 2, diagonal=True, key=KEY),
+    "direct": lambda: MatrixMLP(4, 3, (6, 5), 2, (7, 8), direct=True, key=KEY),
+    "joint": lambda: MatrixMLP(4, 3, (6, 5), 2, (7, 8), joint=True, key=KEY),
+    "joint, diagonal, size one": lambda: MatrixMLP(1, 1, (1,), 1, joint=True, diagonal=True, key=KEY),
     "no hidden layer": lambda: MatrixMLP(4, 3, (), key=KEY),
     "size one": lambda: MatrixMLP(1, 1, (1, 1), 1, key=KEY),
     "shallow": lambda: ShallowMatrixMLP(4, 3, (6, 5), key=KEY),
@@ -79,6 +82,44 @@ def test_a_sample_and_its_gradient_do_not_feel_their_neighbours():
         np.testing.assert_array_equal(quiet[keep], disturbed[keep])
 
 
+def kernel_matrix(T):
+    return T.T @ T / np.sum(T**2)
+
+
+@pytest.mark.parametrize("name", ["direct", "joint"])
+def test_the_equations_of_the_direct_and_the_joint_form(name):
+    """Written out, with the sizes d_l of the matrices that the code carries in place of the paper's constants."""
+    model, x = NETWORKS[name](), np.random.default_rng(4).normal(size=4)
+    M2, M1, M0 = model.matrices
+    v2, v1, v0 = model.vectors
+
+    def vector(layer, H, h):
+        z = layer.C @ (len(H) * H) @ layer.A @ h + layer.b
+        return z if name == "direct" else z + layer.D @ h
+
+    H2 = kernel_matrix(np.tanh(np.outer(M2.W @ x, M2.W.sum(axis=1)) + M2.B))
+    H1 = kernel_matrix(np.tanh(M1.W @ (6 * H2) @ M1.W.T + M1.B))
+    h1 = np.tanh(vector(v1, H1, np.tanh(vector(v2, H2, x))))
+    Z0 = M0.W @ (5 * H1) @ M0.W.T + M0.B
+    if name == "joint":
+        Z0 = Z0 + (M0.V @ h1).reshape(3, 3)
+    z0, H0 = model(x)
+    np.testing.assert_allclose(z0, vector(v0, H1, h1), rtol=1e-11)
+    np.testing.assert_allclose(H0.dense(), kernel_matrix(Z0), rtol=1e-11, atol=1e-13)
+
+
+def test_the_joint_form_contains_a_standard_mlp():
+    model, x = NETWORKS["joint"](), np.random.default_rng(5).normal(size=4)
+    where = lambda m: (*(v.C for v in m.vectors), m.matrices[-1].W)  # noqa: E731
+    model = eqx.tree_at(where, model, replace_fn=jnp.zeros_like)
+    h = x
+    for layer in model.vectors[:-1]:
+        h = np.tanh(layer.D @ h + layer.b)
+    z0, H0 = model(x)
+    np.testing.assert_allclose(z0, model.vectors[-1].D @ h, rtol=1e-12)
+    np.testing.assert_allclose(H0.dense(), kernel_matrix(model.matrices[-1].B + (model.matrices[-1].V @ h).reshape(3, 3)))
+
+
 def test_diagonal_networks_return_diagonal_grams():
     assert isinstance(matrix_of(NETWORKS["general, diagonal"]()(jnp.ones(4))), DiagonalGram)
     assert isinstance(matrix_of(NETWORKS["cholesky, diagonal"]()(jnp.ones(4))), DiagonalGram)
@@ -111,6 +152,11 @@ def test_cholesky_covers_every_spd_matrix_of_trace_one():
         (lambda: MatrixMLP(4, 3, 20, key=KEY), r"must be a tuple of sizes such as \(20, 20\), got 20"),
         (lambda: MatrixMLP(4, 3, (5,), hidden_features=(5,), key=KEY), r"need `out_features`"),
         (lambda: MatrixMLP(4, 3, (5, 5), 2, (5,), key=KEY), r"one width for each of the 2 hidden_dims, got \(5,\)"),
+        (
+            lambda: MatrixMLP(4, 3, (5,), joint=True, key=KEY),
+            r"needs `out_features` and a hidden layer, got out_features=None",
+        ),
+        (lambda: MatrixMLP(4, 3, (), 2, joint=True, key=KEY), r"got out_features=2, hidden_dims=\(\)"),
         (lambda: ShallowMatrixMLP(4, 3, (), key=KEY), r"at least one hidden layer"),
         (lambda: CholeskyMLP(4, True, key=KEY), r"`CholeskyMLP\(dim=...\)`.*got True"),
         (lambda: NETWORKS["basic"]()(np.ones(3)), r"`MatrixMLP.__call__\(x=...\)` must have shape \(4,\), got shape \(3,\)"),

@@ -56,6 +56,8 @@ class Recipe:
     features: tuple[int, ...] | None = None  # widths of the vector path of a matrix MLP, by default `hidden`
     output: str = "mercer"  # or "linear": the output kernel of a matrix MLP
     direct: bool = False  # see MatrixMLP
+    joint: bool = False  # likewise
+    floor: float = 0.0  # of the linear output kernel
     scale: float = 1.0  # of the initial weights, biases of matrices included, in place of the library's
     calibrated: bool = False
     unit: bool = False  # the decoder's covariance starts with a mean variance of about 1, not of 1 / d
@@ -77,14 +79,27 @@ class Recipe:
         if self.network == "cholesky":
             vae = paper_vae(self.model, features, latent, self.hidden, network=CholeskyMLP, key=key)
         else:
-            kernel = {"mercer": MercerSigmoid, "linear": Linear}[self.output]()
-            options = {"hidden_features": self.features, "output_kernel": kernel, "direct": self.direct}
+            kernel = Linear(self.floor) if self.output == "linear" else MercerSigmoid()
+            options = {"output_kernel": kernel, "direct": self.direct, "joint": self.joint}
+            options["hidden_features"] = self.features
             vae = paper_vae(self.model, features, latent, self.hidden, key=key, **options)
         return jax.tree.map(lambda x: self.scale * x if eqx.is_inexact_array(x) else x, vae)
 
     def untrained(self) -> "Recipe":
         """Equal for recipes whose models start alike."""
-        names = ("model", "network", "hidden", "features", "output", "direct", "scale", "calibrated", "unit")
+        names = (
+            "model",
+            "network",
+            "hidden",
+            "features",
+            "output",
+            "direct",
+            "joint",
+            "floor",
+            "scale",
+            "calibrated",
+            "unit",
+        )
         return Recipe(**{name: getattr(self, name) for name in names})
 
     def levels(self) -> tuple[float, float, float]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from mmlp.experiments import _run, frey, report
 from mmlp.experiments._claims import judged, more
-from mmlp.experiments._vaes import Recipe, Split, score, train
+from mmlp.experiments._vaes import Recipe, score, train
 
 COLLAPSED = 0.1  # nats of KLD
 LITERAL = "the paper's recipe"
@@ -36,6 +36,7 @@ class Settings:
     images: str = "frey"
     data: Path | None = None
     keep: Path | None = None  # folder of finished rows: the same command goes on from there
+    jobs: int = 2  # processes that share the rows, on a CPU
 
     QUICK: ClassVar = {"hidden": (8,), "scales": (0.1,), "added": 4, "back": False, "seeds": 2, "epochs": 1, "samples": 20}
 
@@ -56,8 +57,6 @@ def factors(full: Recipe) -> list[tuple[str, dict[str, Any]]]:
 
 
 def run(settings: Settings) -> dict:
-    data = frey.Settings(images=settings.images, data=settings.data, seeds=settings.seeds)
-    splits = frey.splits_of(data, frey.load_images(data)[0])
     literal = Recipe(settings.model, hidden=settings.hidden, epochs=settings.epochs)
     parts = factors(dataclasses.replace(frey.recipe("matrix", settings.model), hidden=settings.hidden))[: settings.added]
     steps, recipe = [(LITERAL, literal)], literal
@@ -70,12 +69,9 @@ def run(settings: Settings) -> dict:
         if settings.back
     ]
     scaled = [(f"weights times {scale:g}", dataclasses.replace(literal, scale=scale)) for scale in settings.scales]
-    scores: dict[str, dict[str, list[float]]] = {}
-    for name, one in _run.progress(steps + without + scaled, "collapse"):
-        about = {"recipe": dataclasses.asdict(one)} | {
-            key: getattr(settings, key) for key in ("latent", "seeds", "samples", "images")
-        }
-        scores[name] = _run.kept(settings.keep, {"collapse": about}, lambda one=one: scored(one, splits, settings))
+    rows = steps + without + scaled
+    found = _run.each(scored, [(settings, one) for _, one in rows], "collapse", settings.jobs)
+    scores = {name: values for (name, _), values in zip(rows, found, strict=True)}
 
     def table(title: str, rows: list[tuple[str, Recipe]]) -> dict:
         lines = [{"name": name, "cells": [report.cell(scores[name][key]) for key in frey.SCORES]} for name, _ in rows]
@@ -96,9 +92,18 @@ def run(settings: Settings) -> dict:
     }
 
 
-def scored(recipe: Recipe, splits: list[Split], settings: Settings) -> dict[str, list[float]]:
-    values = score(train(recipe, splits, settings.latent).model, splits, settings.samples)
-    return {key: values[key].tolist() for key in frey.SCORES}
+def scored(settings: Settings, recipe: Recipe) -> dict[str, list[float]]:
+    """Scores of a recipe over splits."""
+
+    def make() -> dict[str, list[float]]:
+        data = frey.Settings(images=settings.images, data=settings.data, seeds=settings.seeds)
+        splits = frey.splits_of(data, frey.load_images(data)[0])
+        values = score(train(recipe, splits, settings.latent).model, splits, settings.samples)
+        return {key: values[key].tolist() for key in frey.SCORES}
+
+    about = {"recipe": dataclasses.asdict(recipe)}
+    about |= {key: getattr(settings, key) for key in ("latent", "seeds", "samples", "images")}
+    return _run.kept(settings.keep, {"collapse": about}, make)
 
 
 def claims(scores: dict[str, dict[str, list[float]]], steps: list[str], without: list[str]) -> list[dict]:

@@ -47,6 +47,7 @@ class Settings:
     images: str = "frey"  # or "digits", which need no file
     data: Path | None = None  # folder of frey_rawface.mat
     keep: Path | None = None  # folder of finished rows: the same command goes on from there
+    jobs: int = 2  # processes that share the rows, on a CPU
 
     QUICK: ClassVar = {
         "latents": (5,),
@@ -103,19 +104,12 @@ def run(settings: Settings) -> dict:
     images, shape = load_images(settings)
     splits = splits_of(settings, images)
     trained, samples = [], []
-    work = [(k, *row) for k in settings.latents for row in recipes(settings)]
-    for k, group, recipe in _run.progress(work, "frey"):
-        about = {"k": k, "recipe": dataclasses.asdict(recipe)}
-        about |= {
-            name: getattr(settings, name) for name in ("seeds", "components", "train", "validation", "samples", "images")
-        }
-        found = _run.kept(
-            settings.keep, {"frey": about}, lambda k=k, r=recipe: trained_and_scored(r, splits, k, settings.samples)
-        )
+    work = [(settings, k, *row) for k in settings.latents for row in recipes(settings)]
+    for found in _run.each(trained_row, work, "frey", settings.jobs):
         draws = found.pop("draws")
-        trained.append({"k": k, "group": group, "model": recipe.model, "recipe": about["recipe"], **found})
-        if group == OURS:
-            samples.append({"k": k, "model": recipe.model, "draws": draws})
+        trained.append(found)
+        if found["group"] == OURS:
+            samples.append({"k": found["k"], "model": found["model"], "draws": draws})
     simple = simple_densities(splits)
     return {
         "title": "VAEs with dense covariances on the Frey faces",
@@ -141,16 +135,24 @@ def run(settings: Settings) -> dict:
     }
 
 
-def trained_and_scored(recipe: Recipe, splits: list[Split], k: int, samples: int) -> dict[str, Any]:
-    """Scores over splits, 100 draws of the first model, and the time."""
-    start = time.perf_counter()
-    models = train(recipe, splits, k).model
-    scores = score(models, splits, samples)
-    values: dict[str, Any] = {name: scores[name].tolist() for name in (*SCORES, "IW error")}
-    values["validation IW"] = score(models, splits, samples, part="validation")["IW"].tolist()
-    values["train ELBO"] = score(models, splits, min(20, samples), part="train")["ELBO"].tolist()
-    draws = np.asarray(take(models, 0).sample(jax.random.key(3), 100), np.float64)
-    return values | {"draws": np.round(draws, 2).tolist(), "seconds": round(time.perf_counter() - start, 1)}
+def trained_row(settings: Settings, k: int, group: str, recipe: Recipe) -> dict[str, Any]:
+    """One row of the table: scores over splits, 100 draws of the first model, and the time."""
+
+    def make() -> dict[str, Any]:
+        start = time.perf_counter()
+        splits = splits_of(settings, load_images(settings)[0])
+        models = train(recipe, splits, k).model
+        scores = score(models, splits, settings.samples)
+        values: dict[str, Any] = {name: scores[name].tolist() for name in (*SCORES, "IW error")}
+        values["validation IW"] = score(models, splits, settings.samples, part="validation")["IW"].tolist()
+        values["train ELBO"] = score(models, splits, min(20, settings.samples), part="train")["ELBO"].tolist()
+        draws = np.asarray(take(models, 0).sample(jax.random.key(3), 100), np.float64)
+        return values | {"draws": np.round(draws, 2).tolist(), "seconds": round(time.perf_counter() - start, 1)}
+
+    about = {"k": k, "recipe": dataclasses.asdict(recipe)}
+    data = {name: getattr(settings, name) for name in ("seeds", "components", "train", "validation", "samples", "images")}
+    found = _run.kept(settings.keep, {"frey": about | data}, make)
+    return {"k": k, "group": group, "model": recipe.model, "recipe": about["recipe"], **found}
 
 
 def simple_densities(splits: list[Split]) -> dict[str, dict[str, list[float]]]:

@@ -44,6 +44,8 @@ class Settings:
     write: bool = True  # into frey_settings.json
     images: str = "frey"
     data: Path | None = None
+    keep: Path | None = None  # folder of finished parts: the same command goes on from there
+    jobs: int = 2  # processes that share the work, on a CPU
 
     QUICK: ClassVar = {
         "groups": ("direct",),
@@ -64,25 +66,8 @@ def run(settings: Settings) -> dict:
     unknown = [group for group in settings.groups if group not in known["chosen"]]
     if unknown:
         raise ValueError(f"`--groups` must be of {', '.join(known['chosen'])}, got {', '.join(unknown)}.")
-    data = frey.Settings(seeds=settings.seeds, images=settings.images, data=settings.data)
-    splits = frey.splits_of(data, frey.load_images(data)[0], FIRST_SEED)
-    grid = itertools.product(settings.rates, settings.noises, settings.kept, settings.warm_ups)
-    cells = [{"rate": r, "noise": n, "noise_end": part * n, "warm_up": w} for r, n, part, w in grid]
-    tried = []
-    for group, optimizer, decay in _run.progress(
-        itertools.product(settings.groups, settings.optimizers, settings.decays), "tune"
-    ):
-        recipe = frey.recipe(group, settings.model)
-        changes = {"optimizer": optimizer, "decay": decay, "epochs": settings.epochs}
-        recipe = dataclasses.replace(recipe, **changes, hidden=settings.hidden or recipe.hidden)
-        models = train(recipe, splits, settings.latent, cells=cells).model
-        values = score(models, splits, settings.samples, part="validation", cells=len(cells))["IW"]
-        for cell, bounds in zip(cells, values.reshape(-1, len(cells)).T, strict=True):
-            fields = dataclasses.asdict(recipe) | cell
-            task = {name: getattr(settings, name) for name in TASK}
-            entry = {"group": group, **task, **{name: fields[name] for name in TRIED}}
-            tried.append(entry | {"validation": np.round(bounds, 3).tolist()})
-    tried = json.loads(json.dumps(tried))  # as read from the file
+    work = itertools.product([settings], settings.groups, settings.optimizers, settings.decays)
+    tried = list(itertools.chain(*_run.each(grid_entries, list(work), "tune", settings.jobs)))
     found = merged(known, tried, settings.groups)
     if settings.write:
         write(found, frey.FILE)
@@ -92,6 +77,30 @@ def run(settings: Settings) -> dict:
         "chosen": {group: found["chosen"][group] for group in settings.groups},
         "tried": tried,
     }
+
+
+def grid_entries(settings: Settings, group: str, optimizer: str, decay: float) -> list[dict]:
+    """One for each cell of the grid, all trained at once, as it stands in the file."""
+    grid = itertools.product(settings.rates, settings.noises, settings.kept, settings.warm_ups)
+    cells = [{"rate": r, "noise": n, "noise_end": part * n, "warm_up": w} for r, n, part, w in grid]
+    recipe = frey.recipe(group, settings.model)
+    changes = {"optimizer": optimizer, "decay": decay, "epochs": settings.epochs}
+    recipe = dataclasses.replace(recipe, **changes, hidden=settings.hidden or recipe.hidden)
+    task = {name: getattr(settings, name) for name in TASK}
+
+    def make() -> dict[str, list]:
+        data = frey.Settings(seeds=settings.seeds, images=settings.images, data=settings.data)
+        splits = frey.splits_of(data, frey.load_images(data)[0], FIRST_SEED)
+        models = train(recipe, splits, settings.latent, cells=cells).model
+        values = score(models, splits, settings.samples, part="validation", cells=len(cells))["IW"]
+        return {"validation": np.round(values.reshape(-1, len(cells)).T, 3).tolist()}
+
+    about = {"recipe": dataclasses.asdict(recipe), "cells": cells, "images": settings.images, **task}
+    found = _run.kept(settings.keep, {"frey-tune": about}, make)
+    rows = [dataclasses.asdict(recipe) | cell for cell in cells]
+    listed = [{"group": group, **task, **{name: row[name] for name in TRIED}} for row in rows]
+    tried = [row | {"validation": bounds} for row, bounds in zip(listed, found["validation"], strict=True)]
+    return json.loads(json.dumps(tried))
 
 
 def merged(known: dict, tried: list[dict], groups: tuple[str, ...]) -> dict:

@@ -11,9 +11,7 @@ import argparse
 import dataclasses
 import itertools
 import json
-import multiprocessing
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -47,12 +45,7 @@ def tune(
 ) -> dict:
     """{"chosen": d0 -> family -> recipe and rate, "tried": the score of every candidate, ...}"""
     work = [(task, name, recipe, rates) for task in tasks for name, recipes in families.items() for recipe in recipes]
-    if jobs == 1:
-        found = [candidates(*one) for one in _run.progress(work, "tune")]
-    else:
-        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-            futures = [pool.submit(candidates, *one) for one in work]
-            found = [future.result() for future in _run.progress(futures, "tune")]
+    found = _run.each(candidates, work, "tune", jobs)
     tried = list(itertools.chain(*found))
     chosen: dict[str, dict] = {}
     for task, family in itertools.product(tasks, families):
