@@ -47,8 +47,8 @@ class MatrixLayer(eqx.Module):
     def product(self, source: Array | SPD) -> Array:
         """W x (W 1)' for a vector x, W H W' (times the size of H) for a matrix."""
         if isinstance(source, Gram | DiagonalGram):
-            M = source.factor @ self.W.T
-            return source.dim * M.T @ M
+            M = source.factor @ (source.dim**0.5 * self.W.T)
+            return M.T @ M
         return jnp.outer(self.W @ source, jnp.sum(self.W, axis=1))
 
     def bias(self, h: Array | None = None) -> Array:

@@ -63,9 +63,9 @@ def test_the_papers_recipe_is_the_papers():
 def test_the_settings_file_holds_a_choice_for_each_group():
     known = json.loads(frey.FILE.read_text())
     assert set(known) == {"note", "chosen", "tried"}
-    assert set(known["chosen"]) == {"matrix", "direct", "cholesky", "cholesky wide"}
+    assert set(known["chosen"]) == {"matrix", "joint", "cholesky", "cholesky wide"}
     assert all(isinstance(frey.recipe(group, "NfNf"), Recipe) for group in known["chosen"])
-    assert all(recipe.epochs == 7 for _, recipe in frey.recipes(frey.Settings(epochs=7)))
+    assert all(recipe.epochs == 7 for _, _, recipe, _ in frey.recipes(frey.Settings(epochs=7)))
 
 
 class Flat:
@@ -128,7 +128,7 @@ def test_the_best_are_chosen_by_validation_and_compared_on_the_test_images():
     simple = {"Gaussian mixture": {"IW": [-50.0, -50.0], "validation IW": [-60.0, -60.0]}}
     claim = next(claim for text, claim in verdicts(trained, simple).items() if "best matrix MLP" in text)
     assert claim["verdict"] == "holds"
-    assert "matrix MLP, direct NfNf against Cholesky MLP, 2 x 100 NfNf: +0.60 ± 0.10" in claim["evidence"]
+    assert "matrix MLP, joint NfNf against Cholesky MLP, 2 x 100 NfNf, 2 splits: +0.60 ± 0.10" in claim["evidence"]
     trained[1]["IW"] = [-58.2, -58.6]
     claim = next(claim for text, claim in verdicts(trained, simple).items() if "best matrix MLP" in text)
     assert claim["verdict"] == "does not hold"
@@ -310,7 +310,7 @@ def test_the_table_has_every_row_and_a_verdict_for_each_claim(tmp_path):
     record = _run.main("frey", frey.Settings, frey.run, frey.draw, [*flags, "--out", str(tmp_path)])
     groups = [row["group"] for row in record["result"]["trained"]]
     assert groups.count(frey.PAPERS) == groups.count(frey.OURS) == 2
-    assert {frey.BEST, frey.NARROW, frey.WIDE, "von Neumann objective"} <= set(groups)
+    assert {frey.BEST, frey.NARROW, frey.WIDE, _frey_claims.VON_NEUMANN} <= set(groups)
     names = [row.get("name", row.get("group")) for row in record["result"]["tables"][0]["rows"]]
     assert {"one Gaussian", "Gaussian mixture", "NdNd", "NfNf"} <= set(names)
     assert {"frey.json", "frey-2.png", "frey-train.png", "index.html"} <= {path.name for path in tmp_path.iterdir()}
@@ -335,8 +335,8 @@ def test_the_search_writes_its_choice(tmp_path, monkeypatch):
     known = json.loads(path.read_text())
     assert len(known["tried"]) == 4
     best = max(known["tried"], key=lambda entry: np.mean(entry["validation"]))
-    assert known["chosen"]["direct"]["rate"] == best["rate"]
-    assert known["chosen"]["direct"]["hidden"] == [4, 4]
+    assert known["chosen"]["joint"]["rate"] == best["rate"]
+    assert known["chosen"]["joint"]["hidden"] == [4, 4]
 
 
 @pytest.mark.slow

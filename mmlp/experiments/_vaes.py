@@ -58,7 +58,8 @@ class Recipe:
     direct: bool = False  # see MatrixMLP
     joint: bool = False  # likewise
     floor: float = 0.0  # of the linear output kernel
-    scale: float = 1.0  # of the initial weights, biases of matrices included, in place of the library's
+    literal: bool = False  # initial weights of scale 1/sqrt(fan-in) in the paper's constants, in place of the library's
+    scale: float = 1.0  # of the initial weights, biases of matrices included
     calibrated: bool = False
     unit: bool = False  # the decoder's covariance starts with a mean variance of about 1, not of 1 / d
     optimizer: str = "adam"  # or "muon"
@@ -83,23 +84,13 @@ class Recipe:
             options = {"output_kernel": kernel, "direct": self.direct, "joint": self.joint}
             options["hidden_features"] = self.features
             vae = paper_vae(self.model, features, latent, self.hidden, key=key, **options)
+            vae = in_papers_constants(vae) if self.literal else vae
         return jax.tree.map(lambda x: self.scale * x if eqx.is_inexact_array(x) else x, vae)
 
     def untrained(self) -> "Recipe":
         """Equal for recipes whose models start alike."""
-        names = (
-            "model",
-            "network",
-            "hidden",
-            "features",
-            "output",
-            "direct",
-            "joint",
-            "floor",
-            "scale",
-            "calibrated",
-            "unit",
-        )
+        names = ("model", "network", "hidden", "features", "output", "direct", "joint", "floor")
+        names += ("literal", "scale", "calibrated", "unit")
         return Recipe(**{name: getattr(self, name) for name in names})
 
     def levels(self) -> tuple[float, float, float]:
@@ -209,6 +200,19 @@ def _start(recipe: Recipe, latent: int, keys, X):
         return with_unit_variance(model) if recipe.unit else model
 
     return eqx.filter_vmap(one)(keys, X)
+
+
+def in_papers_constants(vae: VAE) -> VAE:
+    """Weights drawn at scale 1/sqrt(fan-in) for H of trace one, not for d H (see networks.py): smaller W_l and C_l."""
+
+    def inner(vae) -> list:
+        return [layer.W for network in (vae.encoder.network, vae.decoder.network) for layer in network.matrices[1:]]
+
+    def outer(vae) -> list:
+        return [layer.C for network in (vae.encoder.network, vae.decoder.network) for layer in network.vectors]
+
+    vae = eqx.tree_at(inner, vae, replace_fn=lambda W: W / W.shape[1] ** 0.5)
+    return eqx.tree_at(outer, vae, replace_fn=lambda C: C / C.shape[1])
 
 
 def with_unit_variance(vae: VAE) -> VAE:

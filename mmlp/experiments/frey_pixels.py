@@ -92,7 +92,7 @@ def recipes(settings: Settings) -> dict[str, tuple[Recipe, int]]:
         noise_end=0.0,
         stopping=True,
     )
-    pipeline = frey.recipe("direct" if settings.network == "matrix" else "cholesky wide", settings.model)
+    pipeline = frey.recipe("joint" if settings.network == "matrix" else "cholesky wide", settings.model)
     if settings.pipeline_epochs is not None:
         pipeline = dataclasses.replace(pipeline, epochs=settings.pipeline_epochs)
     return {

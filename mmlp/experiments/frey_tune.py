@@ -48,7 +48,7 @@ class Settings:
     jobs: int = 2  # processes that share the work, on a CPU
 
     QUICK: ClassVar = {
-        "groups": ("direct",),
+        "groups": ("joint",),
         "optimizers": ("muon",),
         "decays": (0.0,),
         "rates": (0.012,),
@@ -89,8 +89,8 @@ def grid_entries(settings: Settings, group: str, optimizer: str, decay: float) -
     task = {name: getattr(settings, name) for name in TASK}
 
     def make() -> dict[str, list]:
-        data = frey.Settings(seeds=settings.seeds, images=settings.images, data=settings.data)
-        splits = frey.splits_of(data, frey.load_images(data)[0], FIRST_SEED)
+        data = frey.Settings(images=settings.images, data=settings.data)
+        splits = frey.splits_of(data, frey.load_images(data)[0], range(FIRST_SEED, FIRST_SEED + settings.seeds))
         models = train(recipe, splits, settings.latent, cells=cells).model
         values = score(models, splits, settings.samples, part="validation", cells=len(cells))["IW"]
         return {"validation": np.round(values.reshape(-1, len(cells)).T, 3).tolist()}
