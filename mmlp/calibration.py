@@ -20,7 +20,7 @@ from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.networks import CholeskyMLP, MatrixLayer, MatrixMLP, Perceptron, ShallowMatrixMLP, VectorLayer, random_bias
 from mmlp.vae import VAE
 
-MATRIX_SPREAD = 0.2  # standard deviation over samples of the entries of Z
+MATRIX_SPREAD = 0.2  # standard deviation over samples of the entries of Z, of each of its parts
 VECTOR_SPREAD = 0.5  # and of z
 
 

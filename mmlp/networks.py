@@ -102,7 +102,7 @@ class MatrixMLP(eqx.Module):
         z_l = (C_l H_l A_l + D_l) h_{l+1} + b_l,   Z_0 = W_0 H_1 W_0' + B_0 + V h_1
 
     so that the rank of the vector path is not limited by the sizes of the matrices, and the output matrix reads the last
-    hidden vector, too. It contains the standard MLP that gives a vector and the factor of a matrix.
+    hidden vector, too. With the `Linear` output kernel it contains the standard MLP that gives a vector and a factor.
 
     >>> model = MatrixMLP(3, 2, (4, 4), key=jax.random.key(0))
     >>> print(f"{model(jnp.ones(3)).trace():.4f}")
@@ -141,9 +141,12 @@ class MatrixMLP(eqx.Module):
         direct = direct or joint
         kernels = (kernel,) * (len(d) - 1) + (output_kernel,)
         keys = jax.random.split(key, (2, len(d)))
-        ends = [{}] * (len(d) - 1) + [{"diagonal": diagonal, "r": r[-2] if joint else 0}]
+        last = len(d) - 1
+        width = r[-2] if joint else 0  # of the vector that the output matrix reads
         self.matrices = tuple(
-            MatrixLayer(before, size, kernels[i], **ends[i], key=keys[0, i])
+            MatrixLayer(
+                before, size, kernels[i], r=width if i == last else 0, diagonal=diagonal and i == last, key=keys[0, i]
+            )
             for i, (before, size) in enumerate(zip((p, *d), d, strict=False))
         )
         sizes = (*d[:-1], d[-2:][0]) if direct else d  # of the matrices that the vector layers read

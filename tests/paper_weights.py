@@ -20,6 +20,7 @@ def network(cls=mmlp.MatrixMLP, *, seed=2, **configuration):
 
 def weights(model):
     """[{letter: weight}] of the layers, output first as in the paper."""
+    assert not model.direct  # which the paper does not have
     matrices = [{"W": layer.W, "B": layer.B} for layer in model.matrices]
     vectors = [{"A": layer.A, "C": layer.C, "b": layer.b} for layer in model.vectors] or [{}] * len(matrices)
     return [{**matrix, **vector} for matrix, vector in zip(matrices, vectors, strict=True)][::-1]

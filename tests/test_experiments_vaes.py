@@ -9,6 +9,7 @@ import numpy as np
 import pooch
 import pytest
 import scipy.stats
+from paper_weights import paper_constants, weights
 
 from mmlp.datasets import images as datasets_images
 from mmlp.experiments import _frey_claims, _mosaics, _run, collapse, frey, frey_pixels, frey_tune, reproduce
@@ -53,7 +54,8 @@ def test_splits_of_one_seed_are_equal():
 
 
 def test_the_papers_recipe_is_the_papers():
-    recipe = Recipe("NfNf")
+    recipe = next(recipe for _, group, recipe, _ in frey.recipes(frey.Settings()) if group == frey.PAPERS)
+    assert recipe.literal
     assert (recipe.hidden, recipe.batch, recipe.rate, recipe.optimizer) == ((30, 30, 30), 10, 1e-3, "adam")
     assert (recipe.calibrated, recipe.warm_up, recipe.stopping, recipe.noise) == (False, 0, False, 0)
     with pytest.raises(ValueError, match="images"):
@@ -194,7 +196,7 @@ def test_partial_searches_are_merged_and_the_best_by_validation_is_chosen(tmp_pa
 
 
 def test_the_search_uses_splits_that_the_table_does_not():
-    assert frey_tune.FIRST_SEED >= 100 > frey.Settings().seeds
+    assert frey_tune.FIRST_SEED >= 100 > frey.duels(frey.Settings())
     with pytest.raises(ValueError, match=r"--groups.*got wide"):
         frey_tune.run(frey_tune.Settings(groups=("wide",)))
 
@@ -269,6 +271,57 @@ def test_without_the_file_a_target_says_where_it_is_and_where_it_goes(tmp_path, 
         assert f"put it at {tmp_path / 'frey_rawface.mat'}" in line
 
 
+def test_the_papers_constants_change_the_start_alone():
+    """At the literal start a weight is d or sqrt(d) times less, see docs/maths.md, "The constants"."""
+    ours, literal = (Recipe(hidden=(4, 3), literal=literal).make(5, 2, jax.random.key(0)) for literal in (False, True))
+    for part in ("encoder", "decoder"):
+        a, b = getattr(ours, part).network, getattr(literal, part).network
+        for W, V, constants in zip(weights(a), weights(b), paper_constants(b), strict=True):
+            for letter, constant in constants.items():  # what the paper would call V is as large as W here
+                np.testing.assert_allclose(constant * V[letter], W[letter], rtol=1e-6)
+
+
+def test_rows_of_the_table():
+    rows = frey.recipes(frey.Settings())
+    count = {(k, group): sum(row[:2] == (k, group) for row in rows) for k, group, _, _ in rows}
+    assert count[5, frey.PAPERS] == count[5, frey.OURS] == count[8, frey.OURS] == 6
+    assert count[5, frey.BEST] == count[8, frey.BEST] == count[8, frey.WIDE] == 1
+    assert count[5, frey.NARROW] == count[5, frey.WIDE] == 2
+    assert {seeds for k, group, _, seeds in rows if k == 5 and group in (frey.BEST, frey.NARROW, frey.WIDE)} == {6}
+
+
+def test_the_best_are_chosen_on_the_same_splits_and_compared_on_all_they_share():
+    rows = [
+        row(_frey_claims.OURS, "NfNf", [-60.0, -60.0], validation=[-60.0, -60.0]),
+        row(_frey_claims.BEST, "EfNf", [-57.0, -57.2, -57.4], validation=[-57.0, -57.0, -90.0]),
+        row(_frey_claims.WIDE, "EfNf", [-58.0, -58.0, -58.0], validation=[-58.0, -58.0, -58.0]),
+    ]
+    claim = next(claim for text, claim in verdicts(rows).items() if "beats the best of all" in text)
+    assert "joint EfNf against Cholesky MLP, 2 x 100 EfNf, 3 splits: +0.80 ± 0.12" in claim["evidence"]
+
+
+def test_the_effect_of_the_objective_has_its_sign():
+    rows = [row(_frey_claims.OURS, "NfNf", [-60.0, -60.2]), row(_frey_claims.VON_NEUMANN, "NfNf", [-59.0, -59.1])]
+    claim = next(claim for text, claim in verdicts(rows).items() if "von Neumann" in text)
+    assert claim["verdict"] == "holds"
+    assert claim["evidence"].startswith("IW +1.05")
+
+
+def square(x):
+    return x * x
+
+
+def test_work_is_done_in_order():
+    assert _run.each(square, [(i,) for i in range(5)], "squares") == [0, 1, 4, 9, 16]
+
+
+@pytest.mark.slow
+def test_processes_share_the_work_and_pass_errors_on():
+    assert _run.each(square, [(i,) for i in range(5)], "squares", 2) == [0, 1, 4, 9, 16]
+    with pytest.raises(TypeError, match="multiply"):
+        _run.each(square, [(1,), ("a",)], "squares", 2)
+
+
 # -- whole runs -------------------------------------------------------------------------------------------------------
 
 
@@ -292,7 +345,20 @@ def test_cells_are_trained_as_alone_and_scored_in_raw_units(splits):
 
 @pytest.mark.slow
 def test_the_table_has_every_row_and_a_verdict_for_each_claim(tmp_path):
-    flags = ["--images", "digits", "--latents", "2", "--models", "NdNd,NfNf", "--compared", "NfNf", "--seeds", "2"]
+    flags = [
+        "--images",
+        "digits",
+        "--latents",
+        "2",
+        "--models",
+        "NdNd,NfNf",
+        "--compared",
+        "NfNf",
+        "--seeds",
+        "2",
+        "--jobs",
+        "1",
+    ]
     flags += [
         "--components",
         "4",
@@ -319,7 +385,7 @@ def test_the_table_has_every_row_and_a_verdict_for_each_claim(tmp_path):
 
 @pytest.mark.slow
 def test_collapse_runs(tmp_path):
-    flags = ["--quick", "--images", "digits", "--added", "2", "--back", "--out", str(tmp_path)]
+    flags = ["--quick", "--jobs", "1", "--images", "digits", "--added", "2", "--back", "--out", str(tmp_path)]
     record = _run.main("collapse", collapse.Settings, collapse.run, collapse.draw, flags)
     assert len(record["result"]["tables"]) == 3
 
@@ -327,7 +393,7 @@ def test_collapse_runs(tmp_path):
 @pytest.mark.slow
 def test_the_search_writes_its_choice(tmp_path, monkeypatch):
     path = tmp_path / "settings.json"
-    path.write_text(frey.FILE.read_text())
+    path.write_text(json.dumps(json.loads(frey.FILE.read_text()) | {"tried": []}))
     monkeypatch.setattr(frey, "FILE", path)
     flags = ["--quick", "--write", "--images", "digits", "--hidden", "4,4", "--rates", "0.001,0.01", "--out", str(tmp_path)]
     record = _run.main("frey-tune", frey_tune.Settings, frey_tune.run, frey_tune.draw, flags)

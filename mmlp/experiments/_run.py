@@ -14,6 +14,7 @@ import os
 import platform
 import shlex
 import sys
+import threading
 import time
 import types
 import typing
@@ -57,7 +58,7 @@ def main(
     flags = vars(parser.parse_args(argv))
     quick, out = flags.pop("quick"), flags.pop("out")
     given = {key: value for key, value in flags.items() if value is not None}
-    for count in ("seeds", "jobs"):
+    for count in ("seeds", "duel", "jobs"):
         if given.get(count, 1) < 1:
             parser.error(f"--{count} must be at least 1, got {given[count]}")
 
@@ -97,16 +98,31 @@ def progress(items: Iterable, label: str) -> Iterable:
 def each(function: Callable, work: Sequence[tuple], label: str, jobs: int = 1) -> list:
     """`function(*one)` for each of `work`, in its order; on a CPU, `jobs` processes take one after the other.
 
-    The programs of small matrices keep one core busy, compilation as well: two jobs on two cores take half the time.
+    The programs of small matrices keep one core busy, compilation as well: two jobs on two cores take half the time. If one
+    fails, or on Ctrl-C, all stop at once.
     """
-    if jobs == 1 or jax.default_backend() != "cpu":
+    jobs = min(jobs, len(work))
+    if jobs <= 1 or jax.default_backend() != "cpu":
         return [function(*one) for one in progress(work, label)]
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=_end_with_parent) as pool:
         try:
             return [future.result() for future in progress([pool.submit(function, *one) for one in work], label)]
         except BaseException:
-            pool.shutdown(cancel_futures=True)  # what has not begun is not worth waiting for
+            for process in multiprocessing.active_children():
+                process.terminate()
             raise
+
+
+def _end_with_parent() -> None:
+    """In a process of `each`: a parent that is killed leaves nobody behind."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 def kept(folder: Path | None, about: dict[str, Any], make: Callable[[], dict]) -> dict:

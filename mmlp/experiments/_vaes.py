@@ -48,7 +48,7 @@ def make_split(images: np.ndarray, seed: int, *, train: int, validation: int, co
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """How a VAE is made and trained. The first is the paper's own; its number of epochs is unsaid."""
+    """How a VAE is made and trained. `Recipe(model, literal=True)` is the paper's own; its number of epochs is unsaid."""
 
     model: str = "NfNf"
     network: str = "matrix"  # or "cholesky"
@@ -57,7 +57,6 @@ class Recipe:
     output: str = "mercer"  # or "linear": the output kernel of a matrix MLP
     direct: bool = False  # see MatrixMLP
     joint: bool = False  # likewise
-    floor: float = 0.0  # of the linear output kernel
     literal: bool = False  # initial weights of scale 1/sqrt(fan-in) in the paper's constants, in place of the library's
     scale: float = 1.0  # of the initial weights, biases of matrices included
     calibrated: bool = False
@@ -80,16 +79,15 @@ class Recipe:
         if self.network == "cholesky":
             vae = paper_vae(self.model, features, latent, self.hidden, network=CholeskyMLP, key=key)
         else:
-            kernel = Linear(self.floor) if self.output == "linear" else MercerSigmoid()
-            options = {"output_kernel": kernel, "direct": self.direct, "joint": self.joint}
-            options["hidden_features"] = self.features
+            kernel = {"mercer": MercerSigmoid, "linear": Linear}[self.output]()
+            options = {"hidden_features": self.features, "output_kernel": kernel, "direct": self.direct, "joint": self.joint}
             vae = paper_vae(self.model, features, latent, self.hidden, key=key, **options)
             vae = in_papers_constants(vae) if self.literal else vae
         return jax.tree.map(lambda x: self.scale * x if eqx.is_inexact_array(x) else x, vae)
 
     def untrained(self) -> "Recipe":
         """Equal for recipes whose models start alike."""
-        names = ("model", "network", "hidden", "features", "output", "direct", "joint", "floor")
+        names = ("model", "network", "hidden", "features", "output", "direct", "joint")
         names += ("literal", "scale", "calibrated", "unit")
         return Recipe(**{name: getattr(self, name) for name in names})
 

@@ -1,6 +1,6 @@
 """The search behind `frey_settings.json`: one grid for each group of networks, judged by the validation bound (IW) alone.
 
-    python -m mmlp.experiments.frey_tune [--groups direct,cholesky] [--optimizers muon] [--hidden 60,60] [--data DIR]
+    python -m mmlp.experiments.frey_tune [--groups joint,cholesky] [--optimizers muon] [--hidden 60,60] [--data DIR]
 
 It uses splits that the table does not (seeds from 100 on) and never looks at their test parts. Rates, noises and warm-ups
 of a group are trained at once; a group, optimiser or decay can be run on its own. What was tried is merged into
@@ -36,7 +36,7 @@ class Settings:
     decays: tuple[float, ...] = (0.0, 0.1)
     rates: tuple[float, ...] = (0.003, 0.006, 0.012, 0.024)
     noises: tuple[float, ...] = (0.06, 0.1, 0.2)
-    kept: tuple[float, ...] = (1.0, 0.0)  # the part of the noise that is left at the end
+    left: tuple[float, ...] = (1.0, 0.0)  # the part of the noise that remains at the end
     warm_ups: tuple[float, ...] = (0.05, 0.3)
     seeds: int = 3
     epochs: int = 300
@@ -66,6 +66,7 @@ def run(settings: Settings) -> dict:
     unknown = [group for group in settings.groups if group not in known["chosen"]]
     if unknown:
         raise ValueError(f"`--groups` must be of {', '.join(known['chosen'])}, got {', '.join(unknown)}.")
+    frey.load_images(settings)  # before any work: a file that is missing is told, or downloaded, once
     work = itertools.product([settings], settings.groups, settings.optimizers, settings.decays)
     tried = list(itertools.chain(*_run.each(grid_entries, list(work), "tune", settings.jobs)))
     found = merged(known, tried, settings.groups)
@@ -81,7 +82,7 @@ def run(settings: Settings) -> dict:
 
 def grid_entries(settings: Settings, group: str, optimizer: str, decay: float) -> list[dict]:
     """One for each cell of the grid, all trained at once, as it stands in the file."""
-    grid = itertools.product(settings.rates, settings.noises, settings.kept, settings.warm_ups)
+    grid = itertools.product(settings.rates, settings.noises, settings.left, settings.warm_ups)
     cells = [{"rate": r, "noise": n, "noise_end": part * n, "warm_up": w} for r, n, part, w in grid]
     recipe = frey.recipe(group, settings.model)
     changes = {"optimizer": optimizer, "decay": decay, "epochs": settings.epochs}
