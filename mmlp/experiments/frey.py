@@ -136,17 +136,7 @@ def run(settings: Settings) -> dict:
         "tables": [table(k, [row for row in trained if row["k"] == k], simple) for k in settings.latents],
         "claims": claims(trained, simple),
         "figures": figures(settings),
-        "notes": [
-            "The paper's number of epochs is unsaid; its recipe has 100 here. Its split is unsaid; ours are random.",
-            f"At k = {settings.latents[0]} joint and Cholesky MLPs and simple densities have {duels(settings)} splits, "
-            f"all other rows the first {settings.seeds} of these.",
-            "The settings of joint and Cholesky MLPs were chosen on splits that are not used here, those of the matrix MLP "
-            "in an earlier search, with the test images of the first three splits in view.",
-            f"IW has {settings.samples} importance samples; on validation images, which choose the best, "
-            f"{min(settings.samples, CHOOSING)}.",
-            f"All but the paper's recipe hold {settings.validation} of {settings.train} training images out, to keep the "
-            "best epoch.",
-        ],
+        "notes": notes(settings),
         "trained": trained,
         "simple": simple,
         "pictures": {
@@ -157,6 +147,21 @@ def run(settings: Settings) -> dict:
             "samples": samples,
         },
     }
+
+
+def notes(settings: Settings) -> list[str]:
+    """What a reader of the table must know."""
+    return [
+        "The paper's number of epochs is unsaid; its recipe has 100 here. Its split is unsaid; ours are random.",
+        f"At k = {settings.latents[0]} joint and Cholesky MLPs and simple densities have {duels(settings)} splits, "
+        f"all other rows the first {settings.seeds} of these.",
+        "The settings of joint and Cholesky MLPs were chosen on splits that are not used here, those of the matrix MLP "
+        "in an earlier search, with the test images of the first three splits in view.",
+        f"IW has {settings.samples} importance samples; on validation images, which choose the best, "
+        f"{min(settings.samples, CHOOSING)}.",
+        f"All but the paper's recipe hold {settings.validation} of {settings.train} training images out, to keep the "
+        "best epoch.",
+    ]
 
 
 def trained_row(settings: Settings, k: int, group: str, recipe: Recipe, seeds: int) -> dict[str, Any]:
