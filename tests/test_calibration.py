@@ -1,3 +1,4 @@
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +9,7 @@ from mmlp.calibration import MATRIX_SPREAD, VECTOR_SPREAD
 
 KEY = jax.random.key(0)
 X = np.random.default_rng(0).normal(size=(200, 6)) * 100 + 1000  # badly scaled on purpose
+compiled = eqx.filter_jit(calibrate)  # step by step it takes longer
 
 
 def spread(values):
@@ -15,7 +17,7 @@ def spread(values):
 
 
 def test_every_layer_of_a_matrix_mlp_varies_by_the_set_amount():
-    model = calibrate(MatrixMLP(6, 4, (7, 5), 3, (8, 9), key=KEY), X, key=KEY)
+    model = compiled(MatrixMLP(6, 4, (7, 5), 3, (8, 9), key=KEY), X, key=KEY)
     H, h = X, None
     for matrix, vector in zip(model.matrices, model.vectors, strict=True):
         np.testing.assert_allclose(spread(jax.vmap(matrix.product)(H)), MATRIX_SPREAD, rtol=1e-6)
@@ -27,7 +29,7 @@ def test_every_layer_of_a_matrix_mlp_varies_by_the_set_amount():
 
 
 def test_both_parts_of_a_joint_mlp_vary_by_the_set_amount():
-    model = calibrate(MatrixMLP(6, 4, (7, 5), 3, (8, 9), joint=True, key=KEY), X, key=KEY)
+    model = compiled(MatrixMLP(6, 4, (7, 5), 3, (8, 9), joint=True, key=KEY), X, key=KEY)
     H = jax.vmap(lambda x: model.matrices[1](model.matrices[0](x)))(X)
     h = X
     for i, layer in enumerate(model.vectors[:2]):
@@ -44,7 +46,7 @@ def test_both_parts_of_a_joint_mlp_vary_by_the_set_amount():
 
 @pytest.mark.parametrize("make", [ShallowMatrixMLP, CholeskyMLP])
 def test_the_other_networks_respond_too(make):
-    model = calibrate(make(6, 4, (7, 5), key=KEY), X, key=KEY)
+    model = compiled(make(6, 4, (7, 5), key=KEY), X, key=KEY)
     assert np.mean(np.var(jax.vmap(model)(X).dense(), axis=0)) > 1e-4
 
 
@@ -69,7 +71,7 @@ def test_what_does_not_vary_is_left_alone(dtype):
     single = MatrixMLP(6, 1, (1,), 2, key=KEY)
     constant = MatrixMLP(6, 4, (7,), 2, key=KEY)
     for model, inputs in ((single, X), (constant, np.ones((10, 6)))):
-        result = calibrate(jax.tree.map(lambda w: w.astype(dtype), model), inputs.astype(dtype), key=KEY)
+        result = compiled(jax.tree.map(lambda w: w.astype(dtype), model), inputs.astype(dtype), key=KEY)
         weights = jax.tree.leaves(result)
         assert all(w.dtype == dtype for w in weights)
         assert all(np.all(np.isfinite(w)) and np.max(np.abs(w)) < 100 for w in weights)

@@ -18,7 +18,6 @@ NETWORKS = {
     "basic, the paper's output kernel": lambda: MatrixMLP(4, 3, (6, 5), output_kernel=MercerSigmoid(), key=KEY),
     "general": lambda: MatrixMLP(4, 3, (6, 5), 2, (7, 8), key=KEY),
     "general, diagonal": lambda: MatrixMLP(4, 3, (6, 5), 2, diagonal=True, key=KEY),
-    "direct": lambda: MatrixMLP(4, 3, (6, 5), 2, (7, 8), direct=True, key=KEY),
     "joint": lambda: MatrixMLP(4, 3, (6, 5), 2, (7, 8), joint=True, key=KEY),
     "joint, diagonal, size one": lambda: MatrixMLP(1, 1, (1,), 1, joint=True, diagonal=True, key=KEY),
     "no hidden layer": lambda: MatrixMLP(4, 3, (), key=KEY),
@@ -89,7 +88,7 @@ def kernel_matrix(T):
 @pytest.mark.parametrize("name", ["direct", "joint"])
 def test_the_equations_of_the_direct_and_the_joint_form(name):
     """Written out, with the sizes d_l of the matrices that the code carries in place of the paper's constants."""
-    model, x = NETWORKS[name](), np.random.default_rng(4).normal(size=4)
+    model, x = MatrixMLP(4, 3, (6, 5), 2, (7, 8), **{name: True}, key=KEY), np.random.default_rng(4).normal(size=4)
     M2, M1, M0 = model.matrices
     v2, v1, v0 = model.vectors
 
