@@ -97,7 +97,7 @@ def _(model: VAE, X, key):
     return eqx.tree_at(lambda m: (m.encoder, m.decoder), model, parts)
 
 
-def _calibrate_matrix(layer: MatrixLayer, source, key, h=None) -> MatrixLayer:
+def _calibrate_matrix(layer: MatrixLayer, source, key, h: Any = None) -> MatrixLayer:
     Z = jax.vmap(layer.product)(source)  # (n, d, d)
     gain = _gain(Z, MATRIX_SPREAD)
     B = random_bias(key, len(layer.B), layer.B.dtype) - gain * jnp.mean(Z, axis=0)

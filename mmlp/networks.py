@@ -51,11 +51,11 @@ class MatrixLayer(eqx.Module):
             return M.T @ M
         return jnp.outer(self.W @ source, jnp.sum(self.W, axis=1))
 
-    def bias(self, h: Array | None = None) -> Array:
+    def bias(self, h: Any = None) -> Array:
         """B, or B + V h."""
         return self.B if self.V is None else self.B + (self.V @ h).reshape(self.B.shape)
 
-    def __call__(self, source: Array | SPD, h: Array | None = None) -> SPD:
+    def __call__(self, source: Array | SPD, h: Any = None) -> SPD:
         return activate(self.kernel, self.product(source) + self.bias(h), diagonal=self.diagonal)
 
 
