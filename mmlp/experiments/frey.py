@@ -156,8 +156,9 @@ def notes(settings: Settings) -> list[str]:
         "The paper's number of epochs is unsaid; its recipe has 100 here. Its split is unsaid; ours are random.",
         f"At k = {settings.latents[0]} joint and Cholesky MLPs and simple densities have {duels(settings)} splits, "
         f"all other rows the first {settings.seeds} of these.",
-        "The settings of joint and Cholesky MLPs were chosen on splits that are not used here, those of the matrix MLP "
-        "in an earlier search, with the test images of the first three splits in view.",
+        "Rates, noise and warm-up of joint and Cholesky MLPs were chosen on splits that are not used here, with Muon and no "
+        "weight decay; Adam and decay were not searched for them. The optimiser, the range of noise, and all of the matrix "
+        "MLP come from an earlier search with the test images of the first three splits in view.",
         f"IW has {settings.samples} importance samples; on validation images, which choose the best, "
         f"{min(settings.samples, CHOOSING)}.",
         f"All but the paper's recipe hold {settings.validation} of {settings.train} training images out, to keep the "
