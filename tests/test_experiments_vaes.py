@@ -191,8 +191,12 @@ def test_partial_searches_are_merged_and_the_best_by_validation_is_chosen(tmp_pa
     assert again == first
     other = [entry("a", 0.2, -62, -62), entry("a", 0.3, -50, -50, model="EfNf")]
     second = frey_tune.merged(again, other, ("a",))
-    assert len(second["tried"]) == 3  # an equal cell is replaced
-    assert second["chosen"]["a"]["rate"] == 0.1  # another model's bounds do not count
+    assert [entry.get("run") for entry in second["tried"]] == [None, None, 2, None]
+    assert second["chosen"]["a"]["rate"] == 0.2  # -60.25 by both runs; another model's bounds do not count
+    third = frey_tune.merged(second, [entry("a", 0.2, -63, -63), entry("a", 0.2, -62, -62)], ("a",))
+    assert third["tried"][-1]["run"] == 3
+    assert len(third["tried"]) == 5  # what is known already is no repetition
+    assert third["chosen"]["a"]["rate"] == 0.1
 
 
 def test_the_search_uses_splits_that_the_table_does_not():
@@ -253,8 +257,21 @@ def test_components_and_other_directions_are_a_density_of_all_pixels(monkeypatch
     Gaussian = scipy.stats.norm.logpdf(S).sum(axis=1) + first.log_jacobian
     mean, covariance = parts[0].mean(axis=0), np.cov(parts[0].T, bias=True)
     exact = scipy.stats.multivariate_normal(mean, covariance).logpdf(parts[2])
-    np.testing.assert_allclose(Gaussian + frey_pixels.other_directions(parts, 4)[1], exact, rtol=1e-9)
-    np.testing.assert_allclose(frey_pixels.other_directions(parts, 0)[1], exact, rtol=1e-9)
+    others, whole = (frey_pixels.principal_directions(parts, first)[0] for first in (4, 0))
+    np.testing.assert_allclose(Gaussian + frey_pixels.gaussian(others, parts[2]), exact, rtol=1e-9)
+    np.testing.assert_allclose(frey_pixels.gaussian(whole, parts[2]), exact, rtol=1e-9)
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
+def test_the_coordinates_of_the_dense_model_are_those_of_all_pixels(power):
+    parts = frey_pixels.parts_of(fake_images(), PIXELS, 0)
+    white, _ = frey_pixels.principal_directions(parts)
+    components = frey_pixels.tempered(white, power)
+    split = frey_pixels.encoded(parts, components)
+    np.testing.assert_allclose(components.decode(split.test), parts[2], atol=1e-9)
+    ratio = white.encode(parts[2]) / split.test  # of scales: c times the standard deviation to the power of `power` - 1
+    np.testing.assert_allclose(ratio * white.scale ** (1 - power), np.mean(ratio * white.scale ** (1 - power)), rtol=1e-9)
+    np.testing.assert_allclose(np.mean((white.scale / components.scale) ** 2), 1, rtol=1e-12)
 
 
 def test_without_the_file_a_target_says_where_it_is_and_where_it_goes(tmp_path, monkeypatch, capsys):

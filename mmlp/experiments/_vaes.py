@@ -23,8 +23,7 @@ from mmlp.optimizers import CLIP
 from mmlp.training import FitResult, fit_many
 from mmlp.vae import VAE, paper_vae
 
-AT_ONCE = 2**26  # numbers of the largest weights, times draws, that `score` holds together: a few GB in all
-MOST_ROWS = 50
+ROWS = 50  # that one call of the compiled program scores
 CALIBRATION_ROWS = 300
 BRIEF = 300  # steps, all models counted: fewer are not worth the time to optimise their program
 
@@ -242,12 +241,11 @@ def scores_of_rows(models: VAE, X: np.ndarray, samples: int) -> np.ndarray:
 
     A few rows at a time, always as many: data of any length use one program.
     """
-    largest = max(leaf.size for leaf in jax.tree.leaves(eqx.filter(models, eqx.is_inexact_array)))  # of all models
-    size, n = min(MOST_ROWS, max(1, AT_ONCE // (largest * samples))), X.shape[1]
+    n = X.shape[1]
     parts = []
     with compiled_for(len(X) * n * samples // 1000):  # a draw takes about a thousandth of a step
-        for start in range(0, n, size):
-            rows = np.arange(start, start + size) % n  # the last ones are filled up
+        for start in range(0, n, ROWS):
+            rows = np.arange(start, start + min(ROWS, n)) % n  # the last ones are filled up
             key = jax.random.fold_in(jax.random.key(2), start)
             parts.append(_scores(models, jnp.asarray(X[:, rows]), key, samples))
     return np.concatenate([np.asarray(part, np.float64) for part in parts], axis=1)[:, :n]
@@ -255,6 +253,8 @@ def scores_of_rows(models: VAE, X: np.ndarray, samples: int) -> np.ndarray:
 
 @eqx.filter_jit
 def _scores(models, X, key, samples: int):
+    """One row after the other, its draws of all models at once: more would leave the cache."""
+
     def one(model, x, key):
         q, s, log_likelihood = model.draws(x, key, samples)
         weights = log_likelihood + model.prior.log_prob(s) - q.log_prob(s)
@@ -262,8 +262,11 @@ def _scores(models, X, key, samples: int):
         variance = jnp.var(jnp.exp(weights - bound)) / samples  # of the bound, by the delta method
         return jnp.stack([jnp.mean(log_likelihood), model.kl(q), bound, variance])
 
-    keys = jax.random.split(key, X.shape[1])
-    return eqx.filter_vmap(lambda model, X: jax.vmap(lambda x, key: one(model, x, key))(X, keys))(models, X)
+    def row(x_and_key):
+        return eqx.filter_vmap(one, in_axes=(eqx.if_array(0), 0, None))(models, *x_and_key)
+
+    rows = jnp.moveaxis(X, 1, 0), jax.random.split(key, X.shape[1])
+    return jnp.moveaxis(jax.lax.map(row, rows), 0, 1)
 
 
 def take(models: Any, index: int) -> Any:

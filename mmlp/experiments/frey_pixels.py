@@ -7,9 +7,13 @@ VAE with a diagonal covariance, and the pipeline of the paper, which is a VAE of
 independent Gaussian for each of the other directions. Pixels are whole numbers, on which a continuous density has no upper
 limit: uniform noise in [0, 1) is added to each, once, in all parts of the data (dequantisation; Theis et al., 2016). The
 same command runs on a GPU, and slowly on a CPU.
+
+A dense covariance is dense in any coordinates, so that those of the dense VAE are free: all 560 principal directions, each
+divided by a power of its standard deviation. A diagonal VAE in these coordinates tells what the coordinates alone do.
 """
 
 import dataclasses
+import math
 import resource
 import time
 from pathlib import Path
@@ -25,7 +29,7 @@ from mmlp.experiments._vaes import Recipe, Split, scores_of_rows, take, train
 
 SHRINKAGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of variances to their mean; 1 is isotropic
 CALIBRATION_ROWS = 100  # each has a matrix of the size of the covariance
-DENSE, DIAGONAL, PIPELINE, GAUSSIAN = "dense", "diagonal", "components", "one Gaussian"
+DENSE, DIAGONAL, ROTATED, PIPELINE, GAUSSIAN = "dense", "diagonal", "rotated diagonal", "components", "one Gaussian"
 PIPELINE_LATENT = 5
 SHOWN = 100  # samples in a figure
 
@@ -44,7 +48,9 @@ class Settings:
     batch: int = 50
     rate: float = 0.006
     warm_up: float = 0.3
-    noise: float = 0.1  # standard deviation, of standardised pixels; goes to zero over training
+    noise: float = 0.3  # standard deviation, of standardised data
+    left: float = 0.0  # the part of the noise that remains at the end of training
+    whitening: float = 0.6  # the power of a direction's standard deviation by which it is divided; 1 is white
     seeds: int = 1  # splits
     train: int = 1000
     validation: int = 150
@@ -89,7 +95,7 @@ def recipes(settings: Settings) -> dict[str, tuple[Recipe, int]]:
         epochs=max(1, round(settings.steps / -(-rows // settings.batch))),
         warm_up=settings.warm_up,
         noise=settings.noise,
-        noise_end=0.0,
+        noise_end=settings.left * settings.noise,
         stopping=True,
     )
     pipeline = frey.recipe("joint" if settings.network == "matrix" else "cholesky wide", settings.model)
@@ -98,6 +104,7 @@ def recipes(settings: Settings) -> dict[str, tuple[Recipe, int]]:
     return {
         DENSE: (pixels, settings.latent),
         DIAGONAL: (dataclasses.replace(pixels, model=settings.diagonal), settings.latent),
+        ROTATED: (dataclasses.replace(pixels, model=settings.diagonal), settings.latent),
         PIPELINE: (pipeline, PIPELINE_LATENT),
     }
 
@@ -119,50 +126,65 @@ def pixel_components(X: np.ndarray) -> Components:
     return Components(X.mean(axis=0), np.eye(X.shape[1]), X.std(axis=0))
 
 
-def other_directions(parts: tuple[np.ndarray, ...], count: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Log-densities (n,) of all but the first `count` principal directions of validation and test images, and a shrinkage.
+def principal_directions(parts: tuple[np.ndarray, ...], first: int = 0) -> tuple[Components, float]:
+    """All from `first` on, divided by their standard deviations, and how much these were shrunk.
 
-    Independent Gaussians with the training variances, shrunk to their mean as validation has it best: the last of many
-    directions have far less variance in the training images than in others.
+    Variances of the training images are shrunk to their mean as validation has it best: the last of many directions have
+    far less variance in the training images than in others.
     """
     mean = parts[0].mean(axis=0)
-    axes = np.linalg.svd(parts[0] - mean)[2][count:]
-    training, validation, test = ((part - mean) @ axes.T for part in parts)
-    variances = np.mean(training**2, axis=0)
+    axes = np.linalg.svd(parts[0] - mean)[2][first:]
+    variances = np.mean(((parts[0] - mean) @ axes.T) ** 2, axis=0)
 
-    def density(X: np.ndarray, shrinkage: float) -> np.ndarray:
-        v = (1 - shrinkage) * variances + shrinkage * variances.mean()
-        return -0.5 * np.sum(np.log(2 * np.pi * v) + X**2 / v, axis=1)
+    def shrunk(part: float) -> Components:
+        return Components(mean, axes, np.sqrt((1 - part) * variances + part * variances.mean()))
 
-    best = max(SHRINKAGES, key=lambda shrinkage: density(validation, shrinkage).mean())
-    return density(validation, best), density(test, best), best
+    best = max(SHRINKAGES, key=lambda part: gaussian(shrunk(part), parts[1]).mean())
+    return shrunk(best), best
+
+
+def gaussian(components: Components, X: np.ndarray) -> np.ndarray:
+    """Log-densities (n,) in raw units of independent Gaussians along the components."""
+    S = components.encode(X)
+    return -0.5 * np.sum(S**2 + math.log(2 * math.pi), axis=1) + components.log_jacobian
+
+
+def tempered(components: Components, power: float) -> Components:
+    """Divided by the `power` of each standard deviation only; the mean variance is one."""
+    scale = components.scale**power
+    return dataclasses.replace(components, scale=scale * np.sqrt(np.mean((components.scale / scale) ** 2)))
 
 
 def run(settings: Settings) -> dict:
     images, shape = frey.load_images(settings)
     everything = [parts_of(images, settings, seed) for seed in range(settings.seeds)]
-    of_pixels = [encoded(parts, pixel_components(parts[0])) for parts in everything]
-    of_components = [encoded(parts, Components.fit(parts[0], settings.components)) for parts in everything]
-    tails = [other_directions(parts, settings.components) for parts in everything]
+    whole = [principal_directions(parts)[0] for parts in everything]
+    tails = [principal_directions(parts, settings.components) for parts in everything]
+    rotated = [encoded(parts, tempered(one, settings.whitening)) for parts, one in zip(everything, whole, strict=True)]
+    coordinates = {
+        DENSE: rotated,
+        DIAGONAL: [encoded(parts, pixel_components(parts[0])) for parts in everything],
+        ROTATED: rotated,
+        PIPELINE: [encoded(parts, Components.fit(parts[0], settings.components)) for parts in everything],
+    }
     most = int(images.max())
     scores: dict[str, dict[str, Any]] = {}
     costs, pictures = {}, {}
-    about = {name: value for name, value in dataclasses.asdict(settings).items() if not isinstance(value, Path)}
+    about = {name: value for name, value in dataclasses.asdict(settings).items() if name not in ("data", "keep")}
     for name, (recipe, latent) in _run.progress(recipes(settings).items(), "frey-pixels"):
-        splits = of_components if name == PIPELINE else of_pixels
+        splits = coordinates[name]
 
         def make(splits=splits, recipe=recipe, latent=latent):
             return trained_and_scored(recipe, splits, latent, settings.samples, most)
 
-        found = _run.kept(settings.keep, {"frey-pixels": about, "recipe": dataclasses.asdict(recipe)}, make)
+        found = _run.kept(settings.keep, {"frey-pixels": about, "of": name, "recipe": dataclasses.asdict(recipe)}, make)
         added = np.array([[split.components.log_jacobian] for split in splits])
         if name == PIPELINE:
-            added = added + np.stack([test for _, test, _ in tails])
+            added = added + np.stack([gaussian(tail, parts[2]) for (tail, _), parts in zip(tails, everything, strict=True)])
         LL, KLD, IW = np.array(found["scores"])
         scores[name] = {"ELBO": LL - KLD + added, "IW": IW + added, "KLD": KLD}
         costs[name], pictures[name] = found["costs"], found["images"]
-    whole = [other_directions(parts, 0) for parts in everything]
-    scores[GAUSSIAN] = {"IW": np.stack([test for _, test, _ in whole])}
+    scores[GAUSSIAN] = {"IW": np.stack([gaussian(one, parts[2]) for one, parts in zip(whole, everything, strict=True)])}
     pictures["test images"] = _mosaics.pack(255 / most * everything[0][2][:SHOWN])
     return {
         "title": f"A dense covariance of all {images.shape[1]} pixels",
@@ -176,7 +198,7 @@ def run(settings: Settings) -> dict:
         "notes": [
             f"The pipeline is a VAE of {settings.components} components with an independent Gaussian for each other "
             "direction; their variances are shrunk to the mean by "
-            f"{', '.join(f'{tail[2]:g}' for tail in tails)}, chosen by validation.",
+            f"{', '.join(f'{shrinkage:g}' for _, shrinkage in tails)}, chosen by validation.",
             "The images are frames of one video, random ones in each part: they are not independent.",
         ],
         "scores": {name: {key: np.round(v, 2).tolist() for key, v in by.items()} for name, by in scores.items()},
@@ -194,7 +216,7 @@ def trained_and_scored(recipe: Recipe, splits: list[Split], latent: int, samples
     return {"scores": np.round(np.moveaxis(values[..., :3], -1, 0), 3).tolist(), "costs": costs, "images": images}
 
 
-def timed(recipe: Recipe, splits: list[Split], latent: int) -> tuple[Any, dict[str, float]]:
+def timed(recipe: Recipe, splits: list[Split], latent: int) -> tuple[Any, dict[str, Any]]:
     """Trained models, and what that cost; the time of a step is that of the fastest epoch, validation included."""
     times = [time.perf_counter()]
     result = train(
@@ -206,6 +228,7 @@ def timed(recipe: Recipe, splits: list[Split], latent: int) -> tuple[Any, dict[s
     )
     steps = recipe.steps(len(splits[0].train)) // recipe.epochs
     costs = {
+        "device": _run.device(),
         "seconds per step": float(np.diff(times).min()) / steps,
         "seconds": times[-1] - times[0],
         "peak memory (GiB)": peak_memory() / 2**30,
@@ -231,6 +254,7 @@ def table(settings: Settings, scores: dict[str, dict[str, np.ndarray]]) -> dict:
     names = {
         DENSE: f"{settings.model}, dense",
         DIAGONAL: f"{settings.diagonal}, diagonal",
+        ROTATED: f"{settings.diagonal}, diagonal in the coordinates of the dense one",
         PIPELINE: f"{settings.components} components and Gaussians",
         GAUSSIAN: "one Gaussian, shrunk",
     }
@@ -241,16 +265,16 @@ def table(settings: Settings, scores: dict[str, dict[str, np.ndarray]]) -> dict:
     return {"title": "Log-density of test images", "columns": ["model", "KLD", "ELBO", "IW"], "rows": rows}
 
 
-def cost_table(costs: dict[str, dict[str, float]]) -> dict:
+def cost_table(costs: dict[str, dict[str, Any]]) -> dict:
     columns = list(next(iter(costs.values())))
     rows = [{"name": name, "cells": list(by.values())} for name, by in costs.items()]
     note = "The peak of memory is that of the run so far, so that of an earlier row is a bound."
     return {"title": "Cost", "note": note, "columns": ["model", *columns], "rows": rows}
 
 
-def claims(scores: dict[str, dict[str, np.ndarray]], costs: dict[str, dict[str, float]]) -> list[dict]:
+def claims(scores: dict[str, dict[str, np.ndarray]], costs: dict[str, dict[str, Any]]) -> list[dict]:
     outcomes, lines = [], []
-    for other in (DIAGONAL, PIPELINE, GAUSSIAN):
+    for other in (DIAGONAL, ROTATED, PIPELINE, GAUSSIAN):
         holds, difference = more((scores[DENSE]["IW"] - scores[other]["IW"]).mean(axis=0).tolist(), 0.0)
         outcomes.append(({"the rival": other}, holds))
         lines.append(f"over {other}: {difference}")

@@ -3,7 +3,7 @@
     python -m mmlp.experiments.frey_tune [--groups joint,cholesky] [--optimizers muon] [--hidden 60,60] [--data DIR]
 
 It uses splits that the table does not (seeds from 100 on) and never looks at their test parts. Rates, noises and warm-ups
-of a group are trained at once; a group, optimiser or decay can be run on its own. What was tried is merged into
+of a group are trained at once; a group, optimiser or decay can be run on its own. What was tried is added to
 `frey_settings.json`, and the choice of each group that was run is made anew from all that is known of it.
 """
 
@@ -105,21 +105,33 @@ def grid_entries(settings: Settings, group: str, optimizer: str, decay: float) -
 
 
 def merged(known: dict, tried: list[dict], groups: tuple[str, ...]) -> dict:
-    """The contents of the file with these entries, which replace equal ones, and the choices of the groups from them."""
+    """The contents of the file with these entries added, and the choices of the groups from all of them.
 
-    def key(entry: dict) -> str:
-        return json.dumps({name: value for name, value in entry.items() if name != "validation"})
-
-    entries = {key(entry): entry for entry in [*known["tried"], *tried]}
-    chosen = dict(known["chosen"])
+    What was tried before and gives another bound is a repetition, a "run" of its own: a cell counts by the mean of its runs.
+    """
+    entries, chosen = list(known["tried"]), dict(known["chosen"])
+    for entry in tried:
+        runs = [e for e in entries if cell_of(e) == cell_of(entry)]
+        if all(e["validation"] != entry["validation"] for e in runs):
+            number = {"run": len(runs) + 1} if runs else {}
+            entries.append(cell_of(entry) | number | {"validation": entry["validation"]})
     for group in groups:
         task = next([entry[name] for name in TASK] for entry in tried if entry["group"] == group)
-        alike = [e for e in entries.values() if e["group"] == group and [e[name] for name in TASK] == task]
-        usable = [entry for entry in alike if np.isfinite(entry["validation"]).all()]
+        alike = [e for e in entries if e["group"] == group and [e[name] for name in TASK] == task]
+
+        def mean(entry: dict, alike=alike) -> float:
+            return float(np.mean([e["validation"] for e in alike if cell_of(e) == cell_of(entry)]))
+
+        usable = [entry for entry in alike if np.isfinite(mean(entry))]
         if usable:
-            best = max(usable, key=lambda entry: np.mean(entry["validation"]))
+            best = max(usable, key=mean)
             chosen[group] = chosen[group] | {name: best[name] for name in TRIED}
-    return {"note": known["note"], "chosen": chosen, "tried": list(entries.values())}
+    return {"note": known["note"], "chosen": chosen, "tried": entries}
+
+
+def cell_of(entry: dict) -> dict:
+    """What was tried, without its outcome."""
+    return {name: value for name, value in entry.items() if name not in ("run", "validation")}
 
 
 def write(found: dict, path: Path) -> None:
