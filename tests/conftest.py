@@ -1,6 +1,7 @@
 """Tests run in float64 unless they ask for float32; compiled programs are cached between runs."""
 
 import os
+import sys
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # the compilation cache is talkative
@@ -8,6 +9,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # the compilation cache is t
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 )
+
+if sys.platform == "linux" and "PYTEST_XDIST_WORKER" in os.environ:  # a core each: their threads do not wait for each other
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")) % len(cores)]})
 
 import jax
 

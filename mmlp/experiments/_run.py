@@ -19,7 +19,7 @@ import time
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -94,16 +94,17 @@ def main(
     return record
 
 
-def progress(items: Iterable, label: str) -> Iterable:
-    """The items, with a bar on a terminal from the second second on."""
-    return tqdm(list(items), desc=label, delay=FIRST, disable=not sys.stderr.isatty(), dynamic_ncols=True, leave=False)
+def progress(items: Iterable, label: str, total: int | None = None) -> Iterable:
+    """The items, with a bar on a terminal from the second second on; `total` is for those that come one by one."""
+    items, quiet = (list(items) if total is None else items), not sys.stderr.isatty()
+    return tqdm(items, desc=label, total=total, delay=FIRST, disable=quiet, dynamic_ncols=True, leave=False)
 
 
 def each(function: Callable, work: Sequence[tuple], label: str, jobs: int = 1) -> list:
     """`function(*one)` for each of `work`, in its order; on a CPU, `jobs` processes take one after the other.
 
-    The programs of small matrices keep one core busy, compilation as well: two jobs on two cores take half the time, each
-    on its own cores, where threads of one do not wait for the other's. If one fails, or on Ctrl-C, all stop at once.
+    The programs of small matrices keep one core busy, compilation as well: two jobs on two cores take half the time. On
+    Linux each has cores of its own, so that threads do not wait for those of another. If one fails, or on Ctrl-C, all stop.
     """
     jobs = min(jobs, len(work))
     if jobs <= 1 or jax.default_backend() != "cpu":
@@ -112,9 +113,13 @@ def each(function: Callable, work: Sequence[tuple], label: str, jobs: int = 1) -
     turns = context.SimpleQueue()
     for turn in range(jobs):
         turns.put(turn)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read as a process starts, before `_begin`
     with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(turns, jobs)) as pool:
         try:
-            return [future.result() for future in progress([pool.submit(function, *one) for one in work], label)]
+            futures = [pool.submit(function, *one) for one in work]
+            for future in progress(as_completed(futures), label, len(work)):
+                future.result()  # the first that fails is seen at once
+            return [future.result() for future in futures]
         except BaseException:
             for process in multiprocessing.active_children():
                 process.terminate()
@@ -122,7 +127,7 @@ def each(function: Callable, work: Sequence[tuple], label: str, jobs: int = 1) -
 
 
 def _begin(turns: Any, jobs: int) -> None:
-    """In a process of `each`: it keeps to its own share of the cores, and a parent that is killed leaves nobody behind."""
+    """In a process of `each`: it compiles quickly, keeps to its own cores, and ends with a parent that is killed."""
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{QUICKLY} {flags}".strip()  # read by the first computation; the user's own come last
     if sys.platform == "linux":
@@ -140,7 +145,10 @@ def _begin(turns: Any, jobs: int) -> None:
 
 
 def kept(folder: Path | None, about: dict[str, Any], make: Callable[[], dict]) -> dict:
-    """What `make` gives, from `folder` if it was made for equal settings `about` before: a long run can be done in parts."""
+    """What `make` gives, from `folder` if it was made for equal settings `about` before: a long run can be done in parts.
+
+    The versions of the libraries count, the device and the code do not.
+    """
     if folder is None:
         return make()
     name = hashlib.sha256(json.dumps([about, versions()], sort_keys=True).encode()).hexdigest()[:20]

@@ -34,6 +34,7 @@ class Settings:
     back: bool = True  # take each factor out of the full recipe, too
     seeds: int = 3
     epochs: int = 60
+    noise: float = 0.06  # on the training data, where they have it
     samples: int = 100
     images: str = "frey"
     data: Path | None = None
@@ -63,7 +64,8 @@ def factors(full: Recipe) -> list[tuple[str, dict[str, Any]]]:
 def run(settings: Settings) -> dict:
     frey.load_images(settings)  # before any work: a file that is missing is told, or downloaded, once
     literal = Recipe(settings.model, hidden=settings.hidden, epochs=settings.epochs, literal=True)
-    parts = factors(dataclasses.replace(frey.recipe("matrix", settings.model), hidden=settings.hidden))[: settings.added]
+    full = dataclasses.replace(frey.recipe("matrix", settings.model), hidden=settings.hidden, noise=settings.noise)
+    parts = factors(full)[: settings.added]
     steps, recipe = [(LITERAL, literal)], literal
     for name, change in parts:
         recipe = dataclasses.replace(recipe, **change)

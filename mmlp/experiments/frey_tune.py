@@ -4,7 +4,8 @@
 
 It uses splits that the table does not (seeds from 100 on) and never looks at their test parts. Rates, noises and warm-ups
 of a group are trained at once; a group, optimiser or decay can be run on its own. What was tried is added to
-`frey_settings.json`, and the choice of each group that was run is made anew from all that is known of it.
+`frey_settings.json`, and each group that was run is chosen anew among all that has the same model, number of latent
+variables, splits and importance samples.
 """
 
 import dataclasses
@@ -21,7 +22,7 @@ from mmlp.experiments._vaes import score, train
 
 FIRST_SEED = 100
 TASK = ("model", "latent", "seeds", "samples")  # bounds are comparable where these are equal
-TRIED = ("hidden", "epochs", "optimizer", "decay", "rate", "noise", "noise_end", "warm_up")  # fields of a recipe
+TRIED = ("hidden", "batch", "epochs", "optimizer", "decay", "rate", "noise", "noise_end", "warm_up")  # fields of a recipe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Settings:
     """Try step sizes, noise, KL warm-up, weight decay and optimisers for the networks of the Frey table."""
 
     groups: tuple[str, ...] = tuple(frey.TUNED)
-    model: str = "NfNf"
+    model: str = "EfNf"
     latent: int = 5
     hidden: tuple[int, ...] | None = None  # widths in place of the groups' own
     optimizers: tuple[str, ...] = ("muon", "adam")
@@ -38,7 +39,7 @@ class Settings:
     noises: tuple[float, ...] = (0.06, 0.1, 0.2)
     left: tuple[float, ...] = (1.0, 0.0)  # the part of the noise that remains at the end
     warm_ups: tuple[float, ...] = (0.05, 0.3)
-    seeds: int = 3
+    seeds: int = 6
     epochs: int = 300
     samples: int = 200
     write: bool = True  # into frey_settings.json
@@ -96,7 +97,8 @@ def grid_entries(settings: Settings, group: str, optimizer: str, decay: float) -
         values = score(models, splits, settings.samples, part="validation", cells=len(cells))["IW"]
         return {"validation": np.round(values.reshape(-1, len(cells)).T, 3).tolist()}
 
-    about = {"recipe": dataclasses.asdict(recipe), "cells": cells, "images": settings.images, **task}
+    fixed = dataclasses.asdict(dataclasses.replace(recipe, **cells[0]))  # what cells change does not count
+    about = {"recipe": fixed, "cells": cells, "images": settings.images, "first": FIRST_SEED, **task}
     found = _run.kept(settings.keep, {"frey-tune": about}, make)
     rows = [dataclasses.asdict(recipe) | cell for cell in cells]
     listed = [{"group": group, **task, **{name: row[name] for name in TRIED}} for row in rows]
@@ -112,7 +114,7 @@ def merged(known: dict, tried: list[dict], groups: tuple[str, ...]) -> dict:
     entries, chosen = list(known["tried"]), dict(known["chosen"])
     for entry in tried:
         runs = [e for e in entries if cell_of(e) == cell_of(entry)]
-        if all(e["validation"] != entry["validation"] for e in runs):
+        if all(json.dumps(e["validation"]) != json.dumps(entry["validation"]) for e in runs):  # NaN is equal to NaN
             number = {"run": len(runs) + 1} if runs else {}
             entries.append(cell_of(entry) | number | {"validation": entry["validation"]})
     for group in groups:
@@ -149,7 +151,7 @@ def write(found: dict, path: Path) -> None:
 def table(group: str, tried: list[dict]) -> dict:
     """The ten best cells of a group by their validation bound."""
     rows = sorted((row for row in tried if row["group"] == group), key=lambda row: -np.mean(row["validation"]))
-    names = [name for name in TRIED if name not in ("hidden", "epochs", "optimizer")]
+    names = [name for name in TRIED if name not in ("hidden", "batch", "epochs", "optimizer")]
     lines: list[dict[str, Any]] = [
         {"name": row["optimizer"], "cells": [*(f"{row[name]:g}" for name in names), report.cell(row["validation"])]}
         for row in rows[:10]
