@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import time
+import types
 
 import equinox as eqx
 import jax
@@ -356,6 +357,30 @@ def test_the_effect_of_the_objective_has_its_sign():
     claim = next(claim for text, claim in verdicts(rows).items() if "von Neumann" in text)
     assert claim["verdict"] == "holds"
     assert claim["evidence"].startswith("IW +1.05")
+
+
+class Stub(eqx.Module):
+    kld: jax.Array
+
+    def sample(self, key, count):
+        return jnp.zeros((count, 4))
+
+
+@pytest.mark.parametrize("literal", [False, True])
+def test_what_has_collapsed_is_trained_once_again(literal, monkeypatch):
+    def stub_train(recipe, splits, latent, start=0):
+        assert start == 0 or len(splits) == 1
+        return types.SimpleNamespace(model=Stub(jnp.array([3.0]) if start else jnp.array([5.0, 0.01])))
+
+    def stub_score(models, splits, samples, part="test"):
+        return {name: np.asarray(models.kld) for name in ("LL", "KLD", "ELBO", "IW", "IW error")}
+
+    monkeypatch.setattr(frey, "train", stub_train)
+    monkeypatch.setattr(frey, "score", stub_score)
+    found = frey.trained_row(SETTINGS, 2, "a group", Recipe(literal=literal), 2)
+    assert found["trained again"] == ([] if literal else [1])
+    np.testing.assert_allclose(found["IW"], [5.0, 0.01] if literal else [5.0, 3.0])
+    assert ("a group NfNf, k = 2: 1 of 2" in frey.notes(SETTINGS, [found])[0]) != literal
 
 
 def square(x):

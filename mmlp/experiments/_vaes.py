@@ -25,6 +25,7 @@ from mmlp.vae import VAE, paper_vae
 
 ROWS = 50  # that one call of the compiled program scores
 CALIBRATION_ROWS = 300
+COLLAPSED = 0.1  # nats of KLD: with less an encoder says nothing
 BRIEF = 300  # steps, all models counted: fewer are not worth the time to optimise their program
 
 
@@ -139,10 +140,11 @@ def train(
     latent: int,
     *,
     cells: Sequence[dict[str, Any]] = ({},),
+    start: int = 0,
     calibration_rows: int = CALIBRATION_ROWS,
     on_epoch: Sequence[Callable] = (),
 ) -> FitResult:
-    """Models and history with a leading axis of splits (times cells), in float32.
+    """Models and history with a leading axis of splits (times cells), in float32; another `start` is another seed.
 
     `cells` are values for `rate`, `noise`, `noise_end` and `warm_up` in place of the recipe's; every split is trained with
     each, cells running fastest, all in one program.
@@ -157,7 +159,7 @@ def train(
 
     held_out = recipe.stopping
     data = stacked(split.train if held_out else np.concatenate([split.train, split.validation]) for split in splits)
-    keys = jnp.repeat(jax.random.split(jax.random.key(0), len(splits)), len(tried), axis=0)
+    keys = jnp.repeat(jax.random.split(jax.random.key(100 * start), len(splits)), len(tried), axis=0)
     with compiled_for(1):
         models = _start(recipe.untrained(), latent, keys, jnp.asarray(data[0][:, :calibration_rows]))
     steps = recipe.steps(data[0].shape[1])
@@ -166,7 +168,7 @@ def train(
             models,
             loss_of(recipe.kl, recipe.samples),
             data,
-            keys=jax.random.split(jax.random.key(1), len(keys)),
+            keys=jax.random.split(jax.random.key(100 * start + 1), len(keys)),
             epochs=recipe.epochs,
             batch_size=recipe.batch,
             optimizer=recipe.make_optimizer(steps),
@@ -272,3 +274,8 @@ def _scores(models, X, key, samples: int):
 def take(models: Any, index: int) -> Any:
     """One of many models."""
     return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, models)
+
+
+def put(models: Any, indices: Sequence[int], others: Any) -> Any:
+    """Many models, with `others` in these places."""
+    return jax.tree.map(lambda x, y: x.at[jnp.array(indices)].set(y) if eqx.is_array(x) else x, models, others)
