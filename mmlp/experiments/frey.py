@@ -4,7 +4,8 @@ python -m mmlp.experiments.frey [--quick] [--data DIR] [--out report]
 
 Everything is measured on the first ten principal components of the pixels, in their raw units, on random splits. LL is
 the paper's: the mean of log p(x | s) over q(s | x). IW is the importance-weighted bound on log p(x), which is what counts.
-The settings of each group, `frey_settings.json`, were found by `python -m mmlp.experiments.frey_tune` on other splits.
+The settings of each group, `frey_settings.json`, were chosen on other splits; `python -m mmlp.experiments.frey_tune` does
+such a search, and the note in the file says what was tried.
 """
 
 import dataclasses
@@ -168,8 +169,8 @@ def notes(settings: Settings, trained: list[dict]) -> list[str]:
         f"At k = {settings.latents[0]} joint and Cholesky MLPs and simple densities have {duels(settings)} splits, "
         f"all other rows the first {settings.seeds} of these.",
         "Optimiser, step, weight decay, noise and warm-up of each group were chosen by the validation images of splits that "
-        "are not used here, with EfNf (frey_settings.json lists what was tried). Test scores of the first six splits were "
-        "known from earlier settings when these, and the number of splits, were chosen.",
+        "are not used here, mostly with EfNf (frey_settings.json lists what was tried). Test scores of the first six "
+        "splits were known from earlier settings when these, and the number of splits, were chosen.",
         "The matrix MLPs without a joined MLP have 150 epochs, joint and Cholesky MLPs 300.",
         f"IW has {settings.samples} importance samples; on validation images, which choose the best, "
         f"{min(settings.samples, CHOOSING)}.",
