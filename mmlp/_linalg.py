@@ -188,6 +188,23 @@ def _log_gram_rule(primals, tangents):
 _log_gram = primitive(_log_gram_value, _log_gram_rule)
 
 
+def factor_log_gram(S: Spectrum) -> Array:
+    """T log A, shape (..., m, d): finite also when T is singular, because s log s tends to zero."""
+    return _factor_log_gram(*S)
+
+
+def _factor_log_gram_value(T, V, s):
+    return (T @ V * jnp.where(s == 0, 0, 2 * jnp.log(s))[..., None, :]) @ V.mT
+
+
+def _factor_log_gram_rule(primals, tangents):
+    S, T_dot = Spectrum(*primals), tangents[0]
+    return T_dot @ log_gram(S) + S.factor @ dlog_gram(S, 2 * symmetric_part(S.factor.mT @ T_dot))
+
+
+_factor_log_gram = primitive(_factor_log_gram_value, _factor_log_gram_rule)
+
+
 def dlog_gram(S: Spectrum, H: Array) -> Array:
     """The derivative of the logarithm at A = T'T in direction H: V (log[s_i^2, s_j^2] o V'HV) V'.
 

@@ -9,9 +9,9 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
+from jax.sharding import PartitionSpec
 
 
 def full_precision(function):
@@ -39,12 +39,18 @@ def primitive(function, rule, transpose=None):
     function, rule = full_precision(function), full_precision(rule)
     p = Primitive(function.__name__.strip("_").removesuffix("_value"))
 
-    def abstract(*args):
-        out = jax.eval_shape(function, *(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in args))
-        return ShapedArray(out.shape, out.dtype)
+    def abstract(first, *others):
+        """The result's type, which varies over the same axes of a `shard_map` as the arguments do."""
+        args = (jax.ShapeDtypeStruct(a.shape, a.dtype) for a in (first, *others))
+        out = jax.eval_shape(function, *args)
+        whole = first.sharding.update(spec=PartitionSpec(*(None for _ in out.shape)))
+        return first.update(shape=out.shape, dtype=out.dtype, weak_type=False, sharding=whole)
+
+    def bound(*args):
+        return p.bind(*_varying_alike(args))
 
     def jvp(primals, tangents):
-        return p.bind(*primals), rule(primals, tangents)
+        return bound(*primals), rule(primals, tangents)
 
     def batch(args, axes):
         size = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
@@ -52,7 +58,7 @@ def primitive(function, rule, transpose=None):
         def in_front(x, axis):
             return jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
 
-        return p.bind(*map(in_front, args, axes)), 0
+        return bound(*map(in_front, args, axes)), 0
 
     p.def_impl(jax.jit(function))
     p.def_abstract_eval(abstract)
@@ -66,4 +72,19 @@ def primitive(function, rule, transpose=None):
             return (*nothing, None if is_zero(cotangent) else transpose(cotangent, *args[:-1]))
 
         ad.primitive_transposes[p] = transposed
-    return functools.wraps(function)(lambda *args: p.bind(*args))
+    return functools.wraps(function)(bound)
+
+
+def _varying_alike(args):
+    """The arguments, each varying over all the axes of a `shard_map` that one of them varies over."""
+    own = [_varying(x) for x in args]
+    union = frozenset().union(*own)
+    return [
+        x if axes == union else jax.lax.pcast(x, tuple(union - axes), to="varying")
+        for x, axes in zip(args, own, strict=True)
+    ]
+
+
+def _varying(x) -> frozenset:
+    kind = jax.typeof(x)
+    return kind.vma if hasattr(kind, "vma") else kind.manual_axis_type.varying  # before and since jax 0.12

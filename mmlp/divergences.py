@@ -14,6 +14,7 @@ from jax import Array
 from mmlp._linalg import (
     Spectrum,
     dlog_gram,
+    factor_log_gram,
     factorise,
     log_abs_det,
     log_gram,
@@ -22,6 +23,7 @@ from mmlp._linalg import (
     singular_values,
     solve,
     spectrum,
+    symmetric_part,
 )
 from mmlp._primitive import full_precision, is_zero, primitive
 from mmlp.gram import SPD, DiagonalGram, Gram
@@ -49,8 +51,8 @@ def stein(A: SPD, B: SPD, *, symmetric: bool = True) -> Array:
 
     In the singular values s of T_A T_B^-1: sum(s^2 - 1 - log s^2), and sum(log cosh log s).
     """
-    Q = _relative_factor(A, B, "stein")
-    return _infinite_with(Q, (_log_cosh_log if symmetric else _stein)(Q))
+    (T_A,), (T_B,) = _together((_square_factor(A),), (_square_factor(B),), "stein")
+    return (_stein_symmetric if symmetric else _stein)(T_A, T_B)
 
 
 @full_precision
@@ -68,8 +70,8 @@ def log_euclidean(A: SPD, B: SPD) -> Array:
 
 def affine_invariant(A: SPD, B: SPD) -> Array:
     """The squared affine-invariant distance |log(B^-1/2 A B^-1/2)|^2 (Pennec et al., 2006)."""
-    Q = _relative_factor(A, B, "affine_invariant")
-    return _infinite_with(Q, jnp.sum(log_gram(spectrum(Q)) ** 2, axis=(-2, -1)))
+    (T_A,), (T_B,) = _together((_square_factor(A),), (_square_factor(B),), "affine_invariant")
+    return _affine_invariant(T_A, T_B)
 
 
 def bures_wasserstein(A: SPD, B: SPD) -> Array:
@@ -103,8 +105,8 @@ def _von_neumann_symmetric_rule(primals, tangents):
     S_A, S_B = Spectrum(*primals[:3]), Spectrum(*primals[3:])
     G = log_gram(S_A) - log_gram(S_B)
     difference = S_A.factor.mT @ S_A.factor - S_B.factor.mT @ S_B.factor
-    by_A = _along(S_A, tangents[0], lambda: (G + dlog_gram(S_A, difference)) / 2)
-    by_B = _along(S_B, tangents[3], lambda: (G + dlog_gram(S_B, difference)) / 2)
+    by_A = _along(S_A.factor, tangents[0], lambda: S_A.factor @ (G + dlog_gram(S_A, difference)) / 2)
+    by_B = _along(S_B.factor, tangents[3], lambda: S_B.factor @ (G + dlog_gram(S_B, difference)) / 2)
     return by_A - by_B
 
 
@@ -116,22 +118,22 @@ def _von_neumann_value(*arrays):
 
 
 def _von_neumann_rule(primals, tangents):
-    """d = <dA, log A - log B> + <dB, I - dlog_B(A)>."""
+    """d = <dA, log A - log B> + <dB, I - dlog_B(A)>; T_A log A is finite where A is singular."""
     S_A, S_B = Spectrum(*primals[:3]), Spectrum(*primals[3:])
-    identity = jnp.eye(S_B.s.shape[-1], dtype=S_B.s.dtype)
-    by_A = _along(S_A, tangents[0], lambda: log_gram(S_A) - log_gram(S_B))
-    by_B = _along(S_B, tangents[3], lambda: identity - dlog_gram(S_B, S_A.factor.mT @ S_A.factor))
+    T_A, T_B, identity = S_A.factor, S_B.factor, jnp.eye(S_B.s.shape[-1], dtype=S_B.s.dtype)
+    by_A = _along(T_A, tangents[0], lambda: factor_log_gram(S_A) - T_A @ log_gram(S_B))
+    by_B = _along(T_B, tangents[3], lambda: T_B @ (identity - dlog_gram(S_B, T_A.mT @ T_A)))
     return by_A + by_B
 
 
 _von_neumann = primitive(_von_neumann_value, _von_neumann_rule)
 
 
-def _along(S: Spectrum, T_dot, gradient) -> Array:
-    """<dA, gradient> with dA = T'dT + dT'T, for a symmetric gradient by A; zero at no cost where A is constant."""
+def _along(T: Array, T_dot, gradient: Callable[[], Array]) -> Array:
+    """<dA, G> = 2 <T G, dT> with dA = T'dT + dT'T, given T G for a symmetric G; zero at no cost where A is constant."""
     if is_zero(T_dot):
-        return jnp.zeros(S.s.shape[:-1], S.s.dtype)
-    return 2 * jnp.sum((S.factor @ gradient()) * T_dot, axis=(-2, -1))
+        return jnp.zeros(T.shape[:-2], T.dtype)
+    return 2 * jnp.sum(gradient() * T_dot, axis=(-2, -1))
 
 
 def _bregman_of_log(p: Array, q: Array) -> Array:
@@ -148,54 +150,81 @@ def _bregman_of_log(p: Array, q: Array) -> Array:
     return jnp.where(close, q**2 * (x * z - 2 * series), apart)
 
 
-# -- Stein ------------------------------------------------------------------------------------------------------------
+# -- divergences of the ratio -----------------------------------------------------------------------------------------
 
 
-def _relative_factor(A: SPD, B: SPD, name: str) -> Array:
-    """Q = T_A T_B^-1, so that Q'Q has the eigenvalues of A B^-1."""
-    (T_A,), (T_B,) = _together((_square_factor(A),), (_square_factor(B),), name)
-    return solve(factorise(T_B), T_A.mT, transpose=True, refine=True).mT
+def _ratio(T: Array, denominator: Array) -> Array:
+    """T D^-1 for the factors T and D of two matrices; infinite when D is singular."""
+    return solve(factorise(denominator), T.mT, transpose=True, refine=True).mT
 
 
-def _infinite_with(Q: Array, value: Array) -> Array:
-    """A singular B makes Q infinite, and the divergence with it."""
-    return jnp.where(jnp.any(jnp.isinf(Q), axis=(-2, -1)), jnp.inf, value)
+def _of_ratio(name: str, term: Callable[[Array], Array], weight: Callable[[Array], Array]):
+    """sum term(s) over the singular values s of R = T_B T_A^-1, where term(s) = term(1/s); infinite at a singular factor.
+
+    d = -<weight(R'R), dT_A T_A^-1> - <weight(R'R), dT_B T_B^-1> with R = T_A T_B^-1 in the second: each factor's derivative
+    by the ratio that has it below. The singular vectors of that ratio are accurate where the inverse of the factor is large,
+    so that nothing is squared, and weight(R'R) is smooth where singular values meet.
+    """
+
+    def value(T_A, T_B):
+        R = _ratio(T_B, T_A)
+        infinite = jnp.any(jnp.isinf(R), axis=(-2, -1))
+        return jnp.where(infinite, jnp.inf, jnp.sum(term(spectrum(R).s), axis=-1))
+
+    def rule(primals, tangents):
+        total = jnp.zeros(primals[0].shape[:-2], primals[0].dtype)
+        for T, other, T_dot in zip(primals, primals[::-1], tangents, strict=True):
+            if not is_zero(T_dot):
+                total -= jnp.sum(weight(_ratio(other, T)) * _ratio(T_dot, T), axis=(-2, -1))
+        return total
+
+    value.__name__ = name
+    return primitive(value, rule)
 
 
-def _log_cosh_log_value(Q):
-    """sum log cosh log s = sum log(1 + sinh(log s)^2) / 2 over the singular values s of Q."""
+def _log_cosh(s: Array) -> Array:
+    """log cosh log s = log(1 + sinh(log s)^2) / 2."""
+    sinh, u = (s - 1 / s) / 2, jnp.abs(jnp.log(s))
+    return jnp.where(u < 1, jnp.log1p(sinh**2) / 2, u + jnp.log1p(jnp.exp(-2 * u)) - jnp.log(2))
+
+
+def _tanh_log(R: Array) -> Array:
+    """(R'R - I)(R'R + I)^-1, with eigenvalues tanh log s."""
+    return jnp.eye(R.shape[-1], dtype=R.dtype) - _resolvent(*spectrum(R))
+
+
+def _resolvent_value(R, V, s):
+    """N = 2 (I + R'R)^-1."""
+    return (V * (2 / (1 + s**2))[..., None, :]) @ V.mT
+
+
+def _resolvent_rule(primals, tangents):
+    """dN = -N (R'dR + dR'R) N / 2."""
+    N = _resolvent(*primals)
+    return -N @ symmetric_part(primals[0].mT @ tangents[0]) @ N
+
+
+_resolvent = primitive(_resolvent_value, _resolvent_rule)
+_stein_symmetric = _of_ratio("stein_symmetric", _log_cosh, _tanh_log)
+_affine_invariant = _of_ratio("affine_invariant", lambda s: (2 * jnp.log(s)) ** 2, lambda R: 4 * log_gram(spectrum(R)))
+
+
+def _stein_value(T_A, T_B):
+    Q = _ratio(T_A, T_B)
     s = singular_values(Q)
-    sinh = (s - 1 / s) / 2
-    u = jnp.abs(jnp.log(s))
-    return jnp.sum(jnp.where(u < 1, jnp.log1p(sinh**2) / 2, u + jnp.log1p(jnp.exp(-2 * u)) - jnp.log(2)), axis=-1)
-
-
-def _log_cosh_log_rule(primals, tangents):
-    """The same function is log det((I + Q'Q)/2) - log|det Q|; I + Q'Q = R'R with R from a QR of Q above I."""
-
-    def formula(Q):
-        identity = jnp.broadcast_to(jnp.eye(Q.shape[-1], dtype=Q.dtype), Q.shape)
-        R = jnp.linalg.qr(jnp.concatenate([Q, identity], axis=-2), mode="r")
-        return 2 * log_abs_det(factorise(R, upper=True)) - log_abs_det(factorise(Q))
-
-    return jax.jvp(formula, primals, tangents)[1]
-
-
-_log_cosh_log = primitive(_log_cosh_log_value, _log_cosh_log_rule)
-
-
-def _stein_value(Q):
-    s = singular_values(Q)
-    return jnp.sum(_bregman_of_log(s, jnp.ones_like(s)), axis=-1)
+    infinite = jnp.any(jnp.isinf(Q), axis=(-2, -1))
+    return jnp.where(infinite, jnp.inf, jnp.sum(_bregman_of_log(s, jnp.ones_like(s)), axis=-1))
 
 
 def _stein_rule(primals, tangents):
-    """The same function is tr(Q'Q) - d - 2 log|det Q|."""
+    """The same function is |Q|^2 - d - 2 log|det T_A| + 2 log|det T_B|."""
 
-    def formula(Q):
-        return jnp.sum(Q**2, axis=(-2, -1)) - 2 * log_abs_det(factorise(Q))
+    def formula(T_A, T_B):
+        logdet = log_abs_det(factorise(T_A)) - log_abs_det(factorise(T_B))
+        return jnp.sum(_ratio(T_A, T_B) ** 2, axis=(-2, -1)) - 2 * logdet
 
-    return jax.jvp(formula, primals, tangents)[1]
+    tangents = [jnp.zeros_like(T) if is_zero(T_dot) else T_dot for T, T_dot in zip(primals, tangents, strict=True)]
+    return jax.jvp(formula, primals, tuple(tangents))[1]
 
 
 _stein = primitive(_stein_value, _stein_rule)

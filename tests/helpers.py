@@ -1,10 +1,30 @@
-"""Factors with a chosen spectrum, a root, and finite differences that stay accurate at tiny singular values."""
+"""The divergences by name; factors with a chosen spectrum, a root; finite differences that stay accurate."""
 
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from mmlp import (
+    affine_invariant,
+    bures_wasserstein,
+    log_euclidean,
+    quadratic,
+    stein,
+    von_neumann,
+)
+
+DIVERGENCES = {
+    "von_neumann": von_neumann,
+    "von_neumann one-sided": lambda A, B: von_neumann(A, B, symmetric=False),
+    "stein": stein,
+    "stein one-sided": lambda A, B: stein(A, B, symmetric=False),
+    "quadratic": quadratic,
+    "log_euclidean": log_euclidean,
+    "affine_invariant": affine_invariant,
+    "bures_wasserstein": bures_wasserstein,
+}
 
 
 def orthogonal(rng, d, *batch):
