@@ -12,8 +12,14 @@ help:           ## show this list
 
 setup: .venv/.test  ## create .venv and install the package with the tested versions
 
+# the first interpreter that is new enough and can make an environment; some, such as pyenv's shims, are found but do not run
 .venv/bin/python:
-	$(PYTHON) -m venv .venv
+	@for python in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+	  if "$$python" -c '$(FIT)' >/dev/null 2>&1; then \
+	    echo "$$python -m venv .venv"; "$$python" -m venv .venv && exit 0; rm -rf .venv; fi; done; \
+	echo "matrix-mlp needs Python 3.11 or newer with venv (Debian: apt-get install python3.12 python3.12-venv), but $(PYTHON)" \
+	  "is $$($(PYTHON) --version 2>&1 | head -n 1); install one, or name it: make setup PYTHON=/path/to/python3.12" >&2; exit 1
+FIT := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
 .venv/.%: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test$(if $(filter-out test,$*),$(comma)$*)]"
@@ -27,7 +33,7 @@ test: setup     ## the fast tests (what CI runs)
 	$(RUN) -m pytest -n 2 -m "not slow"
 
 test-all: setup browser  ## all tests
-	$(RUN) -m pytest -n 2
+	$(RUN) -m pytest -n 2 -o faulthandler_timeout=1800
 
 browser:        ## a Chromium for the tests of web pages, unless there is one (by apt-get)
 	@$(PYTHON) -c 'import sys; sys.path.insert(0, "tests"); import browser; browser.find()' 2>/dev/null || { \

@@ -1,28 +1,37 @@
 """Question: what does conditioning cost in float32, when A = T'T is held by T and when T'T is formed and factored?
 
-Answer (2 CPU cores, jax 0.9.2): see the table this prints, quoted in docs/numerics.md. Held by T, errors grow like cond(T)
+Answer (2 CPU cores, jax 0.9.0.1): the tables this prints, quoted in docs/numerics.md. Held by T, errors grow like cond(T)
 at most, and float32 is usable to cond(T) = 1e5 and beyond. Formed, they grow like its square, and Cholesky fails from
-about 1e4 on. Run: python benchmarks/accuracy.py
+about 1e4 on. Gradients err by about eps cond(T) or less too, also where the ratio of two matrices has the square of that
+condition. Run: python benchmarks/accuracy.py (2 minutes)
 """
 
 import jax
 import jax.numpy as jnp
+import multiprecision
 import numpy as np
 
+import mmlp
 from mmlp import Gram
 
 D, TRIALS = 24, 100
+CONDITIONS = (1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7)  # of the gradients' factors
+SIZE, SAMPLES = 5, 10
+
+
+def factors(rng, condition: float, count: int, d: int):
+    """Random factors of trace one."""
+
+    def orthogonal():
+        return np.linalg.qr(rng.normal(size=(count, d, d)))[0]
+
+    T = orthogonal() * np.geomspace(1, 1 / condition, d) @ orthogonal()
+    return T / np.linalg.norm(T, axis=(1, 2), keepdims=True)
 
 
 def random_factors(condition: float):
     rng = np.random.default_rng(0)
-
-    def orthogonal():
-        return np.linalg.qr(rng.normal(size=(TRIALS, D, D)))[0]
-
-    T = orthogonal() * np.geomspace(1, 1 / condition, D) @ orthogonal()
-    T /= np.linalg.norm(T, axis=(1, 2), keepdims=True)  # trace one
-    return T.astype(np.float32), rng.normal(size=(TRIALS, D)).astype(np.float32)
+    return factors(rng, condition, TRIALS, D).astype(np.float32), rng.normal(size=(TRIALS, D)).astype(np.float32)
 
 
 def exact(T, x):
@@ -55,6 +64,65 @@ def relative_error(value, reference):
     return difference / np.sqrt(np.sum(reference**2, axes))
 
 
+# -- gradients --------------------------------------------------------------------------------------------------------
+
+DIVERGENCES = {
+    "von_neumann": mmlp.von_neumann,
+    "von_neumann one-sided": lambda A, B: mmlp.von_neumann(A, B, symmetric=False),
+    "stein": mmlp.stein,
+    "stein one-sided": lambda A, B: mmlp.stein(A, B, symmetric=False),
+    "quadratic": mmlp.quadratic,
+    "log_euclidean": mmlp.log_euclidean,
+    "affine_invariant": mmlp.affine_invariant,
+    "bures_wasserstein": mmlp.bures_wasserstein,
+}
+VALUES = {
+    "logdet": lambda A, b, c: A.logdet(),
+    "whiten": lambda A, b, c: jnp.sum(A.whiten(b) ** 2),
+    "solve": lambda A, b, c: c @ A.solve(b),
+    "logm": lambda A, b, c: b @ A.logm() @ c,
+    "matmul": lambda A, b, c: c @ (A @ b),
+    "gaussian log_prob": lambda A, b, c: mmlp.TraceOneGaussian(jnp.zeros_like(b), A, 1.0).log_prob(b),
+    "power exponential log_prob": lambda A, b, c: mmlp.TraceOnePowerExponential(
+        jnp.zeros_like(b), A, 1.0, 1.0, multiprecision.BETA
+    ).log_prob(b),
+}
+
+
+def divergence_errors(name: str, T, S) -> list[float]:
+    """The larger of the errors by T and by S, of each pair."""
+    f = DIVERGENCES[name]
+    gradients = jax.jit(jax.vmap(jax.grad(lambda T, S: f(Gram(T), Gram(S)), argnums=(0, 1))))(T, S)
+    exact = zip(*(multiprecision.divergence_gradients(name, t, s) for t, s in zip(T, S, strict=True)), strict=True)
+    return np.max([relative_error(g, np.array(e)) for g, e in zip(gradients, exact, strict=True)], axis=0)
+
+
+def value_errors(name: str, T, b, c) -> list[float]:
+    gradient = jax.jit(jax.vmap(jax.grad(lambda T, b, c: VALUES[name](Gram(T), b, c))))(T, b, c)
+    exact = np.array([multiprecision.value_gradient(name, *row) for row in zip(T, b, c, strict=True)])
+    return relative_error(gradient, exact)
+
+
+def gradients(dtype):
+    print(
+        f"\n{np.dtype(dtype)} gradients by the factor, d = {SIZE}: median relative error over {SAMPLES} draws, 60 digits\n"
+    )
+    print(f"{'cond(T)':>26}" + "".join(f"{c:9.0e}" for c in CONDITIONS))
+    drawn = []
+    for condition in CONDITIONS:
+        rng = np.random.default_rng(0)
+        T, S = (factors(rng, condition, SAMPLES, SIZE).astype(dtype) for _ in range(2))
+        e, c = rng.normal(size=(2, SAMPLES, SIZE)).astype(dtype)
+        drawn.append((T, dtype(1.5) * S, np.einsum("nij,ni->nj", T, e), c))  # b ~ N(0, A); S'S is not A at condition one
+    print(f"{'eps cond(T)':>26}" + "".join(f"{np.finfo(dtype).eps * c:9.0e}" for c in CONDITIONS))
+    ratios = [np.median(np.linalg.cond(T.astype(float) @ np.linalg.inv(S.astype(float)))) for T, S, _, _ in drawn]
+    print(f"{'eps cond(T S^-1)':>26}" + "".join(f"{np.finfo(dtype).eps * q:9.0e}" for q in ratios))
+    for name in DIVERGENCES:
+        print(f"{name:>26}" + "".join(f"{np.median(divergence_errors(name, T, S)):9.0e}" for T, S, _, _ in drawn))
+    for name in VALUES:
+        print(f"{name:>26}" + "".join(f"{np.median(value_errors(name, T, b, c)):9.0e}" for T, _, b, c in drawn))
+
+
 def main():
     print(f"float32, d = {D}, trace one: largest relative error over {TRIALS} matrices, held by T / formed (failures)\n")
     print(f"{'cond(T)':>8}  {'log det':^26}  {'x A^-1 x':^26}  {'logm':^26}")
@@ -71,3 +139,6 @@ def main():
 
 if __name__ == "__main__":
     main()
+    gradients(np.float32)
+    with jax.enable_x64(True):
+        gradients(np.float64)

@@ -65,6 +65,27 @@ def divergence_gradients(name: str, T, S) -> tuple[np.ndarray, np.ndarray]:
     return by_factor(T, DIVERGENCES[name](A, B)), by_factor(S, by_B)
 
 
+# of numbers made from one matrix A = T'T and vectors b, c (d, 1), by A
+VALUES = {
+    "logdet": lambda A, b, c: A**-1,
+    "whiten": lambda A, b, c: -(A**-1) * b * b.T * A**-1,  # |whiten(b)|^2
+    "solve": lambda A, b, c: -(A**-1) * c * b.T * A**-1,  # c . solve(b)
+    "logm": lambda A, b, c: dlog(A, (b * c.T + c * b.T) / 2),  # b' logm c
+    "matmul": lambda A, b, c: b * c.T,  # c . (A @ b)
+    "gaussian log_prob": lambda A, b, c: (A**-1 * b * b.T * A**-1 - A**-1) / 2,
+    "power exponential log_prob": lambda A, b, c: (
+        ((b.T * A**-1 * b)[0] ** (BETA - 1) * BETA * A**-1 * b * b.T * A**-1 - A**-1) / 2
+    ),
+}
+BETA = 0.7
+
+
+def value_gradient(name: str, T, b, c) -> np.ndarray:
+    """Of a number made from T'T: by T."""
+    T = matrix(T)
+    return by_factor(T, VALUES[name](T.T * T, matrix(b[:, None]), matrix(c[:, None])))
+
+
 def by_factor(T, G) -> np.ndarray:
     """2 T G, in float64."""
     G = (G + G.T) / 2

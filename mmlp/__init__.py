@@ -3,7 +3,10 @@
 import importlib
 from typing import Any
 
+import jaxlib
+
 from mmlp._version import __version__
+from mmlp._versions import warn_if_it_can_hang
 from mmlp.calibration import calibrate
 from mmlp.checkpoint import load, save
 from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential, kl_divergence
@@ -45,6 +48,8 @@ __all__ = [
     "stein",
     "von_neumann",
 ]
+
+warn_if_it_can_hang(jaxlib.__version__)
 
 # loaded on first use: they need scikit-learn or Matplotlib
 _LAZY = {

@@ -1,5 +1,6 @@
 """Tests run in float64 unless they ask for float32; compiled programs are cached between runs."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -15,9 +16,18 @@ if sys.platform == "linux" and "PYTEST_XDIST_WORKER" in os.environ:  # a core ea
     os.sched_setaffinity(0, {cores[int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")) % len(cores)]})
 
 import jax
+import pytest
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update(
     "jax_compilation_cache_dir", os.environ.get("MMLP_TEST_CACHE", str(Path(__file__).parent.parent / ".cache" / "jax"))
 )
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def drop_compiled_programs():
+    """JAX keeps every compiled program as long as the process lives: those of one module are of no use to the next."""
+    yield
+    jax.clear_caches()
+    gc.collect()

@@ -12,7 +12,7 @@ import mmlp
 ROOT = Path(mmlp.__file__).parent
 # A module may import from the rows above its own, and from modules of its own row that stand before it.
 LAYERS = [
-    ["_version", "_checks", "_primitive", "_linalg"],
+    ["_version", "_versions", "_checks", "_primitive", "_linalg"],
     ["gram", "_radius"],
     ["divergences", "kernels", "distributions"],
     ["networks"],

@@ -1,0 +1,36 @@
+"""On one core nothing waits for ever: jaxlib 0.9.1 up to 0.11.1 did, in every batch of decompositions."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+CACHE = os.environ.get("MMLP_TEST_CACHE", str(HERE.parent / ".cache" / "jax"))
+LIMIT = 240  # seconds; it takes a tenth of them
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("precision", "programs"),
+    [
+        ("float32", ["d=40"]),
+        pytest.param("float64", ["d=40", "d=5"], marks=slow),
+        pytest.param("float32", ["d=5", "vae_step", "fit", "fit_many", "regressor"], marks=slow),
+        pytest.param("float64", ["vae_step", "fit", "fit_many", "regressor"], marks=slow),
+    ],
+)
+def test_a_program_on_one_core_comes_to_its_end(precision, programs):
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)]),
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": CACHE,
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+    command = [sys.executable, str(HERE / "one_core.py"), str(LIMIT - 30), precision, *programs]
+    done = subprocess.run(command, env=environment, timeout=LIMIT, capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert done.stdout.endswith("all done\n")
