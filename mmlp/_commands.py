@@ -172,7 +172,8 @@ def _matrices(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def _others(table: tables.Table, names: Sequence[str]) -> tuple[str, ...]:
     """The columns of a table without these."""
     table.check(names)
-    others = tuple(name for name in table.names if name not in names)
+    left_out = set(names)
+    others = tuple(name for name in table.names if name not in left_out)
     if not others:
         raise ValueError(f"{table.path} has no columns left as inputs; name fewer columns.")
     return others
