@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import mmlp
-from mmlp import _arguments, _files, cli, metrics, tables
+from mmlp import _arguments, _commands, _files, cli, metrics, tables
 from mmlp._runs import AnotherRunError
 from mmlp.estimators import MultivariateRegressor, _training
 from mmlp.experiments import reproduce
@@ -50,6 +50,15 @@ def test_every_command_has_help(command, capsys):
     assert f"usage: mmlp {command}" in out
     root = run(capsys, "--help")[1] + run(capsys, "fit", "--help")[1]
     assert command.split()[-1] in root
+
+
+@pytest.mark.parametrize("kind", ["regression", "spd", "vae"])
+def test_help_states_the_default_epochs_of_each_kind(kind, capsys):
+    estimator = {name: kind for kind, name in _commands.KINDS.items()}[kind]()
+    text = " ".join(run(capsys, "fit", kind, "--help")[1].replace("│", " ").split())
+    described = text[text.rindex("--epochs N") :]  # at the option, not in an example
+    assert "The most passes over the data" in described
+    assert described[described.index("(default: ") :].startswith(f"(default: {estimator.max_epochs})")
 
 
 WRONG_ARGUMENTS = [

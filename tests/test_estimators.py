@@ -2,6 +2,7 @@
 
 import copy
 import io
+import json
 import pickle
 
 import jax
@@ -16,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import mmlp
-from mmlp import estimators, metrics
+from mmlp import _files, estimators, metrics
 from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor, _training, regression
 from mmlp.training import FitResult
 
@@ -92,6 +93,76 @@ def test_a_file_of_another_kind_is_refused_with_the_remedy(regressor, tmp_path):
     with pytest.raises(NotFittedError):
         MultivariateRegressor().save(tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
+
+
+def entries(node, path=()):
+    """All places in a tree of dictionaries and lists."""
+    yield path
+    for key in node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ():
+        yield from entries(node[key], (*path, key))
+
+
+def replaced(node, path, value):
+    """A copy of the tree with another value in one place."""
+    if not path:
+        return value
+    copied = copy.copy(node)
+    copied[path[0]] = replaced(node[path[0]], path[1:], value)
+    return copied
+
+
+OTHERS = [None, True, -1, 3, 0.5, 10**400, float("nan"), "text", [], [1.0], {}, {"a": {}}, {"array": [1]}]
+OTHERS += [{"scaling": {}}, {"scaling": [[1.0], [1.0]]}, {"history": {}}, {"value": "text"}]
+
+
+@pytest.mark.parametrize("name", ["regressor", "spd", pytest.param("density", marks=pytest.mark.slow)])
+def test_whatever_a_header_holds_it_is_refused_or_the_estimator_predicts(name, request, tmp_path):
+    """100 headers, seed 0, each with a right checksum and another value in one place."""
+    estimator, path = request.getfixturevalue(name), tmp_path / "model"
+    estimator.save(path)
+    arrays, whole = _files.read(path)
+    rng, accepted, expected = np.random.default_rng(0), [], outputs(estimator)
+    beside = list(entries({key: whole[key] for key in whole if key != "architecture"}))[1:]
+    inside = [("architecture", *place) for place in entries(whole["architecture"])]
+    for i in range(100):
+        places = beside if i % 3 else inside
+        header = replaced(whole, places[rng.integers(len(places))], OTHERS[rng.integers(len(OTHERS))])
+        _files.write(path, arrays, header)
+        try:
+            again = estimators.load(path)
+        except ValueError:
+            continue
+        accepted.append(again)
+        json.dumps(again.get_params())
+        for key, value in outputs(again.set_params(**estimator.get_params())).items():
+            assert value.shape == expected[key].shape
+    assert 2 < len(accepted) < 75
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "match"),
+    [
+        (("estimator",), {"a": 1}, "holds a {'a': 1}, which is unknown"),
+        (("fitted", "input_", "scaling"), {"a": 1}, "input_ is not a mean and a positive scale for each of 3"),
+        (("fitted", "input_", "scaling", 1), [1.0, 0.0, 1.0], "input_ is not"),
+        (("fitted", "n_features_in_"), 4, "input_ is not .* each of 4 columns"),
+        (("fitted", "target_", "scaling"), [[0.0], [1.0]], "shape_ is not a matrix"),
+        (("fitted", "shape_"), [[1.0, 0.0], [0.0, 1.0]], "shape_ is not a matrix"),
+        (("fitted", "contrast_"), 2.0, "contrast_ is 2.0, not a number from 0 to 1"),
+        (("fitted", "is_vector_"), True, "is_vector_ is True for 2 targets"),
+        (("fitted", "history_", "history"), {}, "history_ does not hold the losses"),
+        (("fitted",), {}, "makes no sense, KeyError"),
+        (("params", "dict", "dtype"), {"value": "float16"}, "dtype is 'float16'"),
+        (("params", "dict", "family"), {"value": "cauchy"}, "family is 'cauchy'"),
+        (("params", "dict", "patience"), {"dict": {}}, "arguments {'patience': {}}"),
+    ],
+)
+def test_a_damaged_header_is_refused_for_what_is_wrong_in_it(place, value, match, regressor, tmp_path):
+    regressor.save(tmp_path / "model")
+    arrays, header = _files.read(tmp_path / "model")
+    _files.write(tmp_path / "model", arrays, replaced(header, place, value))
+    with pytest.raises(ValueError, match=rf"`estimators\.load`: .*model .*{match}"):
+        estimators.load(tmp_path / "model")
 
 
 def test_covariances_are_positive_definite_and_agree_with_the_distribution(regressor):

@@ -12,7 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmlp._checks import checked_size, checked_sizes
 from mmlp.calibration import calibrate
-from mmlp.estimators._base import NetworkEstimator, Scaling, all_or_nothing
+from mmlp.estimators import _saved
+from mmlp.estimators._base import NetworkEstimator, all_or_nothing
+from mmlp.estimators._scaling import Scaling
 from mmlp.estimators._training import Part, each, predict, train
 from mmlp.kernels import Linear
 from mmlp.vae import MODELS, VAE, paper_vae
@@ -90,6 +92,19 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
             settings = settings._replace(patience=self.patience + round(WARM_UP * self.max_epochs))
         self.models_, self.history_ = train(build, _minus_elbo, data, weight, parts, settings, seed, checkpoint)
         return self
+
+    def _check_fitted(self) -> None:
+        _saved.check_history(self.history_, "history_")
+        checked_size(self.n_samples, "MatrixVAE(n_samples=...)")
+        vae, p, k = self.models_, self.n_features_in_, checked_size(self.models_.latent, "VAE(latent=...)")
+        row, latent = np.zeros((1, p), self.dtype), np.zeros((1, k), self.dtype)
+        draws = (vae, jax.random.key(0), 1)
+        for what, function, args, shape in (
+            ("its encoder", _encoded, (vae, row), (1, 1, k)),
+            ("its decoder", _decoded, (vae, latent), (1, 1, p)),
+            ("its sampler", _sampled, draws, (1, p)),
+        ):
+            _saved.check_outputs(what, function, *args, wanted=(shape,), dtype=self.dtype)
 
     def score_samples(self, X) -> np.ndarray:
         """log p(x) of each row, (n,): the importance-weighted lower bound, with the same draws for every row."""

@@ -33,7 +33,9 @@ from mmlp._checks import checked_floats, checked_sizes
 from mmlp.calibration import calibrate
 from mmlp.checkpoint import register
 from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
-from mmlp.estimators._base import NetworkEstimator, Scaling, all_or_nothing
+from mmlp.estimators import _saved
+from mmlp.estimators._base import NetworkEstimator, all_or_nothing
+from mmlp.estimators._scaling import Scaling
 from mmlp.estimators._training import each, folds, predict, train
 from mmlp.gram import SPD, Gram
 from mmlp.heads import GaussianHead, PowerExponentialHead
@@ -127,6 +129,27 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self.models_ = {"mean": means.model, "covariance": heads.model}
         self.history_, self.covariance_history_ = means.history, heads.history
         return self
+
+    def _check_fitted(self) -> None:
+        if self.family not in HEADS:
+            raise ValueError(f"its family is {self.family!r:.80}")
+        d, row = self._n_targets, np.zeros((1, self.n_features_in_), self.dtype)
+        _saved.check_scaling(self.target_, "target_", d)
+        if not isinstance(self.is_vector_, bool) or (self.is_vector_ and d > 1):
+            raise ValueError(f"its is_vector_ is {self.is_vector_!r:.80} for {d} targets")
+        _saved.check_matrix(self.shape_, "shape_", d)
+        _saved.check_number(self.contrast_, "contrast_", 0, 1)
+        _saved.check_number(self.gain_, "gain_", np.finfo(float).tiny, 1)
+        _saved.check_history(self.history_, "history_")
+        _saved.check_history(self.covariance_history_, "covariance_history_")
+        mean, covariance, m = self.models_["mean"], self.models_["covariance"], None
+        matrices = ((1, m, d, d), (1, m), (1, m))
+        _saved.check_outputs("its mean", _means, mean, row, wanted=((1, m, d),), dtype=self.dtype)
+        _saved.check_outputs("its covariance", _log_covariances, covariance, row, wanted=matrices, dtype=self.dtype)
+
+    @property
+    def _n_targets(self) -> int:
+        return np.size(self.target_.scale)
 
     def predict(self, X) -> np.ndarray:
         """The mean, (n, d), or (n,) if y was."""

@@ -11,7 +11,9 @@ from sklearn.metrics import r2_score
 from mmlp import divergences
 from mmlp._checks import checked_sizes
 from mmlp.calibration import calibrate
-from mmlp.estimators._base import NetworkEstimator, Scaling, all_or_nothing
+from mmlp.estimators import _saved
+from mmlp.estimators._base import NetworkEstimator, all_or_nothing
+from mmlp.estimators._scaling import Scaling
 from mmlp.estimators._training import each, folds, predict, train
 from mmlp.gram import Gram
 from mmlp.networks import MatrixMLP
@@ -89,6 +91,13 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         parts = folds(len(X), min(count, len(X)), np.random.default_rng(seed))
         self.models_, self.history_ = train(build, LOSSES[self.loss], data, weight, parts, settings, seed, checkpoint)
         return self
+
+    def _check_fitted(self) -> None:
+        _saved.check_scaling(self.trace_, "trace_", 1)
+        _saved.check_history(self.history_, "history_")
+        d, row = self.models_.dim, np.zeros((1, self.n_features_in_), self.dtype)
+        wanted = ((1, None, 1), (1, None, d, d))
+        _saved.check_outputs("its network", _outputs, self.models_, row, wanted=wanted, dtype=self.dtype)
 
     def predict(self, X) -> np.ndarray:
         """The matrices, (n, d, d)."""
