@@ -201,8 +201,7 @@ def _scores(estimator, X: np.ndarray, *targets: np.ndarray) -> dict[str, float]:
         divergence = von_neumann(Gram.from_dense(estimator.predict(X)), Gram.from_dense(y))
         r2 = {"r2": estimator.score(X, y)} if len(X) > 1 else {}  # of one row it is not defined
         return {"rows": len(X), "von_neumann": float(jnp.mean(divergence)), **r2}
-    error, p = y - estimator.predict(X).reshape(y.shape), estimator.predict_distribution(X)
-    p = eqx.tree_at(lambda p: p.loc, p, jnp.zeros_like(p.loc))  # about zero, where float32 has its digits
+    error, p = y - estimator.predict(X).reshape(y.shape), estimator._error_distribution(X)
     return {
         "rows": len(X),
         "negative_log_likelihood": -estimator.log_score(X, y),

@@ -181,6 +181,20 @@ def test_scores_in_words_and_as_json(here, capsys):
     assert f"{scores['energy_score']:.4g}" in run(capsys, "score", "regression.safetensors", "wind.csv")[1]
 
 
+def test_scores_do_not_depend_on_where_the_targets_lie(here, capsys):
+    model, table = mmlp.estimators.load("regression.safetensors"), tables.read(here / "wind.csv")
+    model.target_ = model.target_._replace(mean=model.target_.mean + 1e9)
+    model.save("far.safetensors")
+    data = table.columns(["a", "b", "u", "v"]) + np.array([0, 0, 1e9, 1e9])
+    tables.write(here / "far.csv", {"X": data}, ["a", "b", "u", "v"])
+    near, far = (
+        json.loads(run(capsys, "score", f"{name}.safetensors", f"{table}.csv", "--json")[1])
+        for name, table in (("regression", "wind"), ("far", "far"))
+    )
+    for name in ("negative_log_likelihood", "energy_score", "coverage_90", "r2"):
+        assert far[name] == pytest.approx(near[name], rel=1e-3)
+
+
 def test_json_has_null_for_what_is_not_finite(here, capsys, monkeypatch):
     monkeypatch.setattr(metrics, "energy_score", lambda *_: float("nan"))
     monkeypatch.setattr(MultivariateRegressor, "log_score", lambda *_: float("-inf"))

@@ -182,6 +182,37 @@ def test_predictions_follow_the_units_of_the_targets(regressor):
     np.testing.assert_allclose(difference, -2 * np.log(100), atol=1e-2)
 
 
+def test_targets_far_from_zero_lose_nothing_or_are_refused(regressor):
+    """As many targets as seen by float32 would lie on a few points 64 apart."""
+    shifted = Y + 1e9
+    other = clone(regressor).fit(X, shifted)
+    np.testing.assert_allclose(other.predict(X) - 1e9, regressor.predict(X), atol=0.01)
+    np.testing.assert_allclose(other.predict_covariance(X), regressor.predict_covariance(X), rtol=0.01, atol=1e-3)
+    np.testing.assert_allclose(other.log_density(X, shifted), regressor.log_density(X, Y), atol=0.02)
+    text = r"predict_distribution.*rounds the mean of target \d in row \d+ .*, 1e\+09, by up to .* offset .*float64.*log_d"
+    with pytest.raises(ValueError, match=text):
+        other.predict_distribution(X)
+    covered = metrics.ellipsoid_coverage(other._error_distribution(X), shifted - other.predict(X), 0.9)
+    p = regressor.predict_distribution(X)
+    assert covered == pytest.approx(metrics.ellipsoid_coverage(p, Y, 0.9), abs=1.5 / len(X))
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e5, 2e6])
+def test_rounding_that_is_allowed_costs_less_than_a_hundredth(offset):
+    """Standard deviations of 1, of 0.1 given the other target; the worst of 100 rows, seed 0."""
+    model, rng = MultivariateRegressor(family="gaussian"), np.random.default_rng(0)
+    R = np.broadcast_to(np.linalg.cholesky([[1.0, 0.995], [0.995, 1.0]]).T, (100, 2, 2))
+    mean = offset + rng.standard_normal((100, 2))
+    y, ones = mean + np.einsum("nij,ni->nj", R, rng.standard_normal((100, 2))), np.ones(100)
+    try:
+        p = model._distribution(mean, R, ones, ones)
+    except ValueError:
+        assert offset == 2e6
+    else:
+        exact = model._distribution(0 * mean, R, ones, ones).log_prob((y - mean).astype("float32"))
+        assert abs(np.mean(p.log_prob(y.astype("float32")) - exact)) < 0.01
+
+
 @pytest.mark.parametrize("unit", [1e-21, 1e20])
 def test_units_whose_squares_float32_cannot_hold(unit, regressor):
     other = clone(regressor).fit(X, Y * unit)
