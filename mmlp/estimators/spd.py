@@ -95,8 +95,8 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
     def _check_fitted(self) -> None:
         _saved.check_scaling(self.trace_, "trace_", 1)
         _saved.check_history(self.history_, "history_")
-        d, row = self.models_.dim, np.zeros((1, self.n_features_in_), self.dtype)
-        wanted = ((1, None, 1), (1, None, d, d))
+        row = np.zeros((1, self.n_features_in_), self.dtype)
+        wanted = ((1, None, 1), (1, None, None, None))
         _saved.check_outputs("its network", _outputs, self.models_, row, wanted=wanted, dtype=self.dtype)
 
     def predict(self, X) -> np.ndarray:
