@@ -45,6 +45,10 @@ class Table:
             raise ValueError(self._faults(index))
         return values
 
+    def place(self, row: int) -> str:
+        """Where a row stands in the file."""
+        return f"row {row} (from 0)" if isinstance(self.rows, np.ndarray) else f"line {self.rows[row].line}"
+
     def check(self, names: Sequence[str]) -> None:
         """Refuse names that the table has not, or that are given twice."""
         known, seen = set(self.names), set()  # sets: a table may have tens of thousands of columns

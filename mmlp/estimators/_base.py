@@ -4,6 +4,7 @@ import abc
 import functools
 import numbers
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,14 +12,16 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from mmlp import _files, checkpoint
 from mmlp._checks import checked_size
 from mmlp.estimators import _saved
+from mmlp.estimators._outliers import Columns, check_cells
 from mmlp.estimators._scaling import Scaling
-from mmlp.estimators._training import Settings
+from mmlp.estimators._training import Settings, unfinished
 
 NAMES = ("feature_names_in_", "target_names_")  # of columns, where there are any
 KINDS: dict[str, type["NetworkEstimator"]] = {}
@@ -150,7 +153,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         return values.astype(self.dtype)
 
     def _weighted(self, sample_weight, *arrays: np.ndarray) -> list[np.ndarray]:
-        """The weights and the arrays, of the rows that count."""
+        """The numbers of the rows that count, and of these rows the weights and the arrays."""
         weight = _check_sample_weight(sample_weight, arrays[0], ensure_non_negative=True)
         rows = weight > 0
         if rows.sum() < 2:
@@ -158,7 +161,29 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
                 f"`{type(self).__name__}.fit(sample_weight=...)` must leave at least two rows of positive weight, but of "
                 f"n_samples={len(rows)} it makes the weight of all but {rows.sum()} zero."
             )
-        return [array[rows] for array in (weight, *arrays)]
+        return [np.flatnonzero(rows), *(array[rows] for array in (weight, *arrays))]
+
+    def _check_cells(self, rows: np.ndarray, X: np.ndarray, *targets: Columns) -> None:
+        """Refuse or name cells that lie absurdly far out, in X and in targets."""
+        names = getattr(self, "feature_names_in_", None)
+        check_cells(f"{type(self).__name__}.fit", self.dtype, rows, Columns("X", X, names), *targets)
+
+    def _unfinished(self) -> tuple[int, int]:
+        """How many networks came to `max_epochs` while they were improving, and of how many."""
+        settings = self._settings()
+        histories = [getattr(self, name) for name in self._numbers if name.endswith("history_")]
+        flags = np.concatenate([unfinished(history, settings) for history in histories])
+        return int(flags.sum()), len(flags)
+
+    def _warn_unfinished(self) -> None:
+        count, of = self._unfinished()
+        if count:
+            warnings.warn(
+                f"`{type(self).__name__}.fit`: {count} of {of} networks reached max_epochs={self.max_epochs} while the "
+                "rows held out were still improving; raise `max_epochs`.",
+                ConvergenceWarning,
+                stacklevel=4,  # at the call of `fit`
+            )
 
     def _count(self) -> int:
         """`n_models`, checked."""

@@ -15,7 +15,7 @@ from mmlp.calibration import calibrate
 from mmlp.estimators import _saved
 from mmlp.estimators._base import NetworkEstimator, all_or_nothing
 from mmlp.estimators._scaling import Scaling
-from mmlp.estimators._training import Part, each, predict, train
+from mmlp.estimators._training import Part, Settings, each, predict, train
 from mmlp.kernels import Linear
 from mmlp.vae import MODELS, VAE, paper_vae
 
@@ -81,17 +81,23 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         latent = checked_size(self.n_components, "MatrixVAE(n_components=...)")
         widths = checked_sizes(self.hidden_dims, "MatrixVAE(hidden_dims=...)")
         X = self._rows(X)
-        weight, X = self._weighted(sample_weight, X)
+        rows, weight, X = self._weighted(sample_weight, X)
+        self._check_cells(rows, X)
 
         self.input_ = Scaling.of(X, weight)
         order = np.random.default_rng(seed).permutation(len(X))
         held = min(max(1, round(self.validation_fraction * len(X))), len(X) - 1)
         parts = [Part(order[held:], order[:held])]
         build, data = _Build(self.model, X.shape[1], latent, widths), (self.input_.forward(X),)
-        if self.patience is not None:
-            settings = settings._replace(patience=self.patience + round(WARM_UP * self.max_epochs))
         self.models_, self.history_ = train(build, _minus_elbo, data, weight, parts, settings, seed, checkpoint)
+        self._warn_unfinished()
         return self
+
+    def _settings(self) -> Settings:
+        settings = super()._settings()
+        if self.patience is None:
+            return settings
+        return settings._replace(patience=self.patience + round(WARM_UP * self.max_epochs))
 
     def _check_fitted(self) -> None:
         _saved.check_history(self.history_, "history_")

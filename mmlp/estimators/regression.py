@@ -35,6 +35,7 @@ from mmlp.checkpoint import register
 from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
 from mmlp.estimators import _saved
 from mmlp.estimators._base import NetworkEstimator, all_or_nothing
+from mmlp.estimators._outliers import Columns, names_of
 from mmlp.estimators._scaling import Scaling
 from mmlp.estimators._training import each, folds, predict, train
 from mmlp.gram import SPD, Gram
@@ -103,11 +104,13 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "MultivariateRegressor":
         """Learn from X (n, p) and y (n,) or (n, d). The same call with a `checkpoint` directory goes on where it stopped."""
         settings = self._settings()
+        targets = names_of(y)
         X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2)
-        weight, X, y = self._weighted(sample_weight, np.asarray(X), np.asarray(y, np.float64))
+        rows, weight, X, y = self._weighted(sample_weight, np.asarray(X), np.asarray(y, np.float64))
         seed = self._seed(checkpoint)
         self.is_vector_ = y.ndim == 1
         y = y.reshape(len(y), -1)
+        self._check_cells(rows, X, Columns("y", y, targets))
         p, d = X.shape[1], y.shape[1]
         mean_of, covariance_of = self._builders(p, d)
 
@@ -132,6 +135,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self.gain_ = _gain(_drawn_in(log_V, self.contrast_), e, apart, weight, 2 * count)
         self.models_ = {"mean": means.model, "covariance": heads.model}
         self.history_, self.covariance_history_ = means.history, heads.history
+        self._warn_unfinished()
         return self
 
     def _check_fitted(self) -> None:
