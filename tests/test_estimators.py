@@ -4,6 +4,7 @@ import copy
 import io
 import json
 import pickle
+import warnings
 
 import jax
 import joblib
@@ -11,7 +12,7 @@ import numpy as np
 import pandas
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -302,6 +303,38 @@ def test_data_frames_give_names_that_are_checked(regressor):
     assert list(again.feature_names_in_) == ["a", "b", "c"]
     with pytest.raises(ValueError, match="feature names"):
         again.predict(frame.rename(columns={"a": "z"}))
+
+
+def test_a_fit_that_ends_at_its_limit_says_so(regressor, spd):
+    for estimator, y, networks in ((regressor, Y, 6), (spd, MATRICES, 2)):
+        text = rf"{type(estimator).__name__}\.fit`: \d of {networks} networks reached max_epochs=30 .* raise `max_epochs`"
+        with pytest.warns(ConvergenceWarning, match=text) as caught:
+            clone(estimator).fit(X, y)
+        assert caught[0].filename == __file__, "at the call of `fit`"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clone(regressor).set_params(patience=None).fit(X, Y)
+        clone(regressor).set_params(patience=1).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([[5.0, 4.0, 3.0, 2.0, 1.0]], True),
+        ([[5.0, 2.0, 1.0, 1.0, 2.0]], False),  # ended by patience in the last epoch
+        ([[5.0, 2.0, 2.0, 1.0, 2.0]], True),
+        ([[5.0, 1.0, 1.0, 1.0, 0.99]], False),  # by a hair
+        ([[5.0, 1.0, 2.0, 2.0, np.nan]], False),  # ended before
+        ([[5.0, 1.0, 2.0, 2.0]], False),
+        ([[np.inf] * 5], False),
+        ([[5.0, 4.0, 3.0, 2.0, 1.0], [5.0, 2.0, 1.0, 1.0, 2.0]], [True, False]),
+    ],
+)
+def test_a_network_is_unfinished_if_its_last_epochs_brought_much(scores, expected):
+    settings = _training.Settings(5, 1, 0.1, 2, np.dtype("float32"), False)
+    history = {"validation": np.array(scores).T}
+    np.testing.assert_array_equal(_training.unfinished(history, settings), expected)
+    assert not _training.unfinished(history, settings._replace(patience=None)).any()
 
 
 def test_a_pipeline_is_searched():

@@ -268,6 +268,11 @@ def test_outputs_that_cannot_hold_the_results_are_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_rows_are_told_by_their_place_in_the_file(tmp_path):
+    assert read(tmp_path, "t.csv", "a,b\n1,2\n\n3,4\n").place(1) == "line 4"
+    assert read(tmp_path, "t.npy", np.ones((3, 2))).place(1) == "row 1 (from 0)"
+
+
 class Counted(str):
     """A name that counts how often it is compared."""
 
