@@ -14,7 +14,7 @@ left out: a sparse column is judged by the rest of it, and one that is constant 
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -106,28 +106,28 @@ def far_cells(values: np.ndarray) -> list[Cell]:
     last = n - 1 - max(1, n // SHARE)  # in ascending order: the farthest cell that is surely not far out
     if last < OTHERS:
         return []
-    with np.errstate(over="ignore"):
-        distance = np.abs(values - np.median(values, axis=0))
-        doubtful = np.max(distance, axis=0) > GAP * np.partition(distance, last, axis=0)[last]
+    size = np.max(np.abs(values), axis=0)
+    scaled = values / np.where(size == 0, 1.0, size)  # in any units nothing overflows
+    distance = np.abs(scaled - np.median(scaled, axis=0))
+    doubtful = np.max(distance, axis=0) > GAP * np.partition(distance, last, axis=0)[last]
     cells = []
     for j in np.flatnonzero(doubtful).tolist():
         rows, reach = _far(distance[:, j])
-        cells += [Cell(i, j, float(values[i, j]), float(distance[i, j] / reach)) for i in rows.tolist()]
+        cells += [Cell(i, j, float(values[i, j]), float(distance[i, j]) / reach) for i in rows.tolist()]
     return sorted(cells, key=lambda cell: -cell.times)
 
 
-def _far(distance: np.ndarray) -> tuple[np.ndarray, Any]:
+def _far(distance: np.ndarray) -> tuple[np.ndarray, float]:
     """The rows whose distances are too large for the tail of the others, and the largest of those."""
     order = np.argsort(-distance)
     tail = distance[order]
     tail = tail[tail > 0]
-    with np.errstate(over="ignore"):
-        spacings = np.arange(1, len(tail)) * -np.diff(np.log(tail))
+    spacings = np.arange(1, len(tail)) * -np.diff(np.log(tail))
     for k in range(max(1, len(tail) // SHARE), 0, -1):
         others = spacings[k : k + max(min(len(tail) // 2, 30), len(tail) // 10)]
         if len(others) < OTHERS or not tail[k - 1] >= GAP * tail[k]:
             continue
         total = others.sum()  # zero where the others all lie at one distance
         if total == 0 or (1 + spacings[k - 1] / total) ** -len(others) < CHANCE:
-            return order[:k], tail[k]
-    return order[:0], None
+            return order[:k], float(tail[k])
+    return order[:0], 1.0

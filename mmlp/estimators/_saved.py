@@ -52,8 +52,9 @@ def check_params(params) -> None:
             return all(map(is_plain, value))
         return value is None or isinstance(value, bool | int | float | str)
 
-    wrong = None if isinstance(params, dict) else params
-    wrong = {name: value for name, value in params.items() if not is_plain(value)} if wrong is None else wrong
+    if not isinstance(params, dict):
+        raise ValueError(f"its arguments are {params!r:.80}")
+    wrong = {name: value for name, value in params.items() if not is_plain(value)}
     if wrong:
         raise ValueError(f"it has the arguments {wrong!r:.80}")
 
