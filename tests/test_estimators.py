@@ -118,14 +118,14 @@ OTHERS += [{"scaling": {}}, {"scaling": [[1.0], [1.0]]}, {"history": {}}, {"valu
 
 @pytest.mark.parametrize("name", ["regressor", "spd", pytest.param("density", marks=pytest.mark.slow)])
 def test_whatever_a_header_holds_it_is_refused_or_the_estimator_predicts(name, request, tmp_path):
-    """100 headers, seed 0, each with a right checksum and another value in one place."""
+    """60 headers, seed 0, each with a right checksum and another value in one place."""
     estimator, path = request.getfixturevalue(name), tmp_path / "model"
     estimator.save(path)
     arrays, whole = _files.read(path)
     rng, accepted, expected = np.random.default_rng(0), [], outputs(estimator)
     beside = list(entries({key: whole[key] for key in whole if key != "architecture"}))[1:]
     inside = [("architecture", *place) for place in entries(whole["architecture"])]
-    for i in range(100):
+    for i in range(60):
         places = beside if i % 3 else inside
         header = replaced(whole, places[rng.integers(len(places))], OTHERS[rng.integers(len(OTHERS))])
         _files.write(path, arrays, header)
@@ -137,7 +137,7 @@ def test_whatever_a_header_holds_it_is_refused_or_the_estimator_predicts(name, r
         json.dumps(again.get_params())
         for key, value in outputs(again.set_params(**estimator.get_params())).items():
             assert value.shape == expected[key].shape
-    assert 2 < len(accepted) < 75
+    assert 2 < len(accepted) < 45
 
 
 @pytest.mark.parametrize(
