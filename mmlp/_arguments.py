@@ -21,6 +21,11 @@ Names = Annotated[
 ]
 
 
+def _epochs(default: int):
+    """The estimator's `max_epochs`, which cannot be asked here: scikit-learn takes seconds to import."""
+    return arg(metavar="N", help_behavior_hint=f"(default: {default})")
+
+
 def _out(metavar: str, default: str):
     return arg(aliases=["-o"], metavar=metavar, help_behavior_hint=f"(default: {default})")
 
@@ -43,7 +48,7 @@ class FitOptions:
     data: Data
     out: Annotated[Path | None, _out("MODEL", "the name of DATA, with .safetensors, here")] = None
     """The model file to write, .safetensors. If training is interrupted, the same command goes on from MODEL.checkpoint."""
-    epochs: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: 500)")] = None
+    epochs: Annotated[int | None, _epochs(500)] = None
     """The most passes over the data; training ends earlier when rows that it holds out improve no more."""
     seed: int = 0
     """For the initial weights, the order of rows and which are held out; the same seed gives the same model."""
@@ -93,6 +98,7 @@ class FitVae(FitOptions):
 
     data: Data
     """A table; an .npz holds X (n, p), and its y, if it has one, is left out."""
+    epochs: Annotated[int | None, _epochs(300)] = None
     latent: Annotated[int, arg(metavar="K")] = 2
     """The number of latent variables: more for columns that depend on each other in more ways."""
     ignore: Annotated[Names, arg(help_behavior_hint="(default: none)")] = ()

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import shutil
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +16,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from mmlp import estimators, metrics, tables
 from mmlp._arguments import Demo, FitOptions, FitRegression, FitSpd, FitVae, Info, Predict, Reproduce, Sample, Score
+from mmlp._notices import check_cells, say_unfinished
 from mmlp._runs import AnotherRunError
 from mmlp.divergences import von_neumann
 from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor
+from mmlp.estimators._outliers import FarCellWarning
 from mmlp.estimators.spd import factored
 from mmlp.experiments import demo as tour
 from mmlp.experiments import reproduce as paper
@@ -53,7 +57,7 @@ def _(command: Reproduce) -> int:
 def _(command: FitSpd) -> int:
     out = _model_file(command)
     X, Y = _matrices(command.data)
-    return _fit(command, out, SPDRegressor(), (X, Y), tables.numbered("x", X.shape[1]))
+    return _fit(command, out, SPDRegressor(), "row {} (from 0)".format, (X, Y), tables.numbered("x", X.shape[1]))
 
 
 @run.register
@@ -63,14 +67,15 @@ def _(command: FitRegression) -> int:
     if not targets:
         raise ValueError(f"{command.data} has no array 'y' to predict; add it, or name columns of X by --targets x0,x1.")
     inputs = _others(table, (*targets, *command.ignore))
-    return _fit(command, out, MultivariateRegressor(), (table.columns(inputs), table.columns(targets)), inputs, targets)
+    data = (table.columns(inputs), table.columns(targets))
+    return _fit(command, out, MultivariateRegressor(), table.place, data, inputs, targets)
 
 
 @run.register
 def _(command: FitVae) -> int:
     out, table = _model_file(command), tables.read(command.data)
     inputs = _others(table, tuple(dict.fromkeys((*command.ignore, *table.targets))))
-    return _fit(command, out, MatrixVAE(command.latent), (table.columns(inputs),), inputs)
+    return _fit(command, out, MatrixVAE(command.latent), table.place, (table.columns(inputs),), inputs)
 
 
 @run.register
@@ -127,8 +132,12 @@ def _loaded(path: Path) -> Model:
     return Model(KINDS[type(estimator)], estimator, list(inputs), list(targets))
 
 
-def _fit(command: FitOptions, out: Path, estimator, data: Sequence[np.ndarray], inputs, targets=()) -> int:
-    """Train, write the model, remove the checkpoint of the training, and say what was made and how good it is."""
+def _fit(command: FitOptions, out: Path, estimator, place, data: Sequence[np.ndarray], inputs, targets=()) -> int:
+    """Train, write the model, remove the checkpoint of the training, and say what was made and how good it is.
+
+    `place` says where a row stands in the file.
+    """
+    check_cells(command.data, estimator.dtype, place, data, (inputs, targets))
     order = np.random.default_rng(command.seed).permutation(len(data[0]))
     kept = round(command.test * len(order))
     if command.test and not 2 <= kept <= len(order) - 2:
@@ -139,7 +148,10 @@ def _fit(command: FitOptions, out: Path, estimator, data: Sequence[np.ndarray], 
         estimator.set_params(max_epochs=command.epochs)
     checkpoint = out.with_name(f"{out.name}.checkpoint") / KINDS[type(estimator)]
     try:
-        estimator.fit(*train, checkpoint=checkpoint)
+        with warnings.catch_warnings():
+            for told_here in (FarCellWarning, ConvergenceWarning):
+                warnings.simplefilter("ignore", told_here)
+            estimator.fit(*train, checkpoint=checkpoint)
     except AnotherRunError:
         raise ValueError(
             f"{checkpoint} keeps an unfinished training with other data or options; finish it with the command that began "
@@ -149,6 +161,8 @@ def _fit(command: FitOptions, out: Path, estimator, data: Sequence[np.ndarray], 
         raise ValueError(f"{command.data}: {error}") from error
     estimator.feature_names_in_, estimator.target_names_ = np.array(inputs, object), np.array(targets, object)
     estimator.save(out)  # first of all: whatever is wrong with the test rows, the training is not lost
+    unfinished, networks = estimator._unfinished()
+    say_unfinished(unfinished, networks, estimator.max_epochs)
     shutil.rmtree(checkpoint)
     with contextlib.suppress(OSError):  # it holds other files
         checkpoint.parent.rmdir()
@@ -172,7 +186,8 @@ def _matrices(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def _others(table: tables.Table, names: Sequence[str]) -> tuple[str, ...]:
     """The columns of a table without these."""
     table.check(names)
-    others = tuple(name for name in table.names if name not in names)
+    left_out = set(names)
+    others = tuple(name for name in table.names if name not in left_out)
     if not others:
         raise ValueError(f"{table.path} has no columns left as inputs; name fewer columns.")
     return others
@@ -200,8 +215,7 @@ def _scores(estimator, X: np.ndarray, *targets: np.ndarray) -> dict[str, float]:
         divergence = von_neumann(Gram.from_dense(estimator.predict(X)), Gram.from_dense(y))
         r2 = {"r2": estimator.score(X, y)} if len(X) > 1 else {}  # of one row it is not defined
         return {"rows": len(X), "von_neumann": float(jnp.mean(divergence)), **r2}
-    error, p = y - estimator.predict(X).reshape(y.shape), estimator.predict_distribution(X)
-    p = eqx.tree_at(lambda p: p.loc, p, jnp.zeros_like(p.loc))  # about zero, where float32 has its digits
+    error, p = y - estimator.predict(X).reshape(y.shape), estimator._error_distribution(X)
     return {
         "rows": len(X),
         "negative_log_likelihood": -estimator.log_score(X, y),

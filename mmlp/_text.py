@@ -134,8 +134,9 @@ def _arff_cells(place: str, content: str) -> list[str]:
 
 
 def _check_names(place: str, names: Sequence[str]) -> None:
+    first = {}
     for i, name in enumerate(names):
         if not name:
             raise ValueError(f"{place}: column {i + 1} has no name; give it one (from pandas: `to_csv(index=False)`).")
-        if name in names[:i]:
-            raise ValueError(f"{place}: columns {names.index(name) + 1} and {i + 1} are both called {name!r}; rename one.")
+        if first.setdefault(name, i) != i:
+            raise ValueError(f"{place}: columns {first[name] + 1} and {i + 1} are both called {name!r}; rename one.")

@@ -59,14 +59,20 @@ class _TraceOne(eqx.Module):
             )
         return tuple(int(n) for n in sizes)
 
-    def _logdet_and_whiten(self, x: ArrayLike) -> tuple[Array, Array]:
+    def _logdet_and_whiten(self, x: ArrayLike) -> tuple[Array, Array, Array]:
+        """log det omega, omega.whiten(x - loc), and whether x is infinite, in which case loc is put in its place.
+
+        In a dense solve infinities would meet, inf - inf. See `_zero_density`.
+        """
         x = jnp.asarray(x)
         if x.ndim == 0 or x.shape[-1] != self.dim:
             raise ValueError(
                 f"`{type(self).__name__}.log_prob(x=...)` must have shape (..., {self.dim}), got shape {x.shape}."
             )
         residual = x - self.loc
-        return self.omega.logdet_and_whiten(residual)
+        infinite = jnp.any(jnp.isinf(residual), axis=-1) & ~jnp.any(jnp.isnan(residual), axis=-1)
+        residual = jnp.where(infinite[..., None], 0, residual)
+        return *self.omega.logdet_and_whiten(residual), infinite
 
 
 class TraceOneGaussian(_TraceOne):
@@ -93,9 +99,10 @@ class TraceOneGaussian(_TraceOne):
 
     def log_prob(self, x: ArrayLike) -> Array:
         """log p(x) for x (..., d)."""
-        logdet, y = self._logdet_and_whiten(x)
+        logdet, y, infinite = self._logdet_and_whiten(x)
         y = y / jnp.sqrt(self.eta)[..., None]
-        return -(self.dim * jnp.log(2 * math.pi * self.eta) + logdet + jnp.sum(y**2, axis=-1)) / 2
+        value = -(self.dim * jnp.log(2 * math.pi * self.eta) + logdet + jnp.sum(y**2, axis=-1)) / 2
+        return _zero_density(infinite, value)
 
     def sample(self, key, shape: int | tuple[int, ...] = ()) -> Array:
         """Draws of shape (*shape, ..., d), differentiable by every parameter; n is short for (n,)."""
@@ -154,9 +161,10 @@ class TraceOnePowerExponential(_TraceOne):
 
     def log_prob(self, x: ArrayLike) -> Array:
         """log p(x) for x (..., d)."""
-        logdet, y = self._logdet_and_whiten(x)
+        logdet, y, infinite = self._logdet_and_whiten(x)
         u = jnp.sum((y / jnp.sqrt(self.alpha)[..., None] / jnp.sqrt(self.eta)[..., None]) ** 2, axis=-1)
-        return self._log_c() - (self.dim * jnp.log(self.eta) + logdet + _power(u, self.beta)) / 2
+        value = self._log_c() - (self.dim * jnp.log(self.eta) + logdet + _power(u, self.beta)) / 2
+        return _zero_density(infinite, value)
 
     def sample(self, key, shape: int | tuple[int, ...] = ()) -> Array:
         """Draws of shape (*shape, ..., d), differentiable by every parameter; n is short for (n,)."""
@@ -225,6 +233,11 @@ def kl_divergence(q: TraceOneGaussian | TraceOnePowerExponential, p: TraceOneGau
     logdet, y = p.omega.logdet_and_whiten(rows)
     cross = d * jnp.log(2 * math.pi * p.eta) + logdet + jnp.sum(y**2, axis=(0, -1)) / p.eta
     return cross / 2 - q.entropy()
+
+
+def _zero_density(infinite: Array, value: Array) -> Array:
+    """-inf where x is infinite; a NaN, which is a parameter's, stays."""
+    return jnp.where(infinite & ~jnp.isnan(value), -jnp.inf, value)
 
 
 def _power(u: Array, beta: Array) -> Array:

@@ -35,7 +35,8 @@ class Table:
     def columns(self, names: Sequence[str]) -> np.ndarray:
         """These columns as finite numbers, (n, len(names)), float64."""
         self.check(names)
-        index = [self.names.index(name) for name in names]
+        position = {name: j for j, name in enumerate(self.names)}
+        index = [position[name] for name in names]
         if isinstance(self.rows, np.ndarray):
             return self.rows[:, index]
         # what is no number, None, becomes NaN
@@ -44,12 +45,18 @@ class Table:
             raise ValueError(self._faults(index))
         return values
 
+    def place(self, row: int) -> str:
+        """Where a row stands in the file."""
+        return f"row {row} (from 0)" if isinstance(self.rows, np.ndarray) else f"line {self.rows[row].line}"
+
     def check(self, names: Sequence[str]) -> None:
         """Refuse names that the table has not, or that are given twice."""
-        for i, name in enumerate(names):
-            if name in names[:i]:
+        known, seen = set(self.names), set()  # sets: a table may have tens of thousands of columns
+        for name in names:
+            if name in seen:
                 raise ValueError(f"{self.path}: the column {name!r} is asked for twice; name it once.")
-            if name not in self.names:
+            seen.add(name)
+            if name not in known:
                 near = difflib.get_close_matches(name, self.names, 1)
                 hint = f"did you mean {near[0]!r}" if near else f"it has {listed(self.names)}"
                 raise ValueError(f"{self.path} has no column {name!r}; {hint}{'?' if near else '.'}")

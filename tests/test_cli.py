@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import mmlp
-from mmlp import _arguments, _files, cli, metrics, tables
+from mmlp import _arguments, _commands, _files, cli, metrics, tables
 from mmlp._runs import AnotherRunError
 from mmlp.estimators import MultivariateRegressor, _training
 from mmlp.experiments import reproduce
@@ -50,6 +50,15 @@ def test_every_command_has_help(command, capsys):
     assert f"usage: mmlp {command}" in out
     root = run(capsys, "--help")[1] + run(capsys, "fit", "--help")[1]
     assert command.split()[-1] in root
+
+
+@pytest.mark.parametrize("kind", ["regression", "spd", "vae"])
+def test_help_states_the_default_epochs_of_each_kind(kind, capsys):
+    estimator = {name: kind for kind, name in _commands.KINDS.items()}[kind]()
+    text = " ".join(run(capsys, "fit", kind, "--help")[1].replace("│", " ").split())
+    described = text[text.rindex("--epochs N") :]  # at the option, not in an example
+    assert "The most passes over the data" in described
+    assert described[described.index("(default: ") :].startswith(f"(default: {estimator.max_epochs})")
 
 
 WRONG_ARGUMENTS = [
@@ -172,6 +181,20 @@ def test_scores_in_words_and_as_json(here, capsys):
     assert f"{scores['energy_score']:.4g}" in run(capsys, "score", "regression.safetensors", "wind.csv")[1]
 
 
+def test_scores_do_not_depend_on_where_the_targets_lie(here, capsys):
+    model, table = mmlp.estimators.load("regression.safetensors"), tables.read(here / "wind.csv")
+    model.target_ = model.target_._replace(mean=model.target_.mean + 1e9)
+    model.save("far.safetensors")
+    data = table.columns(["a", "b", "u", "v"]) + np.array([0, 0, 1e9, 1e9])
+    tables.write(here / "far.csv", {"X": data}, ["a", "b", "u", "v"])
+    near, far = (
+        json.loads(run(capsys, "score", f"{name}.safetensors", f"{table}.csv", "--json")[1])
+        for name, table in (("regression", "wind"), ("far", "far"))
+    )
+    for name in ("negative_log_likelihood", "energy_score", "coverage_90", "r2"):
+        assert far[name] == pytest.approx(near[name], rel=1e-3)
+
+
 def test_json_has_null_for_what_is_not_finite(here, capsys, monkeypatch):
     monkeypatch.setattr(metrics, "energy_score", lambda *_: float("nan"))
     monkeypatch.setattr(MultivariateRegressor, "log_score", lambda *_: float("-inf"))
@@ -235,6 +258,7 @@ def unusable(folder):
     (here / "python.csv").write_text("a,b,u,v\n1,2,3,4\n1,2,1_000,4\n")
     (here / "gaps.csv").write_text("a,b,u,v\n1,2,3,4\n1,2,NA,4\n")
     (here / "inf.csv").write_text("a,b,u,v\n1,2,3,4\n1,2,inf,4\n")
+    (here / "huge.csv").write_text("a,b,u,v\n1,2,3,4\n1,1e300,3,4\n")
     (here / "few.csv").write_text("a,u,v\n1,2,3\n1,2,4\n")
     (here / "one.csv").write_text("a,b,u,v\n1,2,3,4\n")
     (here / "table.csv").write_bytes(bytes(range(128, 256)))
@@ -265,6 +289,7 @@ UNUSABLE = [
     ("fit vae python.csv", "python.csv, line 3, column 'u': '1_000' is not a number; correct it"),
     ("fit vae gaps.csv", "gaps.csv, line 3, column 'u': the value is missing ('NA')"),
     ("fit vae inf.csv", "inf.csv, line 3, column 'u': 'inf' is not finite"),
+    ("fit vae huge.csv", "huge.csv, line 3, column 'b': 1e+300, whose square overflows; correct it, or remove the row"),
     ("fit vae table.csv", "table.csv, line 1 holds bytes that are not UTF-8 text"),
     ("fit vae objects.npz", "objects.npz holds Python objects, which are not read"),
     ("fit vae wind.txt", "cannot read wind.txt: its name must end in .csv,"),
@@ -357,6 +382,47 @@ def test_training_that_fails_is_one_line_and_leaves_no_model(here, capsys, monke
     assert (status, out) == (1, "")
     assert err == "mmlp: warning: two lines\nmmlp: `fit_many`: the loss was not finite\n"
     assert not (here / "failed.safetensors").exists()
+
+
+def test_a_cell_far_out_is_named_by_its_line_and_its_column(here, capsys, monkeypatch):
+    def fail(*_, **__):
+        raise NonFiniteError("as far as this")
+
+    for module in ("regression", "spd", "density"):
+        monkeypatch.setattr(f"mmlp.estimators.{module}.train", fail)
+    data = np.random.default_rng(0).normal(10, 1, (400, 3))
+    data[17, 1] = 1e6
+    tables.write(here / "wild.csv", {"X": data}, ["a", "b", "c"])
+    np.savez(here / "wild.npz", X=data, Y=np.eye(2) * data[:, 1, None, None] ** 2)
+    for words, text in (
+        ("regression wild.csv --targets c", "wild.csv, line 19, column 'b': 1e+06, 2.6e+05 times as far"),
+        ("regression wild.csv --targets b", "wild.csv, line 19, column 'b': 1e+06, 2.6e+05 times as far"),
+        ("vae wild.csv --test 0.2", "wild.csv, line 19, column 'b': 1e+06, 2.6e+05 times as far"),
+        ("vae wild.npz", "wild.npz, row 17 (from 0), column 'x1': 1e+06, 2.6e+05 times as far"),
+        ("spd wild.npz", "wild.npz, row 17 (from 0), column 'Y[0, 0]': 1e+12, "),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            err = run(capsys, "fit", *words.split())[2]
+        assert err.startswith(f"mmlp: warning: {text}")
+        assert err.endswith("remove their rows.\nmmlp: as far as this\n")
+
+
+def test_a_fit_that_ends_at_its_limit_is_told_by_the_option(here, capsys, monkeypatch):
+    def improving(models, *_, epochs, checkpoint, **__):
+        checkpoint.mkdir(parents=True)
+        falling = np.linspace(1, 0, epochs)[:, None] * np.ones(5)
+        return FitResult(models, {"loss": falling, "validation": falling})
+
+    monkeypatch.setattr(_training, "fit_many", improving)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        status, _, err = run(capsys, "fit", "spd", "spd.npz", "-o", "limit.safetensors", "--epochs", "3")
+    assert status == 0
+    assert err == (
+        "mmlp: warning: 5 of 5 networks were still improving when training ended at its limit of 3 epochs; a larger "
+        "--epochs may give a better model.\n"
+    )
 
 
 def test_reproduce_passes_its_options_on_and_its_status_back(capsys, monkeypatch):

@@ -56,6 +56,23 @@ def test_density_integrates_to_one(d):
     assert np.max(np.abs(errors)) < 1e-6
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("omega", [Gram, DiagonalGram])
+def test_density_is_zero_at_infinity_and_nan_stays_nan(omega, dtype):
+    T = np.array([[1.0, 0.5], [0.0, 2.0]], dtype) if omega is Gram else np.array([1.0, 2.0], dtype)
+    loc, omega, one = np.array([0.5, -1.0], dtype), omega.trace_one(T), np.ones((), dtype)
+    far = [[np.inf, 0], [0, np.inf], [np.inf, np.inf], [-np.inf, np.inf], [-np.inf, -np.inf]]
+    x = np.array([*far, [np.nan, 0], [np.nan, np.inf], [0, 0], [3, -2]], dtype)
+    for p in (TraceOneGaussian(loc, omega, one), TraceOnePowerExponential(loc, omega, one, one, one / 2)):
+        values = np.asarray(log_prob(p, x))
+        np.testing.assert_array_equal(values[:5], -np.inf)
+        assert np.isnan(values[5:7]).all()
+        np.testing.assert_allclose(values[7:], log_prob(p, x[7:]), rtol=1e-6)
+        if dtype == "float64":
+            finite = np.concatenate([x[:5], x[7:]])
+            assert all(np.isfinite(g).all() for g in jax.tree.leaves(gradient_of_sum(p, finite)))
+
+
 def test_density_at_d_1_is_scipy_gennorm():
     x = np.linspace(-30, 30, 101)
     for alpha in SHAPES:

@@ -2,7 +2,9 @@
 
 import copy
 import io
+import json
 import pickle
+import warnings
 
 import jax
 import joblib
@@ -10,13 +12,13 @@ import numpy as np
 import pandas
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import mmlp
-from mmlp import estimators, metrics
+from mmlp import _files, estimators, metrics
 from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor, _training, regression
 from mmlp.training import FitResult
 
@@ -94,6 +96,76 @@ def test_a_file_of_another_kind_is_refused_with_the_remedy(regressor, tmp_path):
     assert not (tmp_path / "nothing").exists()
 
 
+def entries(node, path=()):
+    """All places in a tree of dictionaries and lists."""
+    yield path
+    for key in node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ():
+        yield from entries(node[key], (*path, key))
+
+
+def replaced(node, path, value):
+    """A copy of the tree with another value in one place."""
+    if not path:
+        return value
+    copied = copy.copy(node)
+    copied[path[0]] = replaced(node[path[0]], path[1:], value)
+    return copied
+
+
+OTHERS = [None, True, -1, 3, 0.5, 10**400, float("nan"), "text", [], [1.0], {}, {"a": {}}, {"array": [1]}]
+OTHERS += [{"scaling": {}}, {"scaling": [[1.0], [1.0]]}, {"history": {}}, {"value": "text"}]
+
+
+@pytest.mark.parametrize("name", ["regressor", "spd", pytest.param("density", marks=pytest.mark.slow)])
+def test_whatever_a_header_holds_it_is_refused_or_the_estimator_predicts(name, request, tmp_path):
+    """60 headers, seed 0, each with a right checksum and another value in one place."""
+    estimator, path = request.getfixturevalue(name), tmp_path / "model"
+    estimator.save(path)
+    arrays, whole = _files.read(path)
+    rng, accepted, expected = np.random.default_rng(0), [], outputs(estimator)
+    beside = list(entries({key: whole[key] for key in whole if key != "architecture"}))[1:]
+    inside = [("architecture", *place) for place in entries(whole["architecture"])]
+    for i in range(60):
+        places = beside if i % 3 else inside
+        header = replaced(whole, places[rng.integers(len(places))], OTHERS[rng.integers(len(OTHERS))])
+        _files.write(path, arrays, header)
+        try:
+            again = estimators.load(path)
+        except ValueError:
+            continue
+        accepted.append(again)
+        json.dumps(again.get_params())
+        for key, value in outputs(again.set_params(**estimator.get_params())).items():
+            assert value.shape == expected[key].shape
+    assert 2 < len(accepted) < 45
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "match"),
+    [
+        (("estimator",), {"a": 1}, "holds a {'a': 1}, which is unknown"),
+        (("fitted", "input_", "scaling"), {"a": 1}, "input_ is not a mean and a positive scale for each of 3"),
+        (("fitted", "input_", "scaling", 1), [1.0, 0.0, 1.0], "input_ is not"),
+        (("fitted", "n_features_in_"), 4, "input_ is not .* each of 4 columns"),
+        (("fitted", "target_", "scaling"), [[0.0], [1.0]], "shape_ is not a matrix"),
+        (("fitted", "shape_"), [[1.0, 0.0], [0.0, 1.0]], "shape_ is not a matrix"),
+        (("fitted", "contrast_"), 2.0, "contrast_ is 2.0, not a number from 0 to 1"),
+        (("fitted", "is_vector_"), True, "is_vector_ is True for 2 targets"),
+        (("fitted", "history_", "history"), {}, "history_ does not hold the losses"),
+        (("fitted",), {}, "makes no sense, KeyError"),
+        (("params", "dict", "dtype"), {"value": "float16"}, "dtype is 'float16'"),
+        (("params", "dict", "family"), {"value": "cauchy"}, "family is 'cauchy'"),
+        (("params", "dict", "patience"), {"dict": {}}, "arguments {'patience': {}}"),
+    ],
+)
+def test_a_damaged_header_is_refused_for_what_is_wrong_in_it(place, value, match, regressor, tmp_path):
+    regressor.save(tmp_path / "model")
+    arrays, header = _files.read(tmp_path / "model")
+    _files.write(tmp_path / "model", arrays, replaced(header, place, value))
+    with pytest.raises(ValueError, match=rf"`estimators\.load`: .*model .*{match}"):
+        estimators.load(tmp_path / "model")
+
+
 def test_covariances_are_positive_definite_and_agree_with_the_distribution(regressor):
     V, p = regressor.predict_covariance(X), regressor.predict_distribution(X)
     assert np.linalg.eigvalsh(V).min() > 0
@@ -109,6 +181,37 @@ def test_predictions_follow_the_units_of_the_targets(regressor):
     np.testing.assert_allclose(other.predict_covariance(X), regressor.predict_covariance(X) * 1e4, rtol=1e-2)
     difference = other.log_density(X, Y * 100 - 7) - regressor.log_density(X, Y)
     np.testing.assert_allclose(difference, -2 * np.log(100), atol=1e-2)
+
+
+def test_targets_far_from_zero_lose_nothing_or_are_refused(regressor):
+    """As many targets as seen by float32 would lie on a few points 64 apart."""
+    shifted = Y + 1e9
+    other = clone(regressor).fit(X, shifted)
+    np.testing.assert_allclose(other.predict(X) - 1e9, regressor.predict(X), atol=0.01)
+    np.testing.assert_allclose(other.predict_covariance(X), regressor.predict_covariance(X), rtol=0.01, atol=1e-3)
+    np.testing.assert_allclose(other.log_density(X, shifted), regressor.log_density(X, Y), atol=0.02)
+    text = r"predict_distribution.*rounds the mean of target \d in row \d+ .*, 1e\+09, by up to .* offset .*float64.*log_d"
+    with pytest.raises(ValueError, match=text):
+        other.predict_distribution(X)
+    covered = metrics.ellipsoid_coverage(other._error_distribution(X), shifted - other.predict(X), 0.9)
+    p = regressor.predict_distribution(X)
+    assert covered == pytest.approx(metrics.ellipsoid_coverage(p, Y, 0.9), abs=1.5 / len(X))
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e5, 2e6])
+def test_rounding_that_is_allowed_costs_less_than_a_hundredth(offset):
+    """Standard deviations of 1, of 0.1 given the other target; the worst of 100 rows, seed 0."""
+    model, rng = MultivariateRegressor(family="gaussian"), np.random.default_rng(0)
+    R = np.broadcast_to(np.linalg.cholesky([[1.0, 0.995], [0.995, 1.0]]).T, (100, 2, 2))
+    mean = offset + rng.standard_normal((100, 2))
+    y, ones = mean + np.einsum("nij,ni->nj", R, rng.standard_normal((100, 2))), np.ones(100)
+    try:
+        p = model._distribution(mean, R, ones, ones)
+    except ValueError:
+        assert offset == 2e6
+    else:
+        exact = model._distribution(0 * mean, R, ones, ones).log_prob((y - mean).astype("float32"))
+        assert abs(np.mean(p.log_prob(y.astype("float32")) - exact)) < 0.01
 
 
 @pytest.mark.parametrize("unit", [1e-21, 1e20])
@@ -200,6 +303,38 @@ def test_data_frames_give_names_that_are_checked(regressor):
     assert list(again.feature_names_in_) == ["a", "b", "c"]
     with pytest.raises(ValueError, match="feature names"):
         again.predict(frame.rename(columns={"a": "z"}))
+
+
+def test_a_fit_that_ends_at_its_limit_says_so(regressor, spd):
+    for estimator, y, networks in ((regressor, Y, 6), (spd, MATRICES, 2)):
+        text = rf"{type(estimator).__name__}\.fit`: \d of {networks} networks reached max_epochs=30 .* raise `max_epochs`"
+        with pytest.warns(ConvergenceWarning, match=text) as caught:
+            clone(estimator).fit(X, y)
+        assert caught[0].filename == __file__, "at the call of `fit`"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clone(regressor).set_params(patience=None).fit(X, Y)
+        clone(regressor).set_params(patience=1).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([[5.0, 4.0, 3.0, 2.0, 1.0]], True),
+        ([[5.0, 2.0, 1.0, 1.0, 2.0]], False),  # ended by patience in the last epoch
+        ([[5.0, 2.0, 2.0, 1.0, 2.0]], True),
+        ([[5.0, 1.0, 1.0, 1.0, 0.99]], False),  # by a hair
+        ([[5.0, 1.0, 2.0, 2.0, np.nan]], False),  # ended before
+        ([[5.0, 1.0, 2.0, 2.0]], False),
+        ([[np.inf] * 5], False),
+        ([[5.0, 4.0, 3.0, 2.0, 1.0], [5.0, 2.0, 1.0, 1.0, 2.0]], [True, False]),
+    ],
+)
+def test_a_network_is_unfinished_if_its_last_epochs_brought_much(scores, expected):
+    settings = _training.Settings(5, 1, 0.1, 2, np.dtype("float32"), False)
+    history = {"validation": np.array(scores).T}
+    np.testing.assert_array_equal(_training.unfinished(history, settings), expected)
+    assert not _training.unfinished(history, settings._replace(patience=None)).any()
 
 
 def test_a_pipeline_is_searched():

@@ -24,11 +24,22 @@ LAYERS = [
     ["_text", "_arrays", "tables", "metrics", "datasets", "plotting"],
     ["estimators"],
     ["experiments"],
-    ["_arguments", "_commands", "cli"],
+    ["_arguments", "_notices", "_commands", "cli"],
 ]
 RANK = {name: (i, j) for i, row in enumerate(LAYERS) for j, name in enumerate(row)}
 LIGHT = {"jax", "equinox", "optax", "numpy"}  # what the modules that `import mmlp` loads may use at import
-HEAVY_ALLOWED = {"metrics", "datasets", "plotting", "estimators", "experiments", "_arguments", "_commands", "cli", "numpyro"}
+HEAVY_ALLOWED = {
+    "metrics",
+    "datasets",
+    "plotting",
+    "estimators",
+    "experiments",
+    "_arguments",
+    "_notices",
+    "_commands",
+    "cli",
+    "numpyro",
+}
 
 
 PATHS = {

@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from mmlp import tables
+from mmlp import _commands, _text, tables
 
 TABLE = "a,b,c\n1,2,3\n4,5,6\n"
 ARFF = """% made by hand
@@ -266,3 +266,32 @@ def test_outputs_that_cannot_hold_the_results_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"cannot write .*t\.xlsx: its name must end in \.csv, \.npz or \.npy\.$"):
         tables.write(tmp_path / "t.xlsx", results, ("u",))
     assert not list(tmp_path.iterdir())
+
+
+def test_rows_are_told_by_their_place_in_the_file(tmp_path):
+    assert read(tmp_path, "t.csv", "a,b\n1,2\n\n3,4\n").place(1) == "line 4"
+    assert read(tmp_path, "t.npy", np.ones((3, 2))).place(1) == "row 1 (from 0)"
+
+
+class Counted(str):
+    """A name that counts how often it is compared."""
+
+    comparisons = 0
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        Counted.comparisons += 1
+        return str.__eq__(self, other)
+
+
+def test_the_work_on_names_grows_like_their_number(tmp_path, monkeypatch):
+    """Columns looked up one by one in a list would be compared two million times here."""
+    monkeypatch.setattr(Counted, "comparisons", 0)
+    names = [Counted(f"x{i}") for i in range(2000)]
+    table = tables.Table(tmp_path, tuple(names), np.arange(4000.0).reshape(2, 2000))
+    wanted = [Counted(name) for name in reversed(names)]  # equal, not the same
+    assert table.columns(wanted)[0, 0] == 1999
+    _text._check_names("t.csv", names)
+    assert _commands._others(table, wanted[:1999]) == ("x0",)
+    assert Counted.comparisons < 10 * len(names)

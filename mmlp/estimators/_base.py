@@ -2,21 +2,26 @@
 
 import abc
 import functools
+import numbers
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.preprocessing import StandardScaler
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from mmlp import _files, checkpoint
 from mmlp._checks import checked_size
-from mmlp.estimators._training import Settings
+from mmlp.estimators import _saved
+from mmlp.estimators._outliers import Columns, check_cells
+from mmlp.estimators._scaling import Scaling
+from mmlp.estimators._training import Settings, unfinished
 
 NAMES = ("feature_names_in_", "target_names_")  # of columns, where there are any
 KINDS: dict[str, type["NetworkEstimator"]] = {}
@@ -52,7 +57,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
     patience: int | None
     random_state: Any
     verbose: int
-    input_: "Scaling"
+    input_: Scaling
     models_: Any
     n_features_in_: int
     feature_names_in_: np.ndarray  # only if X had names
@@ -72,8 +77,9 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         params = self.get_params()
         if isinstance(self.random_state, np.random.RandomState):
             params["random_state"] = None
-        params = {**{name: _builtin(value) for name, value in params.items()}, "dtype": np.dtype(self.dtype).name}
-        fitted = {name: _plain(getattr(self, name)) for name in (*self._numbers, "n_features_in_")}
+        params = {name: _saved.builtin(value) for name, value in params.items()}
+        params |= {"dtype": np.dtype(self.dtype).name}
+        fitted = {name: _saved.plain(getattr(self, name)) for name in (*self._numbers, "n_features_in_")}
         fitted |= {name: list(getattr(self, name)) for name in NAMES if hasattr(self, name)}
         metadata = {
             "kind": "estimator",
@@ -97,6 +103,15 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
             state = {**state, "models_": models}
         super().__setstate__(state)
 
+    @abc.abstractmethod
+    def _check_fitted(self) -> None:
+        """Refuse fitted numbers and networks, of a file, that cannot belong together."""
+
+    @property
+    def _n_targets(self) -> int:
+        """How many names of targets a file may hold."""
+        return 0
+
     def _settings(self) -> Settings:
         """The arguments of training, checked."""
         name = type(self).__name__
@@ -111,7 +126,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
                 f'`{name}(dtype="float64")` needs 64-bit numbers in JAX: call `jax.config.update("jax_enable_x64", True)` '
                 "first."
             )
-        if not self.learning_rate > 0:
+        if not (isinstance(self.learning_rate, numbers.Real) and self.learning_rate > 0):
             raise ValueError(f"`{name}(learning_rate=...)` must be positive, got {self.learning_rate!r}.")
         for argument in ("max_epochs", "batch_size", *(("patience",) if self.patience is not None else ())):
             checked_size(getattr(self, argument), f"{name}({argument}=...)")
@@ -138,7 +153,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         return values.astype(self.dtype)
 
     def _weighted(self, sample_weight, *arrays: np.ndarray) -> list[np.ndarray]:
-        """The weights and the arrays, of the rows that count."""
+        """The numbers of the rows that count, and of these rows the weights and the arrays."""
         weight = _check_sample_weight(sample_weight, arrays[0], ensure_non_negative=True)
         rows = weight > 0
         if rows.sum() < 2:
@@ -146,7 +161,29 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
                 f"`{type(self).__name__}.fit(sample_weight=...)` must leave at least two rows of positive weight, but of "
                 f"n_samples={len(rows)} it makes the weight of all but {rows.sum()} zero."
             )
-        return [array[rows] for array in (weight, *arrays)]
+        return [np.flatnonzero(rows), *(array[rows] for array in (weight, *arrays))]
+
+    def _check_cells(self, rows: np.ndarray, X: np.ndarray, *targets: Columns) -> None:
+        """Refuse or name cells that lie absurdly far out, in X and in targets."""
+        names = getattr(self, "feature_names_in_", None)
+        check_cells(f"{type(self).__name__}.fit", self.dtype, rows, Columns("X", X, names), *targets)
+
+    def _unfinished(self) -> tuple[int, int]:
+        """How many networks came to `max_epochs` while they were improving, and of how many."""
+        settings = self._settings()
+        histories = [getattr(self, name) for name in self._numbers if name.endswith("history_")]
+        flags = np.concatenate([unfinished(history, settings) for history in histories])
+        return int(flags.sum()), len(flags)
+
+    def _warn_unfinished(self) -> None:
+        count, of = self._unfinished()
+        if count:
+            warnings.warn(
+                f"`{type(self).__name__}.fit`: {count} of {of} networks reached max_epochs={self.max_epochs} while the "
+                "rows held out were still improving; raise `max_epochs`.",
+                ConvergenceWarning,
+                stacklevel=4,  # at the call of `fit`
+            )
 
     def _count(self) -> int:
         """`n_models`, checked."""
@@ -172,66 +209,33 @@ def load(path: str | os.PathLike) -> NetworkEstimator:
         what = "a network, which `mmlp.load` reads" if metadata.get("kind") == "model" else "the state of a training run"
         raise ValueError(f"`estimators.load`: {path} holds {what}, not an estimator as its `save` or `mmlp fit` writes it.")
     _files.check_version(path, metadata)
-    kind = KINDS.get(metadata.get("estimator", ""))
-    if kind is None:
-        raise ValueError(f"`estimators.load`: {path} holds a {metadata.get('estimator')!r:.80}, which is unknown here.")
+    kind = metadata.get("estimator")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"`estimators.load`: {path} holds a {kind!r:.80}, which is unknown here.")
+    models = checkpoint.unpacked(path, arrays, metadata)
     try:
-        params: Any = checkpoint.build(metadata["params"], {})
-        estimator = kind(**params)
-        fitted = {name: metadata["fitted"][name] for name in (*kind._numbers, "n_features_in_")}
-        names = {name: np.array(metadata["fitted"][name], object) for name in NAMES if name in metadata["fitted"]}
-    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
-        raise ValueError(f"`estimators.load`: the header of {path} makes no sense ({error!r}).") from None
-    for name, value in fitted.items():
-        setattr(estimator, name, _from_plain(value))
-    for name, value in names.items():
-        setattr(estimator, name, value)
-    estimator.models_ = checkpoint.unpacked(path, arrays, metadata)
+        return _restored(KINDS[kind], metadata["params"], metadata["fitted"], models)
+    except Exception as error:  # a network that another network's fields were put into may fail in any way
+        reason = str(error) if type(error) is ValueError else f"its header makes no sense, {error!r:.200}"
+        raise ValueError(f"`estimators.load`: {path} is damaged: {reason}. Use an older copy.") from None
+
+
+def _restored(kind: type[NetworkEstimator], params, fitted, models) -> NetworkEstimator:
+    """The estimator of these arguments, numbers and networks, checked against each other."""
+    arguments: Any = checkpoint.build(params, {})
+    _saved.check_params(arguments)
+    estimator = kind(**arguments)
+    if estimator.dtype not in ("float32", "float64"):
+        raise ValueError(f"its dtype is {estimator.dtype!r:.80}")
+    for name in (*kind._numbers, "n_features_in_"):
+        setattr(estimator, name, _saved.from_plain(fitted[name]))
+    estimator.models_ = models
+    p = checked_size(estimator.n_features_in_, "n_features_in_")
+    _saved.check_scaling(estimator.input_, "input_", p)
+    _saved.check_weights(models)
+    estimator._check_fitted()
+    for name, size in zip(NAMES, (p, estimator._n_targets), strict=True):
+        if name in fitted:
+            _saved.check_names(fitted[name], name, size)
+            setattr(estimator, name, np.array(fitted[name], object))
     return estimator
-
-
-class Scaling(NamedTuple):
-    """Columns as (values - mean) / scale; constant columns have scale one."""
-
-    mean: np.ndarray
-    scale: np.ndarray
-
-    @classmethod
-    def of(cls, values: np.ndarray, weight: np.ndarray) -> "Scaling":
-        scaler = StandardScaler().fit(values, sample_weight=weight)
-        return cls(np.asarray(scaler.mean_), np.asarray(scaler.scale_))
-
-    def forward(self, values: np.ndarray) -> np.ndarray:
-        return (values - self.mean) / self.scale
-
-    def back(self, values: np.ndarray) -> np.ndarray:
-        return np.asarray(values, np.float64) * self.scale + self.mean
-
-
-def _plain(value):
-    """As JSON: numbers, and arrays as nested lists under a key that says so."""
-    if isinstance(value, Scaling):
-        return {"scaling": [x.tolist() for x in value]}
-    if isinstance(value, dict):
-        return {"history": {name: np.asarray(x).tolist() for name, x in value.items()}}
-    if isinstance(value, np.ndarray):
-        return {"array": value.tolist()}
-    return _builtin(value)
-
-
-def _builtin(value):
-    """A parameter of NumPy's types as Python's, which JSON knows."""
-    if isinstance(value, tuple | list):
-        return type(value)(_builtin(item) for item in value)
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _from_plain(value):
-    match value:
-        case {"scaling": [mean, scale]}:
-            return Scaling(np.asarray(mean, np.float64), np.asarray(scale, np.float64))
-        case {"history": dict(columns)}:
-            return {name: np.asarray(x) for name, x in columns.items()}
-        case {"array": list(rows)}:
-            return np.asarray(rows)
-    return value

@@ -12,8 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from mmlp._checks import checked_size, checked_sizes
 from mmlp.calibration import calibrate
-from mmlp.estimators._base import NetworkEstimator, Scaling, all_or_nothing
-from mmlp.estimators._training import Part, each, predict, train
+from mmlp.estimators import _saved
+from mmlp.estimators._base import NetworkEstimator, all_or_nothing
+from mmlp.estimators._scaling import Scaling
+from mmlp.estimators._training import Part, Settings, each, predict, train
 from mmlp.kernels import Linear
 from mmlp.vae import MODELS, VAE, paper_vae
 
@@ -79,17 +81,36 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         latent = checked_size(self.n_components, "MatrixVAE(n_components=...)")
         widths = checked_sizes(self.hidden_dims, "MatrixVAE(hidden_dims=...)")
         X = self._rows(X)
-        weight, X = self._weighted(sample_weight, X)
+        rows, weight, X = self._weighted(sample_weight, X)
+        self._check_cells(rows, X)
 
         self.input_ = Scaling.of(X, weight)
         order = np.random.default_rng(seed).permutation(len(X))
         held = min(max(1, round(self.validation_fraction * len(X))), len(X) - 1)
         parts = [Part(order[held:], order[:held])]
         build, data = _Build(self.model, X.shape[1], latent, widths), (self.input_.forward(X),)
-        if self.patience is not None:
-            settings = settings._replace(patience=self.patience + round(WARM_UP * self.max_epochs))
         self.models_, self.history_ = train(build, _minus_elbo, data, weight, parts, settings, seed, checkpoint)
+        self._warn_unfinished()
         return self
+
+    def _settings(self) -> Settings:
+        settings = super()._settings()
+        if self.patience is None:
+            return settings
+        return settings._replace(patience=self.patience + round(WARM_UP * self.max_epochs))
+
+    def _check_fitted(self) -> None:
+        _saved.check_history(self.history_, "history_")
+        checked_size(self.n_samples, "MatrixVAE(n_samples=...)")
+        vae, p, k = self.models_, self.n_features_in_, checked_size(self.models_.latent, "VAE(latent=...)")
+        row, latent = np.zeros((1, p), self.dtype), np.zeros((1, k), self.dtype)
+        draws = (vae, jax.random.key(0), 1)
+        for what, function, args, shape in (
+            ("its encoder", _encoded, (vae, row), (1, 1, k)),
+            ("its decoder", _decoded, (vae, latent), (1, 1, p)),
+            ("its sampler", _sampled, draws, (1, p)),
+        ):
+            _saved.check_outputs(what, function, *args, wanted=(shape,), dtype=self.dtype)
 
     def score_samples(self, X) -> np.ndarray:
         """log p(x) of each row, (n,): the importance-weighted lower bound, with the same draws for every row."""

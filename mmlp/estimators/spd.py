@@ -11,7 +11,10 @@ from sklearn.metrics import r2_score
 from mmlp import divergences
 from mmlp._checks import checked_sizes
 from mmlp.calibration import calibrate
-from mmlp.estimators._base import NetworkEstimator, Scaling, all_or_nothing
+from mmlp.estimators import _saved
+from mmlp.estimators._base import NetworkEstimator, all_or_nothing
+from mmlp.estimators._outliers import Columns
+from mmlp.estimators._scaling import Scaling
 from mmlp.estimators._training import each, folds, predict, train
 from mmlp.gram import Gram
 from mmlp.networks import MatrixMLP
@@ -82,13 +85,23 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         X = self._rows(X)
         Y = _matrices(X, y, "fit")
         build = _Build(X.shape[1], Y.shape[1], checked_sizes(self.hidden_dims, "SPDRegressor(hidden_dims=...)"))
-        weight, X, factor, log_trace = self._weighted(sample_weight, X, *factored(Y))
+        diagonal = np.diagonal(Y, axis1=1, axis2=2)  # which bounds the other entries
+        rows, weight, X, diagonal, factor, log_trace = self._weighted(sample_weight, X, diagonal, *factored(Y))
+        self._check_cells(rows, X, Columns("the diagonal of y", diagonal, squared=False))
 
         self.input_, self.trace_ = Scaling.of(X, weight), Scaling.of(log_trace, weight)
         data = (self.input_.forward(X), factor, self.trace_.forward(log_trace))
         parts = folds(len(X), min(count, len(X)), np.random.default_rng(seed))
         self.models_, self.history_ = train(build, LOSSES[self.loss], data, weight, parts, settings, seed, checkpoint)
+        self._warn_unfinished()
         return self
+
+    def _check_fitted(self) -> None:
+        _saved.check_scaling(self.trace_, "trace_", 1)
+        _saved.check_history(self.history_, "history_")
+        row = np.zeros((1, self.n_features_in_), self.dtype)
+        wanted = ((1, None, 1), (1, None, None, None))
+        _saved.check_outputs("its network", _outputs, self.models_, row, wanted=wanted, dtype=self.dtype)
 
     def predict(self, X) -> np.ndarray:
         """The matrices, (n, d, d)."""

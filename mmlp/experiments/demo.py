@@ -5,7 +5,10 @@ python -m mmlp.experiments.demo [--quick] [--out demo]      or: mmlp demo
 
 import argparse
 import time
+import warnings
 from pathlib import Path
+
+from sklearn.exceptions import ConvergenceWarning
 
 from mmlp.experiments import _run, _tour, demo_covariances, demo_regression, demo_vae
 
@@ -20,7 +23,9 @@ def main(argv: list[str] | None = None) -> None:
     start, flags = time.perf_counter(), ["--out", str(options.out), *(["--quick"] if options.quick else [])]
     for number, (name, part) in enumerate(PARTS.items(), 1):
         print(f"[{number}/{len(PARTS)}] {part.TITLE}", flush=True)
-        record = _run.main(name, part.Settings, part.run, part.draw, flags)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the tour is short on purpose
+            record = _run.main(name, part.Settings, part.run, part.draw, flags)
         print("\n".join(f"\n{_tour.text(table)}\n" for table in record["result"]["tables"]), flush=True)
     print(f"{time.perf_counter() - start:.0f} s; open {(options.out / 'index.html').resolve().as_uri()}")
 

@@ -1,0 +1,43 @@
+"""What the command line says beside its results, with the file's lines and names, and its own options."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mmlp.estimators._outliers import ADVICE, Columns, far_cells, listed, unbearable
+
+
+def check_cells(
+    path: Path, dtype, place: Callable[[int], str], data: Sequence[np.ndarray], names: Sequence[Sequence[str]]
+) -> None:
+    """Refuse cells that no training can bear, and warn of others far out; `place` says where a row stands in the file."""
+    found = []
+    for table in map(_columns, data, names):
+        cells = far_cells(table.values)
+        refused = unbearable(table.values, cells, dtype) if table.squared else None
+        if refused:
+            cell, reason = refused
+            raise ValueError(f"{path}, {place(cell.row)}, column {table.names[cell.column]!r}: {reason}.")
+        found += [(cell.times, f"{place(cell.row)}, column {table.names[cell.column]!r}: {cell}") for cell in cells]
+    if found:
+        texts = [text for _, text in sorted(found, key=lambda entry: -entry[0])]
+        warnings.warn(f"{path}, {listed(texts)}. {ADVICE}", stacklevel=2)
+
+
+def _columns(values: np.ndarray, names: Sequence[str]) -> Columns:
+    if values.ndim == 2:
+        return Columns("", values, names)
+    diagonal = np.diagonal(values, axis1=1, axis2=2)  # of matrices, where it bounds the other entries
+    return Columns("", diagonal, [f"Y[{j}, {j}]" for j in range(diagonal.shape[1])], squared=False)
+
+
+def say_unfinished(count: int, of: int, epochs: int) -> None:
+    """That training ended at its limit."""
+    if count:
+        warnings.warn(
+            f"{count} of {of} networks were still improving when training ended at its limit of {epochs} epochs; a larger "
+            "--epochs may give a better model.",
+            stacklevel=2,
+        )
