@@ -78,9 +78,11 @@ def fit(
 
     `data` is any tree of arrays with a common first axis (`Gram`s too). With `validation`, data of the same form, the
     weights of the best epoch are returned, and after `patience` epochs without a better one training ends. `checkpoint`
-    is a directory: the same call goes on from where it was interrupted, with the same result bit for bit. Steps that are
-    not finite are left out and counted; if they persist, training goes back with a smaller step, or raises
-    `NonFiniteError`. With several devices each batch is spread over them.
+    is a directory: the same call goes on from where it was interrupted, with the same result bit for bit. Another call is
+    refused: data, model, key and every number in the compiled loss and optimiser count. Not seen is what they compute
+    outside of it: Python code behind `jax.pure_callback` or `io_callback`, and the files that it reads. Steps that are not
+    finite are left out and counted; if they persist, training goes back with a smaller step, or raises `NonFiniteError`.
+    With several devices each batch is spread over them.
 
     >>> import equinox as eqx
     >>> X = jax.random.normal(jax.random.key(0), (32, 2))
