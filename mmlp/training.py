@@ -184,10 +184,12 @@ def _run(call: _Call, program: _epoch.Program, model, data, key, rate, validatio
     def result():
         return FitResult(model_of(state.best if validated else state.params), _history(rows, validated))
 
+    fixed = (frozen, data, validation, key, rate)
+    run_epoch = _epoch.compiled(program, (state, *fixed))
     with Progress(call.epochs, len(rows), show=call.progress) as bar, Interrupts(active=run is not None) as interrupts:
         while not finished:
             numbers = (np.int32(x) for x in (len(rows), call.epochs, call.patience or np.iinfo(np.int32).max))
-            state, metrics = _epoch.run_epoch(program, state, frozen, data, validation, key, rate, *numbers)
+            state, metrics = run_epoch(state, *fixed, *numbers)
             rows.append(np.asarray(metrics))
             now = _columns(rows[-1])
             _report_trouble(call, now, _columns(rows[-2]) if rows[1:] else None, params, len(rows), result)

@@ -20,7 +20,7 @@ LAYERS = [
     ["vae"],
     ["calibration"],
     ["_files", "checkpoint"],
-    ["_devices", "_digest", "_epoch", "_runs", "_inputs", "_progress", "optimizers", "training"],
+    ["_devices", "_digest", "_compiled", "_epoch", "_runs", "_inputs", "_progress", "optimizers", "training"],
     ["_text", "_arrays", "tables", "metrics", "datasets", "plotting"],
     ["estimators"],
     ["experiments"],
