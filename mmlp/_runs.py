@@ -91,12 +91,13 @@ class RunDirectory(contextlib.AbstractContextManager):
                 errors.append(error)
                 continue
             _files.check_version(file, found[1])
+            _check_header(file, found[1])
             break
         for error in errors:
             how = "goes on from the checkpoint before" if found else "begins anew"
             warnings.warn(f"`fit(checkpoint=...)` {how}: {error}", stacklevel=6)
         if found:
-            theirs = found[1].get("fingerprint", {})
+            theirs = found[1]["fingerprint"]
             other = [name for name, value in self.fingerprint.items() if theirs.get(name) != value]
             if other:
                 raise AnotherRunError(
@@ -157,6 +158,17 @@ def fingerprint(program: _epoch.Program, model, data, validation, key: np.ndarra
         "model": digest(model),
         **numbers,
     }
+
+
+def _check_header(file: Path, metadata: dict) -> None:
+    """Refuse a whole file that is no checkpoint of a run."""
+    kinds = {"kind": str, "fingerprint": dict, "epoch": int, "finished": bool}
+    entries = {name: metadata.get(name) for name in kinds}
+    if not all(type(entries[name]) is kind for name, kind in kinds.items()) or entries["kind"] != "run":
+        raise ValueError(
+            f"`fit(checkpoint=...)`: {file} is no checkpoint of a run: its header makes no sense. Remove it, or use another "
+            "directory."
+        )
 
 
 def _jsonable(value):

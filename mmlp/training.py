@@ -333,8 +333,11 @@ def _resumed(call: _Call, run: RunDirectory, state: _epoch.State):
         raise ValueError(f"`{call.name}(checkpoint=...)`: {run.path} must be one directory that all processes see.")
     if not arrays:
         return state, [], False
-    for name in wanted.keys() - {"metrics", "key"}:
-        if name not in arrays or (arrays[name].shape, arrays[name].dtype) != (wanted[name].shape, wanted[name].dtype):
+    shapes = {name: (array.shape, array.dtype) for name, array in wanted.items() if name != "key"}
+    rows = (metadata["epoch"], *state.scale.shape, len(_epoch.Metrics._fields))
+    shapes["metrics"] = (rows, np.result_type(arrays.get("metrics", np.float32), np.float32))
+    for name, shape in shapes.items():
+        if name not in arrays or (arrays[name].shape, arrays[name].dtype) != shape:
             raise ValueError(
                 f"`{call.name}(checkpoint=...)`: the checkpoint in {run.path} has no {name} of this run's shape; another "
                 "version of Optax may have written it. Give this run a directory of its own."

@@ -19,7 +19,7 @@ LAYERS = [
     ["heads"],
     ["vae"],
     ["calibration"],
-    ["_files", "checkpoint"],
+    ["_files", "_usable", "checkpoint"],
     ["_devices", "_digest", "_compiled", "_epoch", "_runs", "_inputs", "_progress", "optimizers", "training"],
     ["_text", "_arrays", "tables", "metrics", "datasets", "plotting"],
     ["estimators"],
