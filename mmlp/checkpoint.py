@@ -107,7 +107,7 @@ def unpacked(path: Path | str, arrays: dict[str, np.ndarray], content: dict, lik
         raise ValueError(f"`load`: {path} {error}") from None
     if rest:
         raise ValueError(f"`load`: {path} holds arrays that its architecture does not have: {sorted(rest)}.")
-    if name := misfit(model):
+    if isinstance(path, Path) and (name := misfit(model)):  # a pickle is not checked: it could do anything
         raise ValueError(f"`load`: {path} holds a {name} whose parts do not fit each other. Use an older copy.")
     return model
 

@@ -9,6 +9,7 @@ for bit. The processes are forks of this one, which has imported all but not sta
 
 import argparse
 import collections
+import fcntl
 import json
 import os
 import resource
@@ -79,6 +80,7 @@ def start(mode: str, folder: Path) -> Child:
     """A process that does the work."""
     folder.mkdir(parents=True, exist_ok=True)
     reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 2**20)
     pid = os.fork()
     if pid:
         os.close(writing)
@@ -169,7 +171,7 @@ def whole_run(mode: str, folder: Path, kills: int, longest: float, calm: bytes, 
     return [*found, "identical" if same and not strays else f"different {strays}"]
 
 
-def main(kills: int, seed: int, folder: Path) -> dict[str, int]:
+def main(kills: int, seed: int, modes: list[str], folder: Path) -> dict[str, int]:
     cache = folder / "cache"
     os.environ |= {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PLATFORMS": "cpu"}
     os.environ |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -179,7 +181,7 @@ def main(kills: int, seed: int, folder: Path) -> dict[str, int]:
     rng, counts, calm = np.random.default_rng(seed), collections.Counter(), {}
     done = 0
     for i in range(10 * kills):
-        mode = MODES[i % len(MODES)]
+        mode = modes[i % len(modes)]
         if mode not in calm:
             for place in (folder / mode, folder / f"{mode} again"):
                 began = time.monotonic()
@@ -192,7 +194,7 @@ def main(kills: int, seed: int, folder: Path) -> dict[str, int]:
         counts.update(found)
         counts.update(f"{mode}: {what}" for what in found)
         done = sum(counts[kind] for kind in KINDS)
-        print(f"{done} kills", file=sys.stderr, flush=True)
+        print(json.dumps(counts), file=sys.stderr, flush=True)
         if done >= kills:
             break
     return dict(counts)
@@ -202,7 +204,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--modes", nargs="+", choices=sorted(set(MODES)), default=MODES)
     arguments = parser.parse_args()
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # a process dies, not the machine
     with tempfile.TemporaryDirectory(dir=memory) as name:
-        print(json.dumps(main(arguments.kills, arguments.seed, Path(name)), indent=1))
+        counts = main(arguments.kills, arguments.seed, arguments.modes, Path(name))
+        print(json.dumps(counts, indent=1))
