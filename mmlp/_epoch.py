@@ -16,6 +16,7 @@ import optax
 from jax import Array
 from jax.sharding import Mesh
 
+from mmlp._compiled import LastUsed
 from mmlp._devices import sharding
 
 IN_A_ROW = 5
@@ -40,7 +41,7 @@ class State(NamedTuple):
 
 
 class Program(NamedTuple):
-    """All that is compiled in; equal programs share one compilation."""
+    """All that is compiled in; equal programs share one compilation for each set of shapes."""
 
     loss: Callable
     optimizer: optax.GradientTransformation
@@ -104,8 +105,8 @@ def first_state(params, optimizer: optax.GradientTransformation) -> State:
     return jax.tree.map(lambda x: jnp.array(x, dtype=x.dtype, copy=True), state)
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def run_epoch(program: Program, state: State, frozen, data, validation, key, rate, epoch, epochs, patience):
+@functools.partial(LastUsed, donate_argnums=0)
+def compiled(program: Program, state: State, frozen, data, validation, key, rate, epoch, epochs, patience):
     """The state after epoch number `epoch` (from 0) and its `Metrics` as one array (8,), or (models, 8)."""
 
     def one(state, frozen, key, rate, data, validation):

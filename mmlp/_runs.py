@@ -4,10 +4,8 @@ A run is known by its fingerprint: what it was asked to do. Only the run that wr
 """
 
 import contextlib
-import hashlib
 import json
 import os
-import re
 import time
 import warnings
 from pathlib import Path
@@ -18,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mmlp import _epoch, _files
+from mmlp._digest import digest, digest_function
 
 try:
     import fcntl
@@ -92,12 +91,13 @@ class RunDirectory(contextlib.AbstractContextManager):
                 errors.append(error)
                 continue
             _files.check_version(file, found[1])
+            _check_header(file, found[1])
             break
         for error in errors:
             how = "goes on from the checkpoint before" if found else "begins anew"
             warnings.warn(f"`fit(checkpoint=...)` {how}: {error}", stacklevel=6)
         if found:
-            theirs = found[1].get("fingerprint", {})
+            theirs = found[1]["fingerprint"]
             other = [name for name, value in self.fingerprint.items() if theirs.get(name) != value]
             if other:
                 raise AnotherRunError(
@@ -160,29 +160,15 @@ def fingerprint(program: _epoch.Program, model, data, validation, key: np.ndarra
     }
 
 
-def digest(tree) -> str:
-    """SHA-256 of a tree of arrays and other values: structure, dtypes, shapes and numbers."""
-    leaves, treedef = jax.tree.flatten(tree)
-    sha = hashlib.sha256(_without_addresses(str(treedef)))
-    for leaf in leaves:
-        if isinstance(leaf, jax.Array | np.ndarray):
-            is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            array = np.asarray(jax.random.key_data(leaf) if is_key else leaf)
-            sha.update(f"\0{array.dtype}\0{array.shape}\0".encode())
-            sha.update(array.tobytes())
-        else:
-            sha.update(_without_addresses(f"\0{leaf!r}\0"))
-    return sha.hexdigest()
-
-
-def digest_function(function, *arguments) -> str:
-    """SHA-256 of what a function computes: its jaxpr, with the constants in it."""
-    jaxpr = jax.make_jaxpr(function)(*arguments)
-    return hashlib.sha256(_without_addresses(str(jaxpr.jaxpr)) + digest(jaxpr.consts).encode()).hexdigest()
-
-
-def _without_addresses(text: str) -> bytes:
-    return re.sub(r"0x[0-9a-f]+", "0x", text).encode()
+def _check_header(file: Path, metadata: dict) -> None:
+    """Refuse a whole file that is no checkpoint of a run."""
+    kinds = {"kind": str, "fingerprint": dict, "epoch": int, "finished": bool}
+    entries = {name: metadata.get(name) for name in kinds}
+    if not all(type(entries[name]) is kind for name, kind in kinds.items()) or entries["kind"] != "run":
+        raise ValueError(
+            f"`fit(checkpoint=...)`: {file} is no checkpoint of a run: its header makes no sense. Remove it, or use another "
+            "directory."
+        )
 
 
 def _jsonable(value):

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mmlp import _files, distributions, gram, heads, kernels, networks, vae
+from mmlp._usable import misfit
 
 REGISTRY: dict[str, Callable] = {}
 
@@ -106,6 +107,8 @@ def unpacked(path: Path | str, arrays: dict[str, np.ndarray], content: dict, lik
         raise ValueError(f"`load`: {path} {error}") from None
     if rest:
         raise ValueError(f"`load`: {path} holds arrays that its architecture does not have: {sorted(rest)}.")
+    if isinstance(path, Path) and (name := misfit(model)):  # a pickle is not checked: it could do anything
+        raise ValueError(f"`load`: {path} holds a {name} whose parts do not fit each other. Use an older copy.")
     return model
 
 

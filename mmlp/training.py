@@ -78,9 +78,11 @@ def fit(
 
     `data` is any tree of arrays with a common first axis (`Gram`s too). With `validation`, data of the same form, the
     weights of the best epoch are returned, and after `patience` epochs without a better one training ends. `checkpoint`
-    is a directory: the same call goes on from where it was interrupted, with the same result bit for bit. Steps that are
-    not finite are left out and counted; if they persist, training goes back with a smaller step, or raises
-    `NonFiniteError`. With several devices each batch is spread over them.
+    is a directory: the same call goes on from where it was interrupted, with the same result bit for bit. Another call is
+    refused: data, model, key and every number in the compiled loss and optimiser count. Not seen is what they compute
+    outside of it: Python code behind `jax.pure_callback` or `io_callback`, and the files that it reads. Steps that are not
+    finite are left out and counted; if they persist, training goes back with a smaller step, or raises `NonFiniteError`.
+    With several devices each batch is spread over them.
 
     >>> import equinox as eqx
     >>> X = jax.random.normal(jax.random.key(0), (32, 2))
@@ -182,10 +184,12 @@ def _run(call: _Call, program: _epoch.Program, model, data, key, rate, validatio
     def result():
         return FitResult(model_of(state.best if validated else state.params), _history(rows, validated))
 
+    fixed = (frozen, data, validation, key, rate)
+    run_epoch = _epoch.compiled(program, (state, *fixed))
     with Progress(call.epochs, len(rows), show=call.progress) as bar, Interrupts(active=run is not None) as interrupts:
         while not finished:
             numbers = (np.int32(x) for x in (len(rows), call.epochs, call.patience or np.iinfo(np.int32).max))
-            state, metrics = _epoch.run_epoch(program, state, frozen, data, validation, key, rate, *numbers)
+            state, metrics = run_epoch(state, *fixed, *numbers)
             rows.append(np.asarray(metrics))
             now = _columns(rows[-1])
             _report_trouble(call, now, _columns(rows[-2]) if rows[1:] else None, params, len(rows), result)
@@ -329,8 +333,11 @@ def _resumed(call: _Call, run: RunDirectory, state: _epoch.State):
         raise ValueError(f"`{call.name}(checkpoint=...)`: {run.path} must be one directory that all processes see.")
     if not arrays:
         return state, [], False
-    for name in wanted.keys() - {"metrics", "key"}:
-        if name not in arrays or (arrays[name].shape, arrays[name].dtype) != (wanted[name].shape, wanted[name].dtype):
+    shapes = {name: (array.shape, array.dtype) for name, array in wanted.items() if name != "key"}
+    rows = (metadata["epoch"], *state.scale.shape, len(_epoch.Metrics._fields))
+    shapes["metrics"] = (rows, np.result_type(arrays.get("metrics", np.float32), np.float32))
+    for name, shape in shapes.items():
+        if name not in arrays or (arrays[name].shape, arrays[name].dtype) != shape:
             raise ValueError(
                 f"`{call.name}(checkpoint=...)`: the checkpoint in {run.path} has no {name} of this run's shape; another "
                 "version of Optax may have written it. Give this run a directory of its own."

@@ -187,6 +187,43 @@ def test_an_architecture_that_does_not_fit_is_refused(name, tmp_path):
         mmlp.load(tmp_path / "forged.safetensors")
 
 
+@pytest.mark.parametrize("name", ["basic", "joint", "cholesky", "gaussian head", "vae"])
+def test_a_network_whose_parts_do_not_fit_each_other_is_refused(name, tmp_path):
+    """Also one of many; what is no network any more, with no weights in it, comes back as it was."""
+    path, good = tmp_path / "model.safetensors", MODELS[name]()
+    leaves, structure = jax.tree.flatten(good)
+    arrays = [i for i, leaf in enumerate(leaves) if eqx.is_array(leaf) and leaf.ndim == 2]
+    for change in (lambda x: jnp.repeat(x, 2, axis=0), lambda x: x[None], lambda x: x[0]):
+        bad = [change(leaf) if i == arrays[0] else leaf for i, leaf in enumerate(leaves)]
+        mmlp.save(jax.tree.unflatten(structure, bad), path)
+        with pytest.raises(ValueError, match=rf"{path.name} holds a {type(good).__name__} whose parts"):
+            mmlp.load(path)
+    many = jax.tree.map(lambda x: jnp.stack([x, x]) if eqx.is_array(x) else x, good)
+    for tree in (many, eqx.filter(good, eqx.is_array, inverse=True)):
+        mmlp.save(tree, path)
+        assert same(mmlp.load(path), tree)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"fingerprint": []},
+        {"epoch": "2"},
+        {"epoch": 2**60},
+        {"finished": None},
+        {"kind": "model"},
+        {"epoch": 5},
+    ],
+)
+def test_a_checkpoint_that_makes_no_sense_is_refused(change, tmp_path):
+    fit(tmp_path, epochs=2)
+    newest = _runs.RunDirectory(tmp_path, {}, writes=False).files()[0]
+    arrays, metadata = _files.read(newest)
+    _files.write(newest, arrays, metadata | change)
+    with pytest.raises(ValueError, match=r"`fit\(checkpoint=...\)`"):
+        fit(tmp_path, epochs=2)
+
+
 def test_foreign_files_are_refused_and_nothing_in_them_is_run_or_allocated(tmp_path):
     class Bomb:
         def __reduce__(self):

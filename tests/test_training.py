@@ -121,10 +121,16 @@ def test_the_callers_model_survives_and_models_may_hold_numpy_and_integer_arrays
 
 
 def test_a_second_fit_of_the_same_shapes_does_not_compile_again():
-    fit(model(), loss, (X, Y), optimizer=None)
-    compiled = _epoch.run_epoch._cache_size()
-    fit(model(jax.random.key(5)), loss, (X + 1, Y), optimizer=None, key=jax.random.key(6))
-    assert _epoch.run_epoch._cache_size() == compiled
+    traces = []
+
+    def counted(*arguments):
+        traces.append(arguments)
+        return loss(*arguments)
+
+    fit(model(), counted, (X, Y), optimizer=None)
+    number = len(traces)
+    fit(model(jax.random.key(5)), counted, (X + 1, Y), optimizer=None, key=jax.random.key(6))
+    assert len(traces) == number > 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -382,11 +388,11 @@ def holed(row):
     ],
 )
 def test_bad_arguments_are_named_before_anything_is_compiled(change, message):
-    compiled = _epoch.run_epoch._cache_size()
+    compiled = _epoch.compiled.kept.cache_info()
     arguments = {"model": model(), "loss": loss, "data": (X, Y), **change}
     with pytest.raises(ValueError, match=message):
         fit(arguments.pop("model"), arguments.pop("loss"), arguments.pop("data"), **arguments)
-    assert _epoch.run_epoch._cache_size() == compiled
+    assert _epoch.compiled.kept.cache_info() == compiled
 
 
 def test_a_loss_that_is_not_one_number_is_refused():

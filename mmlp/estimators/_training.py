@@ -4,6 +4,7 @@ Rows are padded with rows of weight zero, to whole batches, and predictions are 
 few compilations, and a row's prediction does not depend on how many others there are.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mmlp import _epoch
+from mmlp._compiled import LastUsed
 from mmlp.optimizers import default_optimizer
 from mmlp.training import FitResult, fit_many
 
@@ -62,7 +65,9 @@ def train(
     data = jax.tree.map(lambda x: np.asarray(x, dtype), data)
     keys = jax.random.split(jax.random.key(seed), (2, count))
     some = np.random.default_rng(seed).integers(len(weight), size=CALIBRATION)
-    models = _initialiser()(build, keys[0], data[0][some])
+    inputs = (keys[0], data[0][some])
+    params, frozen, static = _initialiser()(build, inputs)(*inputs)
+    models = _epoch.join(params, frozen, static.value)
     rows = [_padded([getattr(part, name) for part in parts], weight, settings.batch_size) for name in Part._fields]
     training, judging = ((jax.tree.map(lambda x, i=index: x[i], data), w.astype(dtype)) for index, w in rows)
     steps = settings.epochs * (training[1].shape[1] // settings.batch_size)
@@ -102,7 +107,9 @@ def predict(function: Callable, models, X: np.ndarray):
     """`function(models, X)`, a tree of arrays whose first axis is that of the rows of X, a piece of X at a time."""
     n = len(X)
     padded = np.concatenate([X, np.broadcast_to(X[:1], (-n % PIECE, X.shape[1]))])
-    pieces = [_apply(function, models, padded[i : i + PIECE]) for i in range(0, len(padded), PIECE)]
+    params, frozen, static = _epoch.split(models)
+    apply = _applied((function, static), (params, frozen, padded[:PIECE]))
+    pieces = [apply(params, frozen, padded[i : i + PIECE]) for i in range(0, len(padded), PIECE)]
     return jax.tree.map(lambda *x: np.concatenate([np.asarray(piece) for piece in x])[:n], *pieces)
 
 
@@ -136,16 +143,26 @@ def _initialiser() -> Callable:
     """`_initial`, compiled on a CPU without the passes that make up most of the time: it runs once, for milliseconds."""
     quick = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
     options: dict[str, Any] = {"compiler_options": quick} if jax.default_backend() == "cpu" else {}
-    return eqx.filter_jit(_initial, **options)
+    return LastUsed(_initial, **options)
 
 
 def _initial(build, keys, X):
     def one(key):
         return jax.tree.map(lambda x: x.astype(X.dtype) if eqx.is_inexact_array(x) else x, build(key, X))
 
-    return eqx.filter_vmap(one)(keys)
+    params, frozen, static = _epoch.split(eqx.filter_vmap(one)(keys))
+    return params, frozen, _Static(static)
 
 
-@eqx.filter_jit
-def _apply(function, models, X):
-    return function(models, X)
+@jax.tree_util.register_static
+@dataclasses.dataclass(frozen=True)
+class _Static:
+    """What of a model is not an array, as a compiled function returns it."""
+
+    value: tuple
+
+
+@LastUsed
+def _applied(static, params, frozen, X):
+    function, rest = static
+    return function(_epoch.join(params, frozen, rest), X)
