@@ -1,4 +1,4 @@
-"""Whether the networks in a tree that was read from a file can be used: their parts fit each other."""
+"""Whether the networks that were read from a file can be used: their parts fit each other."""
 
 import equinox as eqx
 import jax
@@ -7,20 +7,27 @@ from jax import Array
 
 from mmlp import heads, networks, vae
 
-NETWORKS = (networks.MatrixMLP, networks.ShallowMatrixMLP, networks.CholeskyMLP, networks.Perceptron)
-KINDS = (*NETWORKS, heads.GaussianHead, heads.PowerExponentialHead, vae.VAE)
+KINDS = (
+    *(networks.MatrixMLP, networks.ShallowMatrixMLP, networks.CholeskyMLP, networks.Perceptron),
+    *(heads.GaussianHead, heads.PowerExponentialHead, vae.VAE),
+)
 AXES = 2  # of models, that a network made by `jax.vmap` may have in front
 
 
 def misfit(tree) -> str | None:
     """The name of a network in `tree` whose parts do not fit each other; nothing is computed.
 
-    A network without some of its weights, as `eqx.partition` makes, is not meant for use and passes.
+    A network without some of its weights, as `eqx.partition` makes, is not for use and passes.
     """
-    for node in jax.tree.leaves(tree, is_leaf=lambda x: isinstance(x, KINDS)):
-        if isinstance(node, KINDS) and _whole(node) and not _usable(node):
+    for node in _networks(tree):
+        if _whole(node) and not _usable(node):
             return type(node).__name__
     return None
+
+
+def _networks(tree) -> list:
+    leaves = jax.tree.leaves(tree, is_leaf=lambda x: isinstance(x, KINDS))
+    return [leaf for leaf in leaves if isinstance(leaf, KINDS)]
 
 
 def _usable(model) -> bool:
@@ -35,8 +42,12 @@ def _usable(model) -> bool:
 
 
 def _use(model):
-    """What it gives for one input of its size."""
-    x = jnp.ones(model.in_features, jnp.result_type(*jax.tree.leaves(eqx.filter(model, eqx.is_array))))
+    """What it gives for one input of its size, or if it knows no size what its parts give."""
+    if model.in_features is None:
+        parts = [getattr(model, name) for name in model.__dataclass_fields__]
+        return [_use(part) for part in _networks(parts)]
+    weights = jax.tree.leaves(eqx.filter(model, eqx.is_array))
+    x = jnp.ones(model.in_features, jnp.result_type(*weights))
     return model.terms(x, jax.random.key(0)) if isinstance(model, vae.VAE) else model(x)
 
 

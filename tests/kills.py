@@ -183,11 +183,11 @@ def main(kills: int, seed: int, modes: list[str], folder: Path) -> dict[str, int
     for i in range(10 * kills):
         mode = modes[i % len(modes)]
         if mode not in calm:
-            for place in (folder / mode, folder / f"{mode} again"):
-                began = time.monotonic()
+            for place in (folder / mode, folder / f"calm {mode}"):  # the first fills the cache:
+                began = time.monotonic()  # a program from it may round otherwise than a new one
                 end = outcome(ended(start(mode, place), PATIENCE))
                 assert end == "finished", end
-            calm[mode] = (folder / mode / MODEL).read_bytes(), time.monotonic() - began
+            calm[mode] = (folder / f"calm {mode}" / MODEL).read_bytes(), time.monotonic() - began
         model, longest = calm[mode]
         number = min(EACH[mode], kills - done)
         found = whole_run(mode, folder / str(i), number, longest, model, rng)
