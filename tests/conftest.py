@@ -1,5 +1,6 @@
 """Tests run in float64 unless they ask for float32; compiled programs are cached between runs."""
 
+import ctypes
 import gc
 import os
 import sys
@@ -31,3 +32,5 @@ def drop_compiled_programs():
     yield
     jax.clear_caches()
     gc.collect()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)  # give what is free back to the system
