@@ -38,8 +38,8 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from ngboost import NGBRegressor
-from ngboost.distns import MultivariateNormal
+from ngboost import NGBRegressor  # pyright: ignore[reportMissingImports] (extra `bench`)
+from ngboost.distns import MultivariateNormal  # pyright: ignore[reportMissingImports]
 from scipy.io import arff
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-import jaxlib
+from jaxlib import version as jaxlib
 
 from mmlp._version import __version__
 from mmlp._versions import warn_if_it_can_hang

@@ -26,11 +26,15 @@ jax.config.update(
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
-@pytest.fixture(autouse=True, scope="module")
+ENOUGH = 2**30  # bytes of a worker's memory
+STATM = Path("/proc/self/statm")
+
+
+@pytest.fixture(autouse=True)
 def drop_compiled_programs():
-    """JAX keeps every compiled program as long as the process lives: those of one module are of no use to the next."""
+    """JAX keeps every compiled program as long as the process lives: on Linux they are dropped when they are many."""
     yield
-    jax.clear_caches()
-    gc.collect()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).malloc_trim(0)  # give what is free back to the system
+    if STATM.exists() and int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > ENOUGH:
+        jax.clear_caches()
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)  # what is free goes back to the system

@@ -6,8 +6,8 @@ import tomllib
 import warnings
 from pathlib import Path
 
-import jaxlib
 import pytest
+from jaxlib import version as jaxlib
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
