@@ -14,11 +14,11 @@ setup: .venv/.test  ## create .venv and install the package with the tested vers
 
 # the first interpreter that is new enough and can make an environment; some, such as pyenv's shims, are found but do not run
 .venv/bin/python:
-	@for python in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
+	@[ -e .venv ] || new=.venv; for python in "$(PYTHON)" python3 python3.13 python3.12 python3.11; do \
 	  if "$$python" -c '$(FIT)' >/dev/null 2>&1; then \
-	    echo "$$python -m venv .venv"; "$$python" -m venv .venv && exit 0; rm -rf .venv; fi; done; \
+	    echo "$$python -m venv .venv"; "$$python" -m venv .venv && exit 0; rm -rf $$new; fi; done; \
 	echo "matrix-mlp needs Python 3.11 or newer with venv (Debian: apt-get install python3.12 python3.12-venv), but $(PYTHON)" \
-	  "is $$($(PYTHON) --version 2>&1 | head -n 1); install one, or name it: make setup PYTHON=/path/to/python3.12" >&2; exit 1
+	  "is $$("$(PYTHON)" --version 2>&1 | head -n 1); install one, or name it: make setup PYTHON=/path/to/python3.12" >&2; exit 1
 FIT := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
 .venv/.%: .venv/bin/python pyproject.toml constraints.txt

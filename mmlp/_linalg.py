@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from mmlp._primitive import full_precision, is_zero, primitive
+from mmlp._primitive import full_precision, is_zero, primitive, varying_alike
 
 
 def symmetric_part(M: Array) -> Array:
@@ -73,6 +73,7 @@ def solve(F: Factorised, b: Array, *, transpose: bool = False, refine: bool = Fa
     `refine` takes a second step from the residual in about twice the precision. In float32 that gains the digits
     that conditioning had cost, up to cond(T) of 1e6 or so; float64 has digits to spare and is left as it is.
     """
+    F, b = varying_alike((F, b))
     T = F.matrix.mT if transpose else F.matrix
     triangle = F.matrix if F.lu is None else F.lu
     singular = jnp.any(jnp.diagonal(triangle, axis1=-2, axis2=-1) == 0, axis=-1)[..., None, None]
@@ -106,9 +107,10 @@ def _residual(T: Array, x: Array, b: Array) -> Array:
 
 
 def _leading_bits(x: Array, bits: int, axis: int) -> Array:
-    """x rounded to `bits` bits below the largest entry along `axis`."""
-    _, exponent = jnp.frexp(jnp.max(jnp.abs(x), axis=axis, keepdims=True))
-    grid = jnp.ldexp(jnp.ones_like(x, shape=exponent.shape), exponent + 24 - bits)
+    """x, of float32, rounded to `bits` bits below the largest entry along `axis`."""
+    largest = jnp.max(jnp.abs(x), axis=axis, keepdims=True)
+    exponent = lax.bitcast_convert_type(largest, jnp.int32) & 0x7F800000
+    grid = lax.bitcast_convert_type(exponent, jnp.float32) * 2.0 ** (25 - bits)
     return (x + grid) - grid
 
 

@@ -6,24 +6,19 @@ from pathlib import Path
 
 import numpy as np
 
-from mmlp.estimators._outliers import ADVICE, Columns, far_cells, listed, unbearable
+from mmlp.estimators import _outliers
+from mmlp.estimators._outliers import Cell, Columns
 
 
 def check_cells(
     path: Path, dtype, place: Callable[[int], str], data: Sequence[np.ndarray], names: Sequence[Sequence[str]]
 ) -> None:
-    """Refuse cells that no training can bear, and warn of others far out; `place` says where a row stands in the file."""
-    found = []
-    for table in map(_columns, data, names):
-        cells = far_cells(table.values)
-        refused = unbearable(table.values, cells, dtype) if table.squared else None
-        if refused:
-            cell, reason = refused
-            raise ValueError(f"{path}, {place(cell.row)}, column {table.names[cell.column]!r}: {reason}.")
-        found += [(cell.times, f"{place(cell.row)}, column {table.names[cell.column]!r}: {cell}") for cell in cells]
-    if found:
-        texts = [text for _, text in sorted(found, key=lambda entry: -entry[0])]
-        warnings.warn(f"{path}, {listed(texts)}. {ADVICE}", stacklevel=2)
+    """As in the estimators; `place` says where a row stands in the file."""
+
+    def at(table: Columns, cell: Cell) -> str:
+        return f"{place(cell.row)}, column {(table.names or ())[cell.column]!r}:"
+
+    _outliers.check_cells(f"{path}, ", dtype, [*map(_columns, data, names)], at, stacklevel=2)
 
 
 def _columns(values: np.ndarray, names: Sequence[str]) -> Columns:

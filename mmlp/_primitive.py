@@ -47,7 +47,7 @@ def primitive(function, rule, transpose=None):
         return first.update(shape=out.shape, dtype=out.dtype, weak_type=False, sharding=whole)
 
     def bound(*args):
-        return p.bind(*_varying_alike(args))
+        return p.bind(*varying_alike(args))
 
     def jvp(primals, tangents):
         return bound(*primals), rule(primals, tangents)
@@ -75,14 +75,15 @@ def primitive(function, rule, transpose=None):
     return functools.wraps(function)(bound)
 
 
-def _varying_alike(args):
-    """The arguments, each varying over all the axes of a `shard_map` that one of them varies over."""
-    own = [_varying(x) for x in args]
-    union = frozenset().union(*own)
-    return [
-        x if axes == union else jax.lax.pcast(x, tuple(union - axes), to="varying")
-        for x, axes in zip(args, own, strict=True)
-    ]
+def varying_alike(tree):
+    """The arrays of a tree, each varying over all the axes of a `shard_map` that one of them varies over."""
+    union = frozenset().union(*map(_varying, jax.tree.leaves(tree)))
+
+    def vary(x):
+        missing = tuple(union - _varying(x))
+        return jax.lax.pcast(x, missing, to="varying") if missing else x
+
+    return jax.tree.map(vary, tree) if union else tree
 
 
 def _varying(x) -> frozenset:

@@ -158,6 +158,17 @@ def _ratio(T: Array, denominator: Array) -> Array:
     return solve(factorise(denominator), T.mT, transpose=True, refine=True).mT
 
 
+def _finite_ratio(T: Array, denominator: Array) -> Array:
+    """The ratio, or zero where it is infinite: an SVD needs finite numbers, and zero is infinitely far, too."""
+    R = _ratio(T, denominator)
+    return jnp.where(jnp.any(jnp.isinf(R), axis=(-2, -1), keepdims=True), 0, R)
+
+
+def _singular(T: Array) -> Array:
+    """Whether T has no inverse: the singular values of a ratio show it only to rounding."""
+    return jnp.isneginf(log_abs_det(factorise(T)))
+
+
 def _of_ratio(name: str, term: Callable[[Array], Array], weight: Callable[[Array], Array]):
     """sum term(s) over the singular values s of R = T_B T_A^-1, where term(s) = term(1/s); infinite at a singular factor.
 
@@ -167,15 +178,14 @@ def _of_ratio(name: str, term: Callable[[Array], Array], weight: Callable[[Array
     """
 
     def value(T_A, T_B):
-        R = _ratio(T_B, T_A)
-        infinite = jnp.any(jnp.isinf(R), axis=(-2, -1))
-        return jnp.where(infinite, jnp.inf, jnp.sum(term(spectrum(R).s), axis=-1))
+        s = spectrum(_finite_ratio(T_B, T_A)).s
+        return jnp.where(_singular(T_B), jnp.inf, jnp.sum(term(s), axis=-1))
 
     def rule(primals, tangents):
         total = jnp.zeros(primals[0].shape[:-2], primals[0].dtype)
         for T, other, T_dot in zip(primals, primals[::-1], tangents, strict=True):
             if not is_zero(T_dot):
-                total -= jnp.sum(weight(_ratio(other, T)) * _ratio(T_dot, T), axis=(-2, -1))
+                total -= jnp.sum(weight(_finite_ratio(other, T)) * _ratio(T_dot, T), axis=(-2, -1))
         return total
 
     value.__name__ = name
@@ -210,10 +220,8 @@ _affine_invariant = _of_ratio("affine_invariant", lambda s: (2 * jnp.log(s)) ** 
 
 
 def _stein_value(T_A, T_B):
-    Q = _ratio(T_A, T_B)
-    s = singular_values(Q)
-    infinite = jnp.any(jnp.isinf(Q), axis=(-2, -1))
-    return jnp.where(infinite, jnp.inf, jnp.sum(_bregman_of_log(s, jnp.ones_like(s)), axis=-1))
+    s = singular_values(_finite_ratio(T_A, T_B))
+    return jnp.where(_singular(T_A), jnp.inf, jnp.sum(_bregman_of_log(s, jnp.ones_like(s)), axis=-1))
 
 
 def _stein_rule(primals, tangents):

@@ -267,6 +267,9 @@ def test_a_singular_matrix_is_infinitely_far_in_the_divergences_that_see_it():
         assert DIVERGENCES[name](singular, regular) == np.inf, name
         assert DIVERGENCES[name](regular, singular) == np.inf, name
     assert von_neumann(regular, singular, symmetric=False) == np.inf
+    full = Gram(np.array([[1.0, 1.0], [1.0, 1.0]]))  # singular, without a zero in it
+    for name in ("stein", "stein one-sided", "affine_invariant"):
+        assert DIVERGENCES[name](full, regular) == DIVERGENCES[name](regular, full) == np.inf, name
     np.testing.assert_allclose(von_neumann(singular, regular, symmetric=False), 0.25)  # 0 log 0 = 0
     tiny = DiagonalGram.trace_one(np.array([1, 1e-20], np.float32))
     value = von_neumann(tiny, Gram.trace_one(np.eye(2, dtype=np.float32)), symmetric=False)

@@ -323,6 +323,7 @@ def test_a_fit_that_ends_at_its_limit_says_so(regressor, spd):
         ([[5.0, 4.0, 3.0, 2.0, 1.0]], True),
         ([[5.0, 2.0, 1.0, 1.0, 2.0]], False),  # ended by patience in the last epoch
         ([[5.0, 2.0, 2.0, 1.0, 2.0]], True),
+        ([[5.0, 1.0, 1.0, 1.0, 1.0]], False),  # flat since long
         ([[5.0, 1.0, 1.0, 1.0, 0.99]], False),  # by a hair
         ([[5.0, 1.0, 2.0, 2.0, np.nan]], False),  # ended before
         ([[5.0, 1.0, 2.0, 2.0]], False),
@@ -334,6 +335,7 @@ def test_a_network_is_unfinished_if_its_last_epochs_brought_much(scores, expecte
     settings = _training.Settings(5, 1, 0.1, 2, np.dtype("float32"), False)
     history = {"validation": np.array(scores).T}
     np.testing.assert_array_equal(_training.unfinished(history, settings), expected)
+    np.testing.assert_array_equal(_training.unfinished(history, settings._replace(patience=50)), expected)
     assert not _training.unfinished(history, settings._replace(patience=None)).any()
 
 

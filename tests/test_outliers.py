@@ -140,7 +140,7 @@ def test_many_bad_cells_are_one_warning(monkeypatch):
 @pytest.mark.parametrize(
     ("value", "match"),
     [
-        (1e30, r"X in row 17, column 1 \(from 0\) is 1e\+30, .* too far for float32; correct it, or remove the row"),
+        (1e30, r"X in row 17, column 1 \(from 0\) is 1e\+30, .* square overflows in float32; correct it, or remove the row"),
         (1e300, r"X in row 17, column 1 \(from 0\) is 1e\+300, whose square overflows; correct it"),
     ],
 )
@@ -157,3 +157,22 @@ def test_a_target_that_training_cannot_bear_is_refused_too():
     y[17, 0] = 1e300
     with pytest.raises(ValueError, match=r"y in row 17, column 0 \(from 0\) is 1e\+300, whose square overflows"):
         MultivariateRegressor().fit(X, y)
+
+
+def test_a_cell_that_is_large_for_its_column_only_is_not_refused(monkeypatch):
+    """The column is learnt in units that include the cell."""
+    X, y = data(ESTIMATORS[0])
+    X[:, 1] *= 1e-21
+    X[3, 1] = 1.0
+    with pytest.warns(FarCellWarning, match=r"X in row 3, column 1 \(from 0\) is 1, "):
+        fit(ESTIMATORS[0], X, y, monkeypatch)
+
+
+def test_one_name_for_several_targets_is_no_name_of_a_column(monkeypatch):
+    class Named(np.ndarray):
+        name = "y"
+
+    X, y = data(ESTIMATORS[0])
+    y[3, 1] = -1e6
+    with pytest.warns(FarCellWarning, match=r"y in row 3, column 1 \(from 0\) is -1e"):
+        fit(ESTIMATORS[0], X, y.view(Named), monkeypatch)

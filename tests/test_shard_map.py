@@ -18,9 +18,11 @@ from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential
 AXIS = "rows"
 FUNCTIONS = {  # of factors T and S (n, d, d) and vectors x (n, d), to numbers (n,)
     **{name: lambda T, S, x, f=f: f(Gram(T), Gram(S)) for name, f in DIVERGENCES.items()},
-    "a divergence from a constant": lambda T, S, x: DIVERGENCES["stein"](Gram(T), Gram(jnp.eye(3))),
+    "a divergence from a constant": lambda T, S, x: DIVERGENCES["stein"](Gram(T), Gram(jnp.eye(3, dtype=T.dtype))),
     "logm": lambda T, S, x: Gram(T).logm()[:, 0, 1],
     "solve": lambda T, S, x: jnp.sum(Gram(T).solve(x), -1),
+    "solve a constant": lambda T, S, x: jnp.sum(Gram(T).solve(jnp.ones(3, T.dtype)), -1),
+    "whiten by a constant": lambda T, S, x: jnp.sum(Gram(jnp.eye(3, dtype=x.dtype) + 1).whiten(x), -1),
     "gaussian": lambda T, S, x: TraceOneGaussian(x, Gram.trace_one(T), 2.0).log_prob(x + 1),
     "power exponential": lambda T, S, x: TraceOnePowerExponential(x, Gram.trace_one(T), 2.0, 1.0, 0.7).log_prob(x + 1),
     "a draw": lambda T, S, x: jnp.sum(drawn(T, x), -1),
@@ -47,24 +49,25 @@ def derivatives(f):
     return lambda *args: (f(*args), jax.grad(lambda *args: jnp.sum(f(*args)), argnums=(0, 1, 2))(*args))
 
 
-def data():
+def data(dtype=np.float64):
     rng = np.random.default_rng(0)
-    return (*rng.normal(size=(2, 4, 3, 3)), rng.normal(size=(4, 3)))
+    return (*rng.normal(size=(2, 4, 3, 3)).astype(dtype), rng.normal(size=(4, 3)).astype(dtype))
 
 
-def check_derivatives():
+def check_derivatives(dtype, tolerance):
     def everything(*args):
         return {name: derivatives(f)(*args) for name, f in FUNCTIONS.items()}
 
     jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12),
-        mapped(everything)(*data()),
-        jax.jit(everything)(*data()),
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance),
+        mapped(everything)(*data(dtype)),
+        jax.jit(everything)(*data(dtype)),
     )
 
 
-def test_values_and_gradients_are_those_without_it():
-    check_derivatives()
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), pytest.param("float64", 1e-9, marks=pytest.mark.slow)])
+def test_values_and_gradients_are_those_without_it(dtype, tolerance):
+    check_derivatives(dtype, tolerance)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -82,4 +85,4 @@ def test_values_and_gradients_on_two_devices():
 
 if __name__ == "__main__":
     assert len(jax.devices()) == 2
-    check_derivatives()
+    check_derivatives(np.float64, 1e-9)

@@ -166,7 +166,9 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
     def _check_cells(self, rows: np.ndarray, X: np.ndarray, *targets: Columns) -> None:
         """Refuse or name cells that lie absurdly far out, in X and in targets."""
         names = getattr(self, "feature_names_in_", None)
-        check_cells(f"{type(self).__name__}.fit", self.dtype, rows, Columns("X", X, names), *targets)
+        tables = (Columns("X", X, names), *targets)
+        place = functools.partial(Columns.place, rows=rows)
+        check_cells(f"`{type(self).__name__}.fit`: ", self.dtype, tables, place, stacklevel=4)  # at the call of `fit`
 
     def _unfinished(self) -> tuple[int, int]:
         """How many networks came to `max_epochs` while they were improving, and of how many."""

@@ -13,7 +13,7 @@ left out: a sparse column is judged by the rest of it, and one that is constant 
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -49,35 +49,38 @@ class Columns(NamedTuple):
     squared: bool = True  # in training, so that squares must not overflow
 
     def place(self, cell: Cell, rows: np.ndarray) -> str:
-        if self.names is None:
-            return f"{self.argument} in row {rows[cell.row]}, column {cell.column} (from 0)"
-        return f"{self.argument} in row {rows[cell.row]} (from 0), column {str(self.names[cell.column])!r}"
+        if self.names is None or len(self.names) != self.values.shape[1]:
+            return f"{self.argument} in row {rows[cell.row]}, column {cell.column} (from 0) is"
+        return f"{self.argument} in row {rows[cell.row]} (from 0), column {str(self.names[cell.column])!r} is"
 
 
-def check_cells(call: str, dtype, rows: np.ndarray, *tables: Columns) -> None:
-    """Refuse cells that no training can bear, and warn of others far out; `rows` are the caller's numbers of the rows."""
+def check_cells(
+    who: str, dtype, tables: Sequence[Columns], place: Callable[[Columns, Cell], str], *, stacklevel: int
+) -> None:
+    """Refuse cells that no training can bear, and warn of others far out; `place` says where a cell stands."""
     found = []
     for table in tables:
         cells = far_cells(table.values)
         refused = unbearable(table.values, cells, dtype) if table.squared else None
         if refused:
             cell, reason = refused
-            raise ValueError(f"`{call}`: {table.place(cell, rows)} is {reason}.")
-        found += [(cell.times, f"{table.place(cell, rows)} is {cell}") for cell in cells]
+            raise ValueError(f"{who}{place(table, cell)} {reason}.")
+        found += [(cell.times, f"{place(table, cell)} {cell}") for cell in cells]
     if found:
         texts = [text for _, text in sorted(found, key=lambda entry: -entry[0])]
-        warnings.warn(f"`{call}`: {listed(texts)}. {ADVICE}", FarCellWarning, stacklevel=5)  # at the call of `fit`
+        warnings.warn(f"{who}{listed(texts)}. {ADVICE}", FarCellWarning, stacklevel=stacklevel + 1)
 
 
 def unbearable(values: np.ndarray, cells: Sequence[Cell], dtype) -> tuple[Cell, str] | None:
-    """The cell, if there is one, whose square overflows, in the column's sum or in standard units; and why not."""
+    """The cell, if there is one, whose square overflows, in float64 or, if it lies far out, in the dtype; and why not."""
     wrong = np.argwhere(~(np.abs(values) <= np.sqrt(np.finfo(np.float64).max / len(values))))
     if len(wrong):
         row, column = wrong[0].tolist()
         cell = Cell(row, column, float(values[row, column]), np.inf)
         return cell, f"{cell.value:.6g}, whose square overflows; {REMEDY}, or use other units"
-    if cells and cells[0].times > np.sqrt(np.finfo(dtype).max):
-        return cells[0], f"{cells[0]}, too far for {np.dtype(dtype).name}; {REMEDY}"
+    for cell in cells:
+        if abs(cell.value) > np.sqrt(np.finfo(dtype).max):
+            return cell, f"{cell}, and its square overflows in {np.dtype(dtype).name}; {REMEDY}"
     return None
 
 

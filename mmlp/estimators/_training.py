@@ -90,15 +90,15 @@ def train(
 def unfinished(history: dict[str, np.ndarray], settings: Settings) -> np.ndarray:
     """Of each network, whether its held rows were still improving when it came to the limit of epochs, (models,).
 
-    They were if the last epochs, as many as `patience`, brought more than a hundredth of all that was gained: steps become
-    small towards the limit, and the last epoch is often the best by a hair.
+    They were if the last epochs, as many as `patience` but at most a quarter, brought more than a hundredth of all that was
+    gained: steps become small towards the limit, and the last epoch is often the best by a hair.
     """
     scores = history.get("validation", np.zeros((0, 1)))
     scores = scores if scores.ndim == 2 else scores[:, None]
     if settings.patience is None or len(scores) < settings.epochs:
         return np.zeros(scores.shape[1], bool)
     best = np.fmin.accumulate(scores, axis=0)  # a network that has stopped has NaN from there on
-    before = best[max(len(best) - 1 - settings.patience, 0)]
+    before = best[max(len(best) - 1 - min(settings.patience, -(-len(best) // 4)), 0)]
     with np.errstate(invalid="ignore"):  # inf - inf, of a network that has learnt nothing
         return ~np.isnan(scores[-1]) & (before - best[-1] > 0.01 * (best[0] - best[-1]))
 
