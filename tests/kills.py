@@ -39,7 +39,7 @@ def work(mode: str, folder: Path) -> None:
     import optax
 
     import mmlp
-    from mmlp import _runs, cli, estimators
+    from mmlp import _files, _runs, cli, estimators
 
     jax.config.update("jax_enable_x64", True)
     _runs.SHARE = 0  # a checkpoint after every epoch
@@ -56,8 +56,8 @@ def work(mode: str, folder: Path) -> None:
         model = {"W": X[:3], "V": X[3:6, :2]}
         result = mmlp.fit(model, loss, X, key=key, epochs=150, checkpoint=folder / "run", **options)
         leaves = jax.tree.leaves(result)
-        bits = [np.asarray(x).tobytes() for x in leaves if isinstance(x, jax.Array | np.ndarray)]
-        (folder / MODEL).write_bytes(b"".join(bits))
+        arrays = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
+        _files.write(folder / MODEL, arrays, {})
     elif mode == "regressor":
         sizes |= {"n_models": 2, "hidden_features": (4,), "family": "gaussian"}
         regressor = estimators.MultivariateRegressor(**sizes)
@@ -139,6 +139,16 @@ def state(folder: Path) -> list:
     return sorted(str(file) for file in folder.rglob("checkpoint-*.safetensors"))
 
 
+def content(folder: Path) -> tuple | None:
+    """All bits of a model; not those of its file, whose entries have no order."""
+    from mmlp import _files
+
+    if not (folder / MODEL).exists():
+        return None
+    arrays, metadata = _files.read(folder / MODEL)
+    return metadata, {name: (x.dtype, x.shape, x.tobytes()) for name, x in arrays.items()}
+
+
 def struck(mode: str, folder: Path, kind: str, longest: float, rng) -> str:
     """Begin or go on, and strike: soon after something was written, or at any time."""
     before, child = state(folder), start(mode, folder)
@@ -157,7 +167,7 @@ def struck(mode: str, folder: Path, kind: str, longest: float, rng) -> str:
     return outcome(end, kind)
 
 
-def whole_run(mode: str, folder: Path, kills: int, longest: float, calm: bytes, rng) -> list[str]:
+def whole_run(mode: str, folder: Path, kills: int, longest: float, calm: tuple, rng) -> list[str]:
     """Struck some times, then left to finish; what came of each, at last the comparison."""
     found = []
     while len(found) < kills:
@@ -166,7 +176,7 @@ def whole_run(mode: str, folder: Path, kills: int, longest: float, calm: bytes, 
             break
     if not found or found[-1] in KINDS:
         found.append(outcome(ended(start(mode, folder), PATIENCE)))
-    same = (folder / MODEL).exists() and (folder / MODEL).read_bytes() == calm
+    same = content(folder) == calm
     strays = list(folder.rglob(".*.tmp"))
     return [*found, "identical" if same and not strays else f"different {strays}"]
 
@@ -183,11 +193,11 @@ def main(kills: int, seed: int, modes: list[str], folder: Path) -> dict[str, int
     for i in range(10 * kills):
         mode = modes[i % len(modes)]
         if mode not in calm:
-            for place in (folder / mode, folder / f"calm {mode}"):  # the first fills the cache:
-                began = time.monotonic()  # a program from it may round otherwise than a new one
+            for place in (folder / mode, folder / f"{mode} again"):  # the first fills the cache
+                began = time.monotonic()
                 end = outcome(ended(start(mode, place), PATIENCE))
                 assert end == "finished", end
-            calm[mode] = (folder / f"calm {mode}" / MODEL).read_bytes(), time.monotonic() - began
+            calm[mode] = content(folder / mode), time.monotonic() - began
         model, longest = calm[mode]
         number = min(EACH[mode], kills - done)
         found = whole_run(mode, folder / str(i), number, longest, model, rng)
