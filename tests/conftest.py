@@ -23,7 +23,7 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update(
     "jax_compilation_cache_dir", os.environ.get("MMLP_TEST_CACHE", str(Path(__file__).parent.parent / ".cache" / "jax"))
 )
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 ENOUGH = 2**30  # bytes of a worker's memory
