@@ -123,6 +123,20 @@ def gradients(dtype):
         print(f"{name:>26}" + "".join(f"{np.median(value_errors(name, T, b, c)):9.0e}" for T, _, b, c in drawn))
 
 
+def divergence_values():
+    """Call it with 64-bit numbers enabled."""
+    print(f"\nfloat32 values of divergences, d = {SIZE}: median relative error over {4 * SAMPLES} draws, against float64\n")
+    print(f"{'cond(T)':>26}" + "".join(f"{c:9.0e}" for c in CONDITIONS[1:6]))
+    for name, f in DIVERGENCES.items():
+        value, row = jax.jit(lambda T, S, f=f: f(Gram(T), Gram(S))), f"{name:>26}"
+        for condition in CONDITIONS[1:6]:
+            rng = np.random.default_rng(0)
+            T, S = ((k * factors(rng, condition, 4 * SAMPLES, SIZE)).astype(np.float32) for k in (1, 1.5))
+            reference = np.asarray(value(T.astype(float), S.astype(float)))
+            row += f"{np.median(relative_error(value(T, S), reference)):9.0e}"
+        print(row)
+
+
 def main():
     print(f"float32, d = {D}, trace one: largest relative error over {TRIALS} matrices, held by T / formed (failures)\n")
     print(f"{'cond(T)':>8}  {'log det':^26}  {'x A^-1 x':^26}  {'logm':^26}")
@@ -142,3 +156,4 @@ if __name__ == "__main__":
     gradients(np.float32)
     with jax.enable_x64(True):
         gradients(np.float64)
+        divergence_values()
