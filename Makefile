@@ -36,7 +36,7 @@ test-all: setup browser  ## all tests
 	$(RUN) -m pytest -n 2 -o faulthandler_timeout=1800
 
 browser:        ## a Chromium for the tests of web pages, unless there is one (by apt-get)
-	@$(PYTHON) -c 'import sys; sys.path.insert(0, "tests"); import browser; browser.find()' 2>/dev/null || { \
+	@$(PYTHON) -c 'import sys; sys.path.insert(0, "tests/support"); import browser; browser.find()' 2>/dev/null || { \
 	run=$$([ "$$(id -u)" = 0 ] || echo sudo); $$run apt-get update --quiet=2 && \
 	$$run env DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --no-install-recommends chromium fonts-dejavu-core; } \
 	|| { echo "No browser: install Chromium or Chrome by hand, then run this again."; exit 1; }

@@ -31,14 +31,20 @@ def factors(rng, condition: float, count: int, d: int):
 
 def random_factors(condition: float):
     rng = np.random.default_rng(0)
-    return factors(rng, condition, TRIALS, D).astype(np.float32), rng.normal(size=(TRIALS, D)).astype(np.float32)
+    return factors(rng, condition, TRIALS, D).astype(np.float32), rng.normal(
+        size=(TRIALS, D)
+    ).astype(np.float32)
 
 
 def exact(T, x):
     """In float64, from the same float32 factor."""
     _, s, Vt = np.linalg.svd(T.astype(float))
     white = np.linalg.solve(np.swapaxes(T, 1, 2).astype(float), x.astype(float)[..., None])
-    return 2 * np.log(s).sum(1), np.sum(white**2, (1, 2)), np.swapaxes(Vt, 1, 2) @ (2 * np.log(s)[..., None] * Vt)
+    return (
+        2 * np.log(s).sum(1),
+        np.sum(white**2, (1, 2)),
+        np.swapaxes(Vt, 1, 2) @ (2 * np.log(s)[..., None] * Vt),
+    )
 
 
 @jax.jit
@@ -82,7 +88,9 @@ VALUES = {
     "solve": lambda A, b, c: c @ A.solve(b),
     "logm": lambda A, b, c: b @ A.logm() @ c,
     "matmul": lambda A, b, c: c @ (A @ b),
-    "gaussian log_prob": lambda A, b, c: mmlp.TraceOneGaussian(jnp.zeros_like(b), A, 1.0).log_prob(b),
+    "gaussian log_prob": lambda A, b, c: mmlp.TraceOneGaussian(jnp.zeros_like(b), A, 1.0).log_prob(
+        b
+    ),
     "power exponential log_prob": lambda A, b, c: mmlp.TraceOnePowerExponential(
         jnp.zeros_like(b), A, 1.0, 1.0, multiprecision.BETA
     ).log_prob(b),
@@ -93,13 +101,20 @@ def divergence_errors(name: str, T, S) -> list[float]:
     """The larger of the errors by T and by S, of each pair."""
     f = DIVERGENCES[name]
     gradients = jax.jit(jax.vmap(jax.grad(lambda T, S: f(Gram(T), Gram(S)), argnums=(0, 1))))(T, S)
-    exact = zip(*(multiprecision.divergence_gradients(name, t, s) for t, s in zip(T, S, strict=True)), strict=True)
-    return np.max([relative_error(g, np.array(e)) for g, e in zip(gradients, exact, strict=True)], axis=0)
+    exact = zip(
+        *(multiprecision.divergence_gradients(name, t, s) for t, s in zip(T, S, strict=True)),
+        strict=True,
+    )
+    return np.max(
+        [relative_error(g, np.array(e)) for g, e in zip(gradients, exact, strict=True)], axis=0
+    )
 
 
 def value_errors(name: str, T, b, c) -> list[float]:
     gradient = jax.jit(jax.vmap(jax.grad(lambda T, b, c: VALUES[name](Gram(T), b, c))))(T, b, c)
-    exact = np.array([multiprecision.value_gradient(name, *row) for row in zip(T, b, c, strict=True)])
+    exact = np.array(
+        [multiprecision.value_gradient(name, *row) for row in zip(T, b, c, strict=True)]
+    )
     return relative_error(gradient, exact)
 
 
@@ -113,32 +128,50 @@ def gradients(dtype):
         rng = np.random.default_rng(0)
         T, S = (factors(rng, condition, SAMPLES, SIZE).astype(dtype) for _ in range(2))
         e, c = rng.normal(size=(2, SAMPLES, SIZE)).astype(dtype)
-        drawn.append((T, dtype(1.5) * S, np.einsum("nij,ni->nj", T, e), c))  # b ~ N(0, A); S'S is not A at condition one
+        drawn.append(
+            (T, dtype(1.5) * S, np.einsum("nij,ni->nj", T, e), c)
+        )  # b ~ N(0, A); S'S is not A at condition one
     print(f"{'eps cond(T)':>26}" + "".join(f"{np.finfo(dtype).eps * c:9.0e}" for c in CONDITIONS))
-    ratios = [np.median(np.linalg.cond(T.astype(float) @ np.linalg.inv(S.astype(float)))) for T, S, _, _ in drawn]
+    ratios = [
+        np.median(np.linalg.cond(T.astype(float) @ np.linalg.inv(S.astype(float))))
+        for T, S, _, _ in drawn
+    ]
     print(f"{'eps cond(T S^-1)':>26}" + "".join(f"{np.finfo(dtype).eps * q:9.0e}" for q in ratios))
     for name in DIVERGENCES:
-        print(f"{name:>26}" + "".join(f"{np.median(divergence_errors(name, T, S)):9.0e}" for T, S, _, _ in drawn))
+        print(
+            f"{name:>26}"
+            + "".join(f"{np.median(divergence_errors(name, T, S)):9.0e}" for T, S, _, _ in drawn)
+        )
     for name in VALUES:
-        print(f"{name:>26}" + "".join(f"{np.median(value_errors(name, T, b, c)):9.0e}" for T, _, b, c in drawn))
+        print(
+            f"{name:>26}"
+            + "".join(f"{np.median(value_errors(name, T, b, c)):9.0e}" for T, _, b, c in drawn)
+        )
 
 
 def divergence_values():
     """Call it with 64-bit numbers enabled."""
-    print(f"\nfloat32 values of divergences, d = {SIZE}: median relative error over {4 * SAMPLES} draws, against float64\n")
+    print(
+        f"\nfloat32 values of divergences, d = {SIZE}: median relative error over {4 * SAMPLES} draws, against float64\n"
+    )
     print(f"{'cond(T)':>26}" + "".join(f"{c:9.0e}" for c in CONDITIONS[1:6]))
     for name, f in DIVERGENCES.items():
         value, row = jax.jit(lambda T, S, f=f: f(Gram(T), Gram(S))), f"{name:>26}"
         for condition in CONDITIONS[1:6]:
             rng = np.random.default_rng(0)
-            T, S = ((k * factors(rng, condition, 4 * SAMPLES, SIZE)).astype(np.float32) for k in (1, 1.5))
+            T, S = (
+                (k * factors(rng, condition, 4 * SAMPLES, SIZE)).astype(np.float32)
+                for k in (1, 1.5)
+            )
             reference = np.asarray(value(T.astype(float), S.astype(float)))
             row += f"{np.median(relative_error(value(T, S), reference)):9.0e}"
         print(row)
 
 
 def main():
-    print(f"float32, d = {D}, trace one: largest relative error over {TRIALS} matrices, held by T / formed (failures)\n")
+    print(
+        f"float32, d = {D}, trace one: largest relative error over {TRIALS} matrices, held by T / formed (failures)\n"
+    )
     print(f"{'cond(T)':>8}  {'log det':^26}  {'x A^-1 x':^26}  {'logm':^26}")
     for condition in (1e1, 1e2, 1e3, 1e4, 1e5, 1e6):
         T, x = random_factors(condition)

@@ -5,7 +5,7 @@ driven by two angles; 200 training and 200 test samples. A calibrated MatrixMLP(
 loss, batch 20, 120 epochs, float32, mean test loss over 6 seeds at the end of training (no early stopping).
 
 Machine: 2 CPU cores, jax 0.9.2; 9 minutes.
-Answer: Muon with cosine decay. The numbers are in the table of `mmlp.optimizers.default_optimizer`; rate 0.04 is a little
+Answer: Muon with cosine decay. The numbers are in the table of `mmlp.training.optimizers.default_optimizer`; rate 0.04 is a little
 better than 0.02 and 0.08 much worse, so that 0.02 is the one with room to err. Averaging weights does not add to decay.
 
     python benchmarks/recipe.py
@@ -52,7 +52,9 @@ def recipes():
 def main():
     train, test = task(jax.random.key(0), SAMPLES), task(jax.random.key(1), SAMPLES)
     keys = jax.random.split(jax.random.key(2), SEEDS)
-    make = eqx.filter_vmap(lambda key: mmlp.calibrate(mmlp.MatrixMLP(4, DIM, (16, 16), key=key), train[0], key=key))
+    make = eqx.filter_vmap(
+        lambda key: mmlp.calibrate(mmlp.MatrixMLP(4, DIM, (16, 16), key=key), train[0], key=key)
+    )
     models = make(keys)
     for name, rate, method in recipes():
         for label, clip, schedule in (
@@ -69,7 +71,12 @@ def main():
                     last.append(eqx.filter(info.model(), eqx.is_array))
 
             optimizer = optax.chain(optax.clip_by_global_norm(clip), method(schedule))
-            options = {"epochs": EPOCHS, "batch_size": BATCH, "optimizer": optimizer, "progress": False}
+            options = {
+                "epochs": EPOCHS,
+                "batch_size": BATCH,
+                "optimizer": optimizer,
+                "progress": False,
+            }
             result = mmlp.fit_many(models, loss, train, keys=keys, on_epoch=(note,), **options)
             score = test_loss(result.model, test)
             mean = jax.tree.map(lambda *x: sum(x) / len(x), *last)

@@ -57,18 +57,30 @@ def matrix(X, y, X_test, seed):
 
 
 def normal(X, y, X_test, seed):
-    return MultivariateRegressor(family="gaussian", random_state=seed).fit(X, y).predict_distribution(X_test)
+    return (
+        MultivariateRegressor(family="gaussian", random_state=seed)
+        .fit(X, y)
+        .predict_distribution(X_test)
+    )
 
 
 def cholesky(X, y, X_test, seed):
-    return MultivariateRegressor(network="cholesky", random_state=seed).fit(X, y).predict_distribution(X_test)
+    return (
+        MultivariateRegressor(network="cholesky", random_state=seed)
+        .fit(X, y)
+        .predict_distribution(X_test)
+    )
 
 
 def ngboost(X, y, X_test, seed):
     """Natural gradient boosting of a multivariate normal (O'Malley et al., 2021), stopped on a fifth of the rows."""
     order = np.random.default_rng(seed).permutation(len(X))
     held, rest = order[: len(X) // 5], order[len(X) // 5 :]
-    options: dict = {"Dist": MultivariateNormal(y.shape[1]), "n_estimators": 2000, "learning_rate": 0.03}
+    options: dict = {
+        "Dist": MultivariateNormal(y.shape[1]),
+        "n_estimators": 2000,
+        "learning_rate": 0.03,
+    }
     model = NGBRegressor(**options, verbose=False, random_state=seed)
     model.fit(X[rest], y[rest], X_val=X[held], Y_val=y[held], early_stopping_rounds=50)
     prediction = model.pred_dist(X_test, max_iter=model.best_val_loss_itr)
@@ -83,8 +95,12 @@ def gaussian_process(X, y, X_test, seed):
         scales: Any = np.ones(X.shape[1])
         kernel = ConstantKernel() * RBF(scales) + WhiteKernel(0.1)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # length scales of inputs that do not matter
-            model = GaussianProcessRegressor(kernel, random_state=seed).fit(scaler.transform(X), target)
+            warnings.simplefilter(
+                "ignore", ConvergenceWarning
+            )  # length scales of inputs that do not matter
+            model = GaussianProcessRegressor(kernel, random_state=seed).fit(
+                scaler.transform(X), target
+            )
         precision = np.linalg.inv(model.L_ @ model.L_.T)
         residuals.append(precision @ target / np.diag(precision))
         means.append(model.predict(scaler.transform(X_test)))
@@ -112,7 +128,9 @@ METHODS = {
 def gaussian(mean, covariance):
     covariance = np.broadcast_to(covariance, (*mean.shape, mean.shape[1]))
     trace = np.trace(covariance, axis1=1, axis2=2)
-    return TraceOneGaussian(jnp.asarray(mean), Gram.from_dense(covariance / trace[:, None, None]), jnp.asarray(trace))
+    return TraceOneGaussian(
+        jnp.asarray(mean), Gram.from_dense(covariance / trace[:, None, None]), jnp.asarray(trace)
+    )
 
 
 def load(folder: Path, name: str):
@@ -135,13 +153,17 @@ def evaluate(method, X, y, seed) -> dict[str, float]:
 
 
 def table(results: dict) -> str:
-    lines = [f"{'':30}{'negative log-likelihood':>26}{'energy score':>20}{'coverage':>10}{'seconds':>9}"]
+    lines = [
+        f"{'':30}{'negative log-likelihood':>26}{'energy score':>20}{'coverage':>10}{'seconds':>9}"
+    ]
     for data, methods in results.items():
         lines.append(data)
         for name in (name for name in METHODS if name in methods):
             column = {key: [split[key] for split in methods[name]] for key in methods[name][0]}
             mean = {key: np.mean(values) for key, values in column.items()}
-            error = {key: np.std(values, ddof=1) / np.sqrt(len(values)) for key, values in column.items()}
+            error = {
+                key: np.std(values, ddof=1) / np.sqrt(len(values)) for key, values in column.items()
+            }
             lines.append(
                 f"  {name:28}{mean['nll']:16.3f} +- {error['nll']:.3f}{mean['energy']:12.3f} +- {error['energy']:.3f}"
                 f"{mean['coverage']:10.3f}{mean['seconds']:9.1f}"
@@ -150,7 +172,9 @@ def table(results: dict) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=os.environ.get("MMLP_DATA"))
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--splits", type=int, default=10)

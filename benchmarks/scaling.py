@@ -46,8 +46,17 @@ def measure(d: int):
 
 
 def in_a_process_of_its_own(d: int):
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # two threads on one small matrix wait for each other
-    run = subprocess.run([sys.executable, __file__, str(d)], capture_output=True, text=True, check=True, env=environment)
+    environment = {
+        **os.environ,
+        "OPENBLAS_NUM_THREADS": "1",
+    }  # two threads on one small matrix wait for each other
+    run = subprocess.run(
+        [sys.executable, __file__, str(d)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
     return [float(value) for value in run.stdout.split()]
 
 

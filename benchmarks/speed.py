@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import optax
 
 import mmlp
-from mmlp.optimizers import default_optimizer
+from mmlp.training.optimizers import default_optimizer
 
 SAMPLES, EPOCHS, REPEATS, SEEDS = 1000, 6, 5, 8
 
@@ -40,7 +40,9 @@ def make(key):
 def bare(optimizer, static, params, state, batches, key):
     def step(carry, batch):
         params, state = carry
-        gradient = jax.grad(lambda params: loss(eqx.combine(params, static), batch, key, 0.0))(params)
+        gradient = jax.grad(lambda params: loss(eqx.combine(params, static), batch, key, 0.0))(
+            params
+        )
         updates, state = optimizer.update(gradient, state, params)
         return (optax.apply_updates(params, updates), state), None
 
@@ -50,7 +52,9 @@ def bare(optimizer, static, params, state, batches, key):
 def epochs_of_fit(model, data, **options) -> list[float]:
     """Seconds of each epoch inside `fit`, but for the first."""
     ends = []
-    mmlp.fit(model, loss, data, on_epoch=(lambda info: ends.append(time.perf_counter()),), **options)
+    mmlp.fit(
+        model, loss, data, on_epoch=(lambda info: ends.append(time.perf_counter()),), **options
+    )
     return [end - start for start, end in itertools.pairwise(ends)]
 
 
@@ -84,11 +88,14 @@ def main():
         options = {"key": keys[0], "epochs": EPOCHS, "batch_size": batch_size, "progress": False}
         options["optimizer"] = default_optimizer(EPOCHS * steps)
         ours, theirs = in_turns(
-            partial(epochs_of_fit, model, (X, Y), **options), partial(epochs_of_bare, model, (X, Y), **options)
+            partial(epochs_of_fit, model, (X, Y), **options),
+            partial(epochs_of_bare, model, (X, Y), **options),
         )
         for name, pick in (("median", statistics.median), ("fastest", min)):
             a, b = 1e3 * pick(ours) / steps, 1e3 * pick(theirs) / steps
-            print(f"batch {batch_size}, {name} epoch: fit {a:.3f} ms a step, bare {b:.3f} ms, ratio {a / b:.3f}")
+            print(
+                f"batch {batch_size}, {name} epoch: fit {a:.3f} ms a step, bare {b:.3f} ms, ratio {a / b:.3f}"
+            )
 
     seeds = jax.random.split(keys[2], SEEDS)
     models = eqx.filter_vmap(make)(seeds)
@@ -97,7 +104,9 @@ def main():
 
     def timed(function, *arguments, **more) -> list[float]:
         start = time.perf_counter()
-        jax.block_until_ready(eqx.filter(function(*arguments, **more, **options).model, eqx.is_array))
+        jax.block_until_ready(
+            eqx.filter(function(*arguments, **more, **options).model, eqx.is_array)
+        )
         return [time.perf_counter() - start]
 
     many, single = in_turns(

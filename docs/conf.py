@@ -10,11 +10,22 @@ import mmlp  # noqa: E402, after the path
 
 project, author, release = "matrix-mlp", "the matrix-mlp authors", mmlp.__version__
 project_copyright = author
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "docstrings", "gallery", "mathml", "results"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "docstrings",
+    "gallery",
+    "mathml",
+    "results",
+]
 exclude_patterns = ["_build"]
 nitpicky = True
 # types of other projects: no inventory of theirs is fetched
-nitpick_ignore_regex = [("py:.*", r"(?!mmlp).*"), ("py:.*", r"mmlp\.(\w+\.)*(SPD|Kernel|Network|NetworkEstimator)")]
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!mmlp).*"),
+    ("py:.*", r"mmlp\.(\w+\.)*(SPD|Kernel|Network|NetworkEstimator)"),
+]
 
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3

@@ -43,7 +43,9 @@ def train(kernel, epochs: int):
     X, Y = make_data(jax.random.key(1), 60)
     model = mmlp.MatrixMLP(FEATURES, SENSORS, output_kernel=kernel, key=key)
     model = mmlp.calibrate(model, X, key=key)
-    return mmlp.fit(model, loss, (X, Y), key=key, epochs=epochs, batch_size=20, progress=False).model
+    return mmlp.fit(
+        model, loss, (X, Y), key=key, epochs=epochs, batch_size=20, progress=False
+    ).model
 
 
 def main(epochs: int = 150) -> None:
@@ -51,7 +53,9 @@ def main(epochs: int = 150) -> None:
     rows = {"true": Y}
     for name, kernel in {"linear": mmlp.Linear(), "bidiagonal": bidiagonal}.items():
         rows[name] = jax.vmap(train(kernel, epochs))(X)
-        print(f"{name:12} von Neumann loss on {len(X)} unseen samples {mmlp.von_neumann(rows[name], Y).mean():.4f}")
+        print(
+            f"{name:12} von Neumann loss on {len(X)} unseen samples {mmlp.von_neumann(rows[name], Y).mean():.4f}"
+        )
 
     figure, axes = pyplot.subplots(3, 3, figsize=(6, 6), layout="constrained")
     for row, (name, A) in zip(axes, rows.items(), strict=True):

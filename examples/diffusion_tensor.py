@@ -17,7 +17,10 @@ from matplotlib.collections import LineCollection
 import mmlp
 
 B, NOISE, MEAN = 1.0, 0.1, 0.8  # ms/um^2; of S_0; um^2/ms, the mean diffusivity
-TURN, HEIGHT = np.arange(12) * np.pi * (5**0.5 - 1), (np.arange(12) + 0.5) / 12  # a spiral over half of the sphere
+TURN, HEIGHT = (
+    np.arange(12) * np.pi * (5**0.5 - 1),
+    (np.arange(12) + 0.5) / 12,
+)  # a spiral over half of the sphere
 DIRECTIONS = np.stack([*np.sqrt(1 - HEIGHT**2) * (np.cos(TURN), np.sin(TURN)), HEIGHT], -1)
 
 
@@ -31,7 +34,11 @@ def signals(D, key):
 def tensors(direction, anisotropy):
     """D with trace 3 MEAN, long along `direction` (n, 3); `anisotropy` (n,) is 0 for a ball and tends to 1 for a line."""
     line = direction[:, :, None] * direction[:, None, :]
-    return 3 * MEAN * (anisotropy[:, None, None] * line + (1 - anisotropy)[:, None, None] * jnp.eye(3) / 3)
+    return (
+        3
+        * MEAN
+        * (anisotropy[:, None, None] * line + (1 - anisotropy)[:, None, None] * jnp.eye(3) / 3)
+    )
 
 
 def least_squares(S) -> np.ndarray:
@@ -70,24 +77,35 @@ def main(epochs: int = 60) -> None:
     D = tensors(direction, jax.random.uniform(keys[1], (2000,), minval=0.02, maxval=0.9))
     S, Y = signals(D, keys[2]), mmlp.Gram.from_dense(D / (3 * MEAN))
     model = mmlp.calibrate(mmlp.MatrixMLP(12, 3, key=keys[3]), S, key=keys[3])
-    model = mmlp.fit(model, loss, (S, Y), key=keys[3], epochs=epochs, batch_size=50, progress=False).model
+    model = mmlp.fit(
+        model, loss, (S, Y), key=keys[3], epochs=epochs, batch_size=50, progress=False
+    ).model
 
     x, y = (grid.ravel() for grid in np.meshgrid(np.arange(-9.5, 10), np.arange(-9.5, 10)))
     radius = np.hypot(x, y)
     circles = jnp.asarray(np.stack([-y, x, 0 * x], -1) / radius[:, None])
     truth = tensors(circles, jnp.asarray(np.where(np.abs(radius - 6) < 2.5, 0.75, 0.05)))
     S = signals(truth, keys[4])
-    estimates = {"truth": truth, "least squares": least_squares(S), "matrix MLP": 3 * MEAN * jax.vmap(model)(S).dense()}
+    estimates = {
+        "truth": truth,
+        "least squares": least_squares(S),
+        "matrix MLP": 3 * MEAN * jax.vmap(model)(S).dense(),
+    }
     figure, axes = pyplot.subplots(1, 3, figsize=(10, 3.8), layout="constrained")
     for axis, (name, estimate) in zip(axes, estimates.items(), strict=True):
         arrows = report(name, np.asarray(estimate, np.float64), np.asarray(truth))[:, :2]
         places = np.stack([x, y], -1)
         lines = LineCollection(
-            list(np.stack([places - arrows / 2, places + arrows / 2], 1)), array=np.hypot(*arrows.T), cmap="viridis", lw=2
+            list(np.stack([places - arrows / 2, places + arrows / 2], 1)),
+            array=np.hypot(*arrows.T),
+            cmap="viridis",
+            lw=2,
         )
         lines.set_clim(0, 1)
         axis.add_collection(lines)
-        axis.set(title=name, xlim=(-10.5, 10.5), ylim=(-10.5, 10.5), aspect="equal", xticks=[], yticks=[])
+        axis.set(
+            title=name, xlim=(-10.5, 10.5), ylim=(-10.5, 10.5), aspect="equal", xticks=[], yticks=[]
+        )
     figure.savefig("diffusion_tensor.png", dpi=120)
 
 

@@ -31,11 +31,15 @@ def main(epochs: int = 30) -> None:
     X, X_test = (jnp.asarray(components.transform(part), jnp.float32) for part in (train, test))
 
     keys = jax.random.split(jax.random.key(0), 4)
-    vae = mmlp.paper_vae("NfNf", 10, 2, (20,), output_kernel=mmlp.Linear(), direct=True, key=keys[0])
+    vae = mmlp.paper_vae(
+        "NfNf", 10, 2, (20,), output_kernel=mmlp.Linear(), direct=True, key=keys[0]
+    )
     vae = mmlp.calibrate(vae, X, key=keys[0])
     vae = mmlp.fit(vae, loss, X, key=keys[1], epochs=epochs, batch_size=50, progress=False).model
 
-    evidence = jax.jit(jax.vmap(lambda x, key: vae.log_evidence(x, key, 100)))(X_test, jax.random.split(keys[2], 500))
+    evidence = jax.jit(jax.vmap(lambda x, key: vae.log_evidence(x, key, 100)))(
+        X_test, jax.random.split(keys[2], 500)
+    )
     covariance = jnp.cov(X.T)
     omega = mmlp.Gram.from_dense(covariance / jnp.trace(covariance))
     gaussian = mmlp.TraceOneGaussian(X.mean(axis=0), omega, jnp.trace(covariance))
@@ -49,9 +53,14 @@ def main(epochs: int = 30) -> None:
     axes[0].set(title="latent means, by digit")
     ticks = jnp.linspace(-2, 2, 10)
     grid = jnp.stack(jnp.meshgrid(ticks, ticks[::-1]), -1).reshape(-1, 2)
-    rows = {"decoded from a grid": jax.vmap(vae.decode)(grid).mean, "samples": vae.sample(keys[3], 100)}
+    rows = {
+        "decoded from a grid": jax.vmap(vae.decode)(grid).mean,
+        "samples": vae.sample(keys[3], 100),
+    }
     for axis, (title, values) in zip(axes[1:], rows.items(), strict=True):
-        plot_images(components.inverse_transform(values), (8, 8), columns=10, ax=axis).set_title(title)
+        plot_images(components.inverse_transform(values), (8, 8), columns=10, ax=axis).set_title(
+            title
+        )
     figure.savefig("digits_vae.png", dpi=120)
 
 

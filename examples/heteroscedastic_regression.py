@@ -20,7 +20,9 @@ def make_data(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]
     x = rng.uniform(0, 2 * np.pi, n)
     along = np.stack([-np.sin(x), np.cos(x)], -1)
     across = np.stack([np.cos(x), np.sin(x)], -1)
-    errors = (0.05 + 0.1 * x)[:, None] * rng.standard_normal((n, 1)) * along + 0.1 * rng.standard_normal((n, 1)) * across
+    errors = (0.05 + 0.1 * x)[:, None] * rng.standard_normal(
+        (n, 1)
+    ) * along + 0.1 * rng.standard_normal((n, 1)) * across
     return x[:, None], (1 + 0.4 * x)[:, None] * across + errors
 
 
@@ -44,7 +46,9 @@ def main(epochs: int = 150) -> None:
         likelihood = metrics.negative_log_likelihood(prediction, y_test)
         energy = metrics.energy_score(prediction, y_test)
         share = metrics.ellipsoid_coverage(prediction, y_test, 0.9)
-        print(f"{name:20} -log p {likelihood:.3f}, energy score {energy:.3f}, {100 * share:.0f} % in the 90 % ellipses")
+        print(
+            f"{name:20} -log p {likelihood:.3f}, energy score {energy:.3f}, {100 * share:.0f} % in the 90 % ellipses"
+        )
         plotting.plot_calibration(metrics.mahalanobis_pit(prediction, y_test), label=name, ax=right)
 
     times = np.linspace(0, 2 * np.pi, 25)[:, None]

@@ -27,14 +27,18 @@ def model(y):
     ratio = numpyro.sample("ratio", dist.LogNormal(0, 0.5))  # of the two standard deviations
     eta = numpyro.sample("eta", dist.LogNormal(0, 1))
     beta = numpyro.sample("beta", dist.LogNormal(0, 0.5))
-    factor = jnp.transpose(correlation) * jnp.array([1.0, ratio])  # T, of any scale: Omega = T'T / tr(T'T)
+    factor = jnp.transpose(correlation) * jnp.array(
+        [1.0, ratio]
+    )  # T, of any scale: Omega = T'T / tr(T'T)
     with numpyro.plate("days", len(y)):
         numpyro.sample("y", TraceOnePowerExponential(loc, factor, eta, 1.0, beta), obs=y)
 
 
 def simulate(key, n: int) -> jax.Array:
     omega = mmlp.Gram.trace_one(jnp.array([[1.0, 0.6], [0.0, 0.8]]))
-    return mmlp.TraceOnePowerExponential(jnp.array([0.1, 0.0]), omega, 1.0, 1.0, BETA).sample(key, (n,))
+    return mmlp.TraceOnePowerExponential(jnp.array([0.1, 0.0]), omega, 1.0, 1.0, BETA).sample(
+        key, (n,)
+    )
 
 
 def main(draws: int = 500) -> None:
@@ -43,7 +47,9 @@ def main(draws: int = 500) -> None:
     mcmc.run(jax.random.key(1), y)
     posterior = mcmc.get_samples()
     low, high = np.quantile(posterior["beta"], [0.05, 0.95])
-    print(f"beta: posterior mean {np.mean(posterior['beta']):.2f}, 90 % interval {low:.2f} to {high:.2f}, truth {BETA}")
+    print(
+        f"beta: posterior mean {np.mean(posterior['beta']):.2f}, 90 % interval {low:.2f} to {high:.2f}, truth {BETA}"
+    )
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4), layout="constrained")
     left.hist(posterior["beta"], bins=30, density=True)
@@ -52,10 +58,17 @@ def main(draws: int = 500) -> None:
     left.set(xlabel=r"$\beta$", ylabel="posterior density")
     left.legend()
 
-    loc, eta, beta, ratio = (np.mean(posterior[name], axis=0) for name in ("loc", "eta", "beta", "ratio"))
-    omega = mmlp.Gram.trace_one(np.mean(posterior["correlation"], axis=0).T * np.array([1.0, ratio]))
+    loc, eta, beta, ratio = (
+        np.mean(posterior[name], axis=0) for name in ("loc", "eta", "beta", "ratio")
+    )
+    omega = mmlp.Gram.trace_one(
+        np.mean(posterior["correlation"], axis=0).T * np.array([1.0, ratio])
+    )
     fitted = mmlp.TraceOnePowerExponential(loc, omega, eta, 1.0, beta)
-    radius = jnp.quantile(jnp.linalg.norm(omega.whiten(fitted.sample(jax.random.key(2), (10_000,)) - loc), axis=1), 0.9)
+    radius = jnp.quantile(
+        jnp.linalg.norm(omega.whiten(fitted.sample(jax.random.key(2), (10_000,)) - loc), axis=1),
+        0.9,
+    )
     angle = np.linspace(0, 2 * np.pi, 200)
     ellipse = loc + radius * omega.color(jnp.stack([jnp.cos(angle), jnp.sin(angle)], -1))
     inside = jnp.mean(jnp.linalg.norm(omega.whiten(y - loc), axis=1) < radius)

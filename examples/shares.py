@@ -60,8 +60,8 @@ from shares_page import BASE, CHOLESKY, EWMA, HORIZON, LEDOIT_WOLF, MATRIX, SCAL
 from sklearn.covariance import ledoit_wolf
 
 import mmlp
-from mmlp.experiments._run import main
-from mmlp.optimizers import default_optimizer
+from mmlp.experiments.harness.run import main
+from mmlp.training.optimizers import default_optimizer
 
 DECAYS, SLOW = (0.94, 0.97, 0.98, 0.985, 0.99, 0.995, 0.9975), (0.99, 0.995, 0.9975)
 WINDOWS = (21, 63, 126, 250, 500, HISTORY)
@@ -103,7 +103,9 @@ class Residual(eqx.Module):
         (log_eta,), omega = self.network(x)
         d = omega.dim
         mixed = (1 - self.strength) * jnp.eye(d) / d + self.strength * omega.dense()
-        return mmlp.TraceOneGaussian(jnp.zeros(d), mmlp.Gram.from_dense(mixed), d * jnp.exp(log_eta))
+        return mmlp.TraceOneGaussian(
+            jnp.zeros(d), mmlp.Gram.from_dense(mixed), d * jnp.exp(log_eta)
+        )
 
 
 def loss(model, batch, key, t):
@@ -128,7 +130,9 @@ def new_models(kind: str, keys, X, settings: Settings, d: int):
         else:
             network = mmlp.CholeskyMLP(X.shape[1], d, settings.hidden_features, 1, key=first)
         network = mmlp.calibrate(network, X, key=second)
-        network = eqx.tree_at(LAST_LAYER[kind], network, replace_fn=lambda weights: settings.start * weights)
+        network = eqx.tree_at(
+            LAST_LAYER[kind], network, replace_fn=lambda weights: settings.start * weights
+        )
         return Residual(network, settings.strength)
 
     return eqx.filter_vmap(one)(keys)
@@ -140,13 +144,19 @@ def residuals(models, X) -> mmlp.Gram:
     return eqx.filter_vmap(lambda model: jax.vmap(lambda x: model(x).covariance)(X))(models)
 
 
-def network_forecasts(kind: str, returns, F, base, end: int, at: np.ndarray, settings: Settings) -> np.ndarray:
+def network_forecasts(
+    kind: str, returns, F, base, end: int, at: np.ndarray, settings: Settings
+) -> np.ndarray:
     """Covariances (seeds, months, d, d) of the months that begin at the days `at`, learnt from the days before `end`."""
     origins = np.linspace(WARMUP, end - HORIZON, settings.origins).astype(int)
     centre, spread = F[origins].mean(axis=0), F[origins].std(axis=0)
-    X = jnp.asarray(np.clip((F - centre) / spread, -2.5, 2.5))  # a crash is far outside of what was seen
+    X = jnp.asarray(
+        np.clip((F - centre) / spread, -2.5, 2.5)
+    )  # a crash is far outside of what was seen
     days = returns[origins[:, None] + np.arange(HORIZON)]  # (origins, days, d)
-    Y = jnp.asarray(np.linalg.solve(principal_root(base[origins]), days.mT).mT)  # white under the baseline
+    Y = jnp.asarray(
+        np.linalg.solve(principal_root(base[origins]), days.mT).mT
+    )  # white under the baseline
     keys = jax.random.split(jax.random.key(0), settings.seeds)
     steps = settings.epochs * -(-settings.origins // settings.batch_size)
     models = mmlp.fit_many(
@@ -159,13 +169,17 @@ def network_forecasts(kind: str, returns, F, base, end: int, at: np.ndarray, set
         optimizer=default_optimizer(steps, settings.learning_rate),
         progress=False,
     ).model
-    return np.asarray(residuals(models, X[at]).congruence(principal_root(base[at])).dense(), np.float64)
+    return np.asarray(
+        residuals(models, X[at]).congruence(principal_root(base[at])).dense(), np.float64
+    )
 
 
 # -- the rolling comparison ---------------------------------------------------------------------------------------------
 
 
-def forecasts(market: Market, settings: Settings) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
+def forecasts(
+    market: Market, settings: Settings
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
     """Covariances of the test months by method (months, d, d), and by single networks (seeds, months, d, d).
 
     The third result holds the days of each month, (first, last + 1). A block of test years is forecast by what was trained,
@@ -177,12 +191,22 @@ def forecasts(market: Market, settings: Settings) -> tuple[dict[str, np.ndarray]
     ewma = {decay: weighted(squares, decay) for decay in DECAYS}
     candidates = {
         EWMA: {decay: S[begin] for decay, S in ewma.items()},
-        LEDOIT_WOLF: {w: np.array([ledoit_wolf(r[t - w : t], assume_centered=True)[0] for t in begin]) for w in WINDOWS},
-        BASE: {(fast, slow): two_decays(ewma[fast][begin], ewma[slow][begin]) for fast in DECAYS for slow in SLOW},
+        LEDOIT_WOLF: {
+            w: np.array([ledoit_wolf(r[t - w : t], assume_centered=True)[0] for t in begin])
+            for w in WINDOWS
+        },
+        BASE: {
+            (fast, slow): two_decays(ewma[fast][begin], ewma[slow][begin])
+            for fast in DECAYS
+            for slow in SLOW
+        },
     }
     parts, single, test = {}, {}, (year >= settings.first) & (year <= settings.last)
     for start in range(settings.first, settings.last + 1, settings.block):
-        past, now = year < start, (year >= start) & (year < min(start + settings.block, settings.last + 1))
+        past, now = (
+            year < start,
+            (year >= start) & (year < min(start + settings.block, settings.last + 1)),
+        )
         origin = begin[now][0]
         best = {
             name: max(choices, key=lambda c: log_likelihood(choices[c][past], W[past]).mean())
@@ -190,7 +214,10 @@ def forecasts(market: Market, settings: Settings) -> tuple[dict[str, np.ndarray]
         }
         base = two_decays(*(ewma[decay] for decay in best[BASE]))
         F = features(r, ewma, base)
-        networks = {kind: network_forecasts(kind, r, F, base, origin, begin[now], settings) for kind in (CHOLESKY, MATRIX)}
+        networks = {
+            kind: network_forecasts(kind, r, F, base, origin, begin[now], settings)
+            for kind in (CHOLESKY, MATRIX)
+        }
         block = {
             "constant": np.broadcast_to(squares[:origin].mean(axis=0), W[now].shape),
             "last month": np.array([squares[t - HORIZON : t].mean(axis=0) for t in begin[now]]),
@@ -201,22 +228,32 @@ def forecasts(market: Market, settings: Settings) -> tuple[dict[str, np.ndarray]
         baseline = base[begin[now]]
         scale = np.trace(np.linalg.solve(baseline, block[MATRIX]), axis1=1, axis2=2) / r.shape[1]
         block[SCALE] = scale[:, None, None] * baseline
-        print(f"{start}: " + ", ".join(f"{name}: {choice}" for name, choice in best.items()), flush=True)
+        print(
+            f"{start}: " + ", ".join(f"{name}: {choice}" for name, choice in best.items()),
+            flush=True,
+        )
         for name, S in block.items():
             parts.setdefault(name, []).append(S)
         for name, S in networks.items():
             single.setdefault(name, []).append(S)
-    parts, single = ({name: np.concatenate(S, axis=-3) for name, S in blocks.items()} for blocks in (parts, single))
+    parts, single = (
+        {name: np.concatenate(S, axis=-3) for name, S in blocks.items()}
+        for blocks in (parts, single)
+    )
     return parts, single, np.stack([begin, end], axis=1)[test]
 
 
 def run(settings: Settings) -> dict:
     if not 2 <= settings.shares < HORIZON:
-        raise ValueError(f"`--shares {settings.shares}` must be 2 to {HORIZON - 1}: last month's covariance has its rank.")
+        raise ValueError(
+            f"`--shares {settings.shares}` must be 2 to {HORIZON - 1}: last month's covariance has its rank."
+        )
     market = find_market(settings.prices, settings.shares)
     known = months_of(market)[2]
     if not known[0] < settings.first <= settings.last <= known[-1]:
-        raise ValueError(f"`--first {settings.first} --last {settings.last}` must be within {known[0] + 1} to {known[-1]}.")
+        raise ValueError(
+            f"`--first {settings.first} --last {settings.last}` must be within {known[0] + 1} to {known[-1]}."
+        )
     S, single, spans = forecasts(market, settings)
     days = [market.returns[a:b] for a, b in spans]
     W = np.array([x.T @ x / len(x) for x in days])
@@ -229,13 +266,19 @@ def run(settings: Settings) -> dict:
     for name, A in S.items():
         scores[name] = {"log-likelihood": log_likelihood(A, W)}
         forecast = mmlp.Gram.from_dense(A / size)
-        scores[name] |= {measure: np.asarray(f(forecast, target)) for measure, f in MEASURES.items()}
+        scores[name] |= {
+            measure: np.asarray(f(forecast, target)) for measure, f in MEASURES.items()
+        }
     return {
         "title": f"next month's covariance of {len(market.names)} shares ({market.source})",
         "months": months,
-        "scores": {name: {measure: rounded(v) for measure, v in by.items()} for name, by in scores.items()},
+        "scores": {
+            name: {measure: rounded(v) for measure, v in by.items()} for name, by in scores.items()
+        },
         "volatility": {name: rounded(portfolio(A)) for name, A in ({"realised": W} | S).items()},
-        **summary(scores, years, {kind: log_likelihood(A, W).mean(axis=1) for kind, A in single.items()}),
+        **summary(
+            scores, years, {kind: log_likelihood(A, W).mean(axis=1) for kind, A in single.items()}
+        ),
     }
 
 

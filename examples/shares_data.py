@@ -30,9 +30,13 @@ def read_market(path: Path, shares: int) -> Market:
         dates = np.array([row[0] for row in rows], dtype="datetime64[D]")
         prices = np.array([[float(price) for price in row[1 : shares + 1]] for row in rows])
     except (ValueError, IndexError) as error:
-        raise ValueError(f"`--prices {path}` must hold a date (2022-12-28) and then numbers in each row: {error}.") from None
+        raise ValueError(
+            f"`--prices {path}` must hold a date (2022-12-28) and then numbers in each row: {error}."
+        ) from None
     if prices.ndim != 2 or prices.shape[1] < 2 or len(prices) < DAYS:
-        raise ValueError(f"`--prices {path}` needs two shares and {DAYS} days at least, got shape {prices.shape}.")
+        raise ValueError(
+            f"`--prices {path}` needs two shares and {DAYS} days at least, got shape {prices.shape}."
+        )
     if not np.all(prices > 0) or not np.all(np.isfinite(prices)):
         day, share = np.argwhere(~((prices > 0) & np.isfinite(prices)))[0]
         raise ValueError(
@@ -40,12 +44,17 @@ def read_market(path: Path, shares: int) -> Market:
         )
     if not np.all(np.diff(dates).astype(int) > 0):
         raise ValueError(f"`--prices {path}` must have dates in rising order.")
-    return Market(path.name, header[1 : shares + 1], dates[1:], 100 * np.diff(np.log(prices), axis=0))
+    return Market(
+        path.name, header[1 : shares + 1], dates[1:], 100 * np.diff(np.log(prices), axis=0)
+    )
 
 
 def made_up_market(shares: int, seed: int = 0) -> Market:
     """A stand-in: log volatilities of the market and of each share are autoregressive, loadings on the market are fixed."""
-    rng, dates = np.random.default_rng(seed), np.arange("1990-01-01", "2022-12-29", dtype="datetime64[D]")
+    rng, dates = (
+        np.random.default_rng(seed),
+        np.arange("1990-01-01", "2022-12-29", dtype="datetime64[D]"),
+    )
     dates = dates[np.is_busday(dates)]
     n = len(dates)
     log_volatility = lfilter([1], [1, -0.985], 0.07 * rng.standard_normal((n, shares + 1)), axis=0)
@@ -58,7 +67,9 @@ def find_market(prices: str, shares: int) -> Market:
     """Those of the file `prices`, else of sp500_prices.csv.gz in the folder MMLP_DATA, else made-up ones."""
     path = Path(prices or Path(os.environ.get("MMLP_DATA", "."), "sp500_prices.csv.gz"))
     if prices and not path.is_file():
-        raise ValueError(f"`--prices {path}`: there is no such file; without the flag prices are made up.")
+        raise ValueError(
+            f"`--prices {path}`: there is no such file; without the flag prices are made up."
+        )
     return read_market(path, shares) if path.is_file() else made_up_market(shares)
 
 
@@ -98,7 +109,10 @@ def mean_correlation(S: np.ndarray) -> np.ndarray:
 def features(returns: np.ndarray, ewma: dict, base: np.ndarray) -> np.ndarray:
     """What the networks see (n + 1, p): volatility over several spans against the baseline's, returns, correlation."""
     market, level = returns.mean(axis=1), np.log(volatilities(base)).mean(axis=1)
-    columns = [np.log(volatilities(ewma[decay])).mean(axis=1) - level for decay in (0.94, 0.97, 0.99, 0.9975)]
+    columns = [
+        np.log(volatilities(ewma[decay])).mean(axis=1) - level
+        for decay in (0.94, 0.97, 0.99, 0.9975)
+    ]
     columns += [np.log(weighted(market**2, decay)) / 2 - level for decay in (0.94, 0.9975)]
     columns += [weighted(market, decay) / np.exp(level) for decay in (0.94, 0.99)]
     slow, *fast = (mean_correlation(ewma[decay]) for decay in (0.9975, 0.97, 0.99))

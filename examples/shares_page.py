@@ -14,10 +14,15 @@ CRASHES = ("2008", "2020")  # years in which much of the gain is earned
 
 def paired(difference: np.ndarray) -> dict:
     """Mean and standard error, of a difference over months or of scores over seeds."""
-    return {"mean": float(difference.mean()), "error": float(difference.std(ddof=1) / len(difference) ** 0.5)}
+    return {
+        "mean": float(difference.mean()),
+        "error": float(difference.std(ddof=1) / len(difference) ** 0.5),
+    }
 
 
-def summary(scores: dict[str, dict[str, np.ndarray]], years: np.ndarray, single: dict[str, np.ndarray]) -> dict:
+def summary(
+    scores: dict[str, dict[str, np.ndarray]], years: np.ndarray, single: dict[str, np.ndarray]
+) -> dict:
     """The table, claims and figure: from scores by method and month, the year of each, and single networks' by seed."""
     measures = [measure for measure in scores[MATRIX] if measure != "log-likelihood"]
     likelihood = {name: by["log-likelihood"] for name, by in scores.items()}
@@ -25,12 +30,24 @@ def summary(scores: dict[str, dict[str, np.ndarray]], years: np.ndarray, single:
     highest = max(x.mean() for x in likelihood.values())
     rows = []
     for name, by in scores.items():
-        cells = [{"mean": float(likelihood[name].mean()), "best": bool(likelihood[name].mean() == highest)}]
+        cells = [
+            {
+                "mean": float(likelihood[name].mean()),
+                "best": bool(likelihood[name].mean() == highest),
+            }
+        ]
         cells += [paired(likelihood[name] - likelihood[EWMA]) if name != EWMA else None]
-        cells += [{"mean": float(by[m].mean()), "best": bool(by[m].mean() == lowest[m])} for m in measures]
+        cells += [
+            {"mean": float(by[m].mean()), "best": bool(by[m].mean() == lowest[m])} for m in measures
+        ]
         rows.append({"name": name, "cells": cells, "emphasis": name == MATRIX})
     for name, x in single.items():
-        rows.append({"name": f"one {name}, mean of {len(x)}", "cells": [paired(x), None, *(None for _ in measures)]})
+        rows.append(
+            {
+                "name": f"one {name}, mean of {len(x)}",
+                "cells": [paired(x), None, *(None for _ in measures)],
+            }
+        )
     table = {
         "title": "Forecasts of the next month",
         "note": "Log-likelihood: mean of a day of the next month under N(0, S), in nats; gain: the paired difference from "
@@ -40,7 +57,11 @@ def summary(scores: dict[str, dict[str, np.ndarray]], years: np.ndarray, single:
         "rows": rows,
     }
     claims = [
-        claim(f"The {MATRIX} beats {other} in next month's log-likelihood.", likelihood[MATRIX] - likelihood[other], years)
+        claim(
+            f"The {MATRIX} beats {other} in next month's log-likelihood.",
+            likelihood[MATRIX] - likelihood[other],
+            years,
+        )
         for other in (EWMA, LEDOIT_WOLF, BASE, CHOLESKY)
     ]
     caption = "Volatility of equal parts of all shares, and the log-likelihood gained on the tuned EWMA, month after month."
@@ -79,11 +100,27 @@ def draw(record: dict, out: Path) -> None:
     months, scores = np.array(result["months"], dtype="datetime64[M]"), result["scores"]
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)
-    colours = {"realised": "0.75", MATRIX: "tab:red", CHOLESKY: "tab:blue", BASE: "tab:green", LEDOIT_WOLF: "tab:orange"}
+    colours = {
+        "realised": "0.75",
+        MATRIX: "tab:red",
+        CHOLESKY: "tab:blue",
+        BASE: "tab:green",
+        LEDOIT_WOLF: "tab:orange",
+    }
     for name in ("realised", EWMA, MATRIX):
         style = {"linewidth": 3.5} if name == "realised" else {"linewidth": 1.3}
-        top.plot(months, result["volatility"][name], color=colours.get(name, "black"), label=name, **style)
-    top.set(ylabel="volatility, % a year", yscale="log", title="Equal parts of all shares: volatility of the month ahead")
+        top.plot(
+            months,
+            result["volatility"][name],
+            color=colours.get(name, "black"),
+            label=name,
+            **style,
+        )
+    top.set(
+        ylabel="volatility, % a year",
+        yscale="log",
+        title="Equal parts of all shares: volatility of the month ahead",
+    )
     top.set_yticks([5, 10, 20, 50, 100], ["5", "10", "20", "50", "100"])
     top.minorticks_off()
     for name in (MATRIX, CHOLESKY, BASE, LEDOIT_WOLF):

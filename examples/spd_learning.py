@@ -38,7 +38,9 @@ def ellipse(A: np.ndarray, place: np.ndarray, **style) -> Ellipse:
     """The ellipse x' A^-1 x = r^2 about a place."""
     values, vectors = np.linalg.eigh(A)
     width, height = 0.22 * np.sqrt(values)
-    return Ellipse(tuple(place), width, height, angle=np.degrees(np.arctan2(*vectors[::-1, 0])), **style)
+    return Ellipse(
+        tuple(place), width, height, angle=np.degrees(np.arctan2(*vectors[::-1, 0])), **style
+    )
 
 
 def main(epochs: int = 200) -> None:
@@ -46,7 +48,9 @@ def main(epochs: int = 200) -> None:
     X, Y = make_data(key, 150)
     model = mmlp.MatrixMLP(2, 2, key=key)
     model = mmlp.calibrate(model, X, key=key)
-    model = mmlp.fit(model, loss, (X, Y), key=key, epochs=epochs, batch_size=30, progress=False).model
+    model = mmlp.fit(
+        model, loss, (X, Y), key=key, epochs=epochs, batch_size=30, progress=False
+    ).model
 
     X_test, Y_test = make_data(jax.random.key(1), 500)
     constant = mmlp.Gram.from_dense(Y.dense().mean(axis=0))

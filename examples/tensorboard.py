@@ -28,7 +28,9 @@ def to_csv(path: Path):
             writer = csv.writer(file)
             if new:
                 writer.writerow(["epoch", "loss", "validation", "skipped"])
-            writer.writerow([info.epoch, float(info.loss), float(info.validation), int(info.skipped)])
+            writer.writerow(
+                [info.epoch, float(info.loss), float(info.validation), int(info.skipped)]
+            )
 
     return write
 
@@ -67,10 +69,21 @@ def main(folder: Path) -> mmlp.FitResult:
         callbacks.append(to_tensorboard(folder))
     except ImportError as error:
         print(error)
-    return mmlp.fit(model, loss, train, key=key, epochs=30, batch_size=25, validation=validation, on_epoch=callbacks)
+    return mmlp.fit(
+        model,
+        loss,
+        train,
+        key=key,
+        epochs=30,
+        batch_size=25,
+        validation=validation,
+        on_epoch=callbacks,
+    )
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/example")
     result = main(folder)
-    print(f"best validation loss {result.history['validation'].min():.5f}; every epoch is in {folder / 'epochs.csv'}")
+    print(
+        f"best validation loss {result.history['validation'].min():.5f}; every epoch is in {folder / 'epochs.csv'}"
+    )

@@ -30,10 +30,21 @@ def loss(model, batch, key, t):
 def train() -> mmlp.FitResult:
     """What one process would run as well: nothing here knows of the others."""
     X = np.random.default_rng(0).normal(size=(40, 2)).astype(jnp.zeros(()).dtype)
-    Y = mmlp.Gram(np.exp(0.5 * X)[:, :, None] * np.array([[0.8, 0.6], [-0.6, 0.8]], X.dtype)).scaled(0.4)
+    Y = mmlp.Gram(
+        np.exp(0.5 * X)[:, :, None] * np.array([[0.8, 0.6], [-0.6, 0.8]], X.dtype)
+    ).scaled(0.4)
     model = mmlp.MatrixMLP(2, 2, (4,), key=jax.random.key(0))
     adam = optax.adam(0.02)
-    return mmlp.fit(model, loss, (X, Y), key=jax.random.key(1), epochs=13, batch_size=10, optimizer=adam, progress=False)
+    return mmlp.fit(
+        model,
+        loss,
+        (X, Y),
+        key=jax.random.key(1),
+        epochs=13,
+        batch_size=10,
+        optimizer=adam,
+        progress=False,
+    )
 
 
 def main(address: str, processes: int, number: int) -> None:
@@ -41,7 +52,9 @@ def main(address: str, processes: int, number: int) -> None:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")  # GPUs need no such line
     jax.distributed.initialize(address, num_processes=processes, process_id=number)
     result = train()
-    print(f"process {number} of {processes}, {len(jax.devices())} devices: loss {result.history['loss'][-1]:.6f}")
+    print(
+        f"process {number} of {processes}, {len(jax.devices())} devices: loss {result.history['loss'][-1]:.6f}"
+    )
     if number == 0 and "MODEL" in os.environ:
         mmlp.save(result.model, os.environ["MODEL"])
     jax.distributed.shutdown()
@@ -56,5 +69,7 @@ if __name__ == "__main__":
             address = f"localhost:{free.getsockname()[1]}"
         environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
         command = [sys.executable, __file__, address, "2"]
-        children = [subprocess.Popen([*command, str(number)], env=environment) for number in range(2)]
+        children = [
+            subprocess.Popen([*command, str(number)], env=environment) for number in range(2)
+        ]
         sys.exit(max(child.wait() for child in children))

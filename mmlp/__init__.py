@@ -7,15 +7,22 @@ from jaxlib import version as jaxlib
 
 from mmlp._version import __version__
 from mmlp._versions import warn_if_it_can_hang
-from mmlp.calibration import calibrate
-from mmlp.checkpoint import load, save
-from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential, kl_divergence
-from mmlp.divergences import affine_invariant, bures_wasserstein, log_euclidean, quadratic, stein, von_neumann
-from mmlp.gram import DiagonalGram, Gram
+from mmlp.checkpoint.core import load, save
+from mmlp.distributions.core import TraceOneGaussian, TraceOnePowerExponential, kl_divergence
+from mmlp.divergences.core import (
+    affine_invariant,
+    bures_wasserstein,
+    log_euclidean,
+    quadratic,
+    stein,
+    von_neumann,
+)
 from mmlp.heads import GaussianHead, PowerExponentialHead
+from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear, MercerSigmoid, RadialBasis
-from mmlp.networks import CholeskyMLP, MatrixMLP, ShallowMatrixMLP
-from mmlp.training import FitResult, fit, fit_many
+from mmlp.networks.core import CholeskyMLP, MatrixMLP, ShallowMatrixMLP
+from mmlp.spd.gram import DiagonalGram, Gram
+from mmlp.training.core import FitResult, fit, fit_many
 from mmlp.vae import VAE, paper_vae
 
 __all__ = [

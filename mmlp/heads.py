@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
-from mmlp.gram import SPD
+from mmlp.distributions.core import TraceOneGaussian, TraceOnePowerExponential
+from mmlp.spd.gram import SPD
 
 # a `MatrixMLP` or `CholeskyMLP` with `out_features`, or one's own
 Network = Callable[[Array], tuple[Array, SPD]]
@@ -17,7 +17,7 @@ Network = Callable[[Array], tuple[Array, SPD]]
 class GaussianHead(eqx.Module):
     """x -> N(mu, eta Omega) for a network x -> ((mu, log eta), Omega), with `out_features` = d + 1.
 
-    >>> from mmlp.networks import MatrixMLP
+    >>> from mmlp.networks.core import MatrixMLP
     >>> head = GaussianHead(MatrixMLP(3, 2, (4, 4), out_features=3, key=jax.random.key(0)))
     >>> head(jnp.ones(3)).sample(jax.random.key(1)).shape
     (2,)
@@ -89,7 +89,9 @@ def _between(bounds: tuple[float, float], z: Array) -> Array:
 
 def _bounds(bounds, argument: str) -> tuple[float, float]:
     if len(bounds) != 2 or not 0 < bounds[0] < bounds[1] < float("inf"):
-        raise ValueError(f"`PowerExponentialHead({argument}=...)` must be (low, high) with 0 < low < high, got {bounds!r}.")
+        raise ValueError(
+            f"`PowerExponentialHead({argument}=...)` must be (low, high) with 0 < low < high, got {bounds!r}."
+        )
     return float(bounds[0]), float(bounds[1])
 
 

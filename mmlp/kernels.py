@@ -10,8 +10,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from mmlp._primitive import full_precision
-from mmlp.gram import SPD, DiagonalGram, Gram
+from mmlp.linalg.primitive import full_precision
+from mmlp.spd.gram import SPD, DiagonalGram, Gram
 
 Kernel = Callable[[Array], Array]
 
@@ -42,7 +42,10 @@ class Linear(eqx.Module):
         if self.floor == 0:
             return Z
         d = Z.shape[-1]
-        return jnp.concatenate([Z, jnp.broadcast_to(self.floor * jnp.eye(d, dtype=Z.dtype), (*Z.shape[:-2], d, d))], axis=-2)
+        return jnp.concatenate(
+            [Z, jnp.broadcast_to(self.floor * jnp.eye(d, dtype=Z.dtype), (*Z.shape[:-2], d, d))],
+            axis=-2,
+        )
 
 
 class RadialBasis(eqx.Module):

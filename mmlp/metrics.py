@@ -14,23 +14,27 @@ from jax.scipy.special import gammainc
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist
 
-from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
+from mmlp.distributions.core import TraceOneGaussian, TraceOnePowerExponential
 
 Distribution = TraceOneGaussian | TraceOnePowerExponential
 DRAWS = 1000  # a row, where a score needs samples of a distribution
 NUMBERS = 2**22  # of these draws, held at once
 
 
-def negative_log_likelihood(distribution: Distribution, y: ArrayLike, *, sample_weight=None) -> float:
+def negative_log_likelihood(
+    distribution: Distribution, y: ArrayLike, *, sample_weight=None
+) -> float:
     """The mean of -log p(y).
 
-    >>> from mmlp.gram import Gram
+    >>> from mmlp.spd.gram import Gram
     >>> p = TraceOneGaussian(jnp.zeros((3, 1)), Gram(jnp.ones((3, 1, 1))), 1.0)
     >>> print(f"{negative_log_likelihood(p, np.zeros((3, 1))):.4f}")  # log(2 pi) / 2
     0.9189
     """
     y = _targets(distribution, y, "negative_log_likelihood")
-    return _mean(-_centred(distribution).log_prob(jnp.asarray(y - _loc(distribution))), sample_weight)
+    return _mean(
+        -_centred(distribution).log_prob(jnp.asarray(y - _loc(distribution))), sample_weight
+    )
 
 
 def energy_score(prediction, y: ArrayLike, *, key=None, sample_weight=None) -> float:
@@ -43,16 +47,24 @@ def energy_score(prediction, y: ArrayLike, *, key=None, sample_weight=None) -> f
     >>> print(energy_score(samples, np.zeros((1, 1))))
     0.0
     """
-    if isinstance(prediction, Distribution):  # draws are cheap: each is compared with one other, not with all
+    if isinstance(
+        prediction, Distribution
+    ):  # draws are cheap: each is compared with one other, not with all
         y = _targets(prediction, y, "energy_score")
-        scores = _expected(lambda x: _norm(x - y) - _norm(x - np.roll(x, 1, axis=0)) / 2, prediction, key, y.size)
+        scores = _expected(
+            lambda x: _norm(x - y) - _norm(x - np.roll(x, 1, axis=0)) / 2, prediction, key, y.size
+        )
     else:
         x, y = _samples(prediction, y, "energy_score")
-        scores = [np.mean(_norm(x[:, i] - y[i])) - np.mean(pdist(x[:, i])) / 2 for i in range(len(y))]
+        scores = [
+            np.mean(_norm(x[:, i] - y[i])) - np.mean(pdist(x[:, i])) / 2 for i in range(len(y))
+        ]
     return _mean(scores, sample_weight)
 
 
-def variogram_score(prediction, y: ArrayLike, *, order: float = 0.5, key=None, sample_weight=None) -> float:
+def variogram_score(
+    prediction, y: ArrayLike, *, order: float = 0.5, key=None, sample_weight=None
+) -> float:
     """The mean of sum_ij (|y_i - y_j|^order - E|x_i - x_j|^order)^2 (Scheuerer and Hamill, 2015).
 
     It is sensitive to correlations, where the energy score is not. Arguments as in `energy_score`.
@@ -62,14 +74,18 @@ def variogram_score(prediction, y: ArrayLike, *, order: float = 0.5, key=None, s
     2.0
     """
     if not order > 0:
-        raise ValueError(f"`variogram_score(order=...)` must be positive, got {order!r}; 0.5 is usual.")
+        raise ValueError(
+            f"`variogram_score(order=...)` must be positive, got {order!r}; 0.5 is usual."
+        )
     if isinstance(prediction, Distribution):
         y = _targets(prediction, y, "variogram_score")
         expected = _expected(lambda x: _variogram(x, order), prediction, key, y.size * y.shape[1])
     else:
         x, y = _samples(prediction, y, "variogram_score")
         expected = np.stack([np.mean(_variogram(x[:, i], order), axis=0) for i in range(len(y))])
-    return _mean(2 * np.sum((_variogram(y, order) - expected) ** 2, axis=-1), sample_weight)  # of i < j, twice
+    return _mean(
+        2 * np.sum((_variogram(y, order) - expected) ** 2, axis=-1), sample_weight
+    )  # of i < j, twice
 
 
 def mahalanobis_pit(distribution: Distribution, y: ArrayLike) -> np.ndarray:
@@ -77,7 +93,7 @@ def mahalanobis_pit(distribution: Distribution, y: ArrayLike) -> np.ndarray:
 
     With u = |omega.whiten(y - loc)|^2 / (alpha eta): u^beta / 2 is Gamma(d / (2 beta)), for a Gaussian u is chi-squared.
 
-    >>> from mmlp.gram import Gram
+    >>> from mmlp.spd.gram import Gram
     >>> p = TraceOneGaussian(jnp.zeros((1, 2)), Gram.trace_one(jnp.eye(2)), 2.0)  # N(0, I)
     >>> print(mahalanobis_pit(p, np.array([[1.0, 1.0]])).round(4))  # 1 - exp(-1)
     [0.6321]
@@ -86,18 +102,29 @@ def mahalanobis_pit(distribution: Distribution, y: ArrayLike) -> np.ndarray:
     alpha, beta = (1.0, 1.0)
     if isinstance(distribution, TraceOnePowerExponential):
         alpha, beta = distribution.alpha, distribution.beta
-    z = distribution.omega.whiten(jnp.asarray(y - _loc(distribution))) / jnp.sqrt(alpha * distribution.eta)[..., None]
-    return np.asarray(gammainc(distribution.dim / (2 * beta), jnp.sum(z**2, axis=-1) ** beta / 2), float)
+    z = (
+        distribution.omega.whiten(jnp.asarray(y - _loc(distribution)))
+        / jnp.sqrt(alpha * distribution.eta)[..., None]
+    )
+    return np.asarray(
+        gammainc(distribution.dim / (2 * beta), jnp.sum(z**2, axis=-1) ** beta / 2), float
+    )
 
 
-def ellipsoid_coverage(distribution: Distribution, y: ArrayLike, level: float = 0.9, *, sample_weight=None) -> float:
+def ellipsoid_coverage(
+    distribution: Distribution, y: ArrayLike, level: float = 0.9, *, sample_weight=None
+) -> float:
     """The share of rows whose y lies in the ellipsoid of probability `level` about the mean; `level` if all is right."""
     if not 0 < level < 1:
-        raise ValueError(f"`ellipsoid_coverage(level=...)` must lie between 0 and 1, got {level!r}.")
+        raise ValueError(
+            f"`ellipsoid_coverage(level=...)` must lie between 0 and 1, got {level!r}."
+        )
     return _mean(mahalanobis_pit(distribution, y) <= level, sample_weight)
 
 
-def calibration_curve(pit: ArrayLike, levels: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
+def calibration_curve(
+    pit: ArrayLike, levels: ArrayLike | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """(levels, shares): for each level the share of `mahalanobis_pit` values below it; equal if predictions are right.
 
     >>> levels, shares = calibration_curve(np.array([0.1, 0.6]), np.array([0.5, 1.0]))
@@ -118,7 +145,9 @@ def calibration_error(pit: ArrayLike) -> float:
     edges = np.concatenate([[0.0], u, [1.0]])
     height = np.arange(len(u) + 1) / len(u)  # of the curve between two edges
     below, above = (edges[1:] - height), (edges[:-1] - height)
-    return float(np.sum(below * np.abs(below) - above * np.abs(above)) / 2)  # the integral of |level - height|
+    return float(
+        np.sum(below * np.abs(below) - above * np.abs(above)) / 2
+    )  # the integral of |level - height|
 
 
 def _variogram(x: np.ndarray, order: float) -> np.ndarray:
@@ -136,7 +165,9 @@ def _expected(function: Callable, distribution: Distribution, key, numbers: int)
 
     The function needs so many `numbers` for each draw.
     """
-    at_once = max(m for m in range(2, DRAWS + 1) if DRAWS % m == 0 and (m == 2 or m * numbers <= NUMBERS))
+    at_once = max(
+        m for m in range(2, DRAWS + 1) if DRAWS % m == 0 and (m == 2 or m * numbers <= NUMBERS)
+    )
     loc, centred, mean = _loc(distribution), _centred(distribution), 0.0
     for piece in jax.random.split(jax.random.key(0) if key is None else key, DRAWS // at_once):
         x = loc + np.asarray(centred.sample(piece, (at_once,)), np.float64)
@@ -173,7 +204,10 @@ def _targets(distribution, y, call: str) -> np.ndarray:
         )
     y = np.asarray(y)
     y = y[:, None] if y.ndim == 1 and distribution.dim == 1 else y
-    if len(distribution.batch_shape) != 1 or y.shape != (*distribution.batch_shape, distribution.dim):
+    if len(distribution.batch_shape) != 1 or y.shape != (
+        *distribution.batch_shape,
+        distribution.dim,
+    ):
         raise ValueError(
             f"`{call}(distribution, y)` needs a distribution of batch shape (n,) and y (n, d), got batch shape "
             f"{distribution.batch_shape}, dimension {distribution.dim} and y of shape {y.shape}."
@@ -190,7 +224,9 @@ def _check_finite(array: np.ndarray, argument: str) -> None:
 def _probabilities(pit, call: str) -> np.ndarray:
     pit = np.asarray(pit, float)
     if pit.ndim != 1 or not len(pit) or not np.all((pit >= 0) & (pit <= 1)):
-        raise ValueError(f"`{call}(pit=...)` must hold probabilities (n,), as `mahalanobis_pit` returns, got {pit!r:.80}.")
+        raise ValueError(
+            f"`{call}(pit=...)` must hold probabilities (n,), as `mahalanobis_pit` returns, got {pit!r:.80}."
+        )
     return pit
 
 

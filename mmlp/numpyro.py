@@ -13,7 +13,7 @@ from numpyro.distributions import Distribution, constraints
 from numpyro.distributions.util import validate_sample
 
 from mmlp import distributions
-from mmlp.gram import Gram
+from mmlp.spd.gram import Gram
 
 
 class _TraceOne(Distribution):
@@ -22,8 +22,14 @@ class _TraceOne(Distribution):
     factor: Array
 
     def __init__(self, *, validate_args=None):
-        scalars = [jnp.shape(getattr(self, name)) for name in self.arg_constraints if name not in ("loc", "factor")]
-        batch_shape = jnp.broadcast_shapes(jnp.shape(self.loc)[:-1], jnp.shape(self.factor)[:-2], *scalars)
+        scalars = [
+            jnp.shape(getattr(self, name))
+            for name in self.arg_constraints
+            if name not in ("loc", "factor")
+        ]
+        batch_shape = jnp.broadcast_shapes(
+            jnp.shape(self.loc)[:-1], jnp.shape(self.factor)[:-2], *scalars
+        )
         super().__init__(batch_shape, jnp.shape(self.factor)[-1:], validate_args=validate_args)
 
     @abc.abstractmethod
@@ -96,4 +102,6 @@ class TraceOnePowerExponential(_TraceOne):
 
     def value(self) -> distributions.TraceOnePowerExponential:
         omega = Gram.trace_one(self.factor)
-        return distributions.TraceOnePowerExponential(self.loc, omega, self.eta, self.alpha, self.beta)
+        return distributions.TraceOnePowerExponential(
+            self.loc, omega, self.eta, self.alpha, self.beta
+        )

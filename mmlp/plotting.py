@@ -10,9 +10,9 @@ from matplotlib.patches import Ellipse
 from numpy.typing import ArrayLike
 from scipy.special import gammaincinv
 
-from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
-from mmlp.gram import Gram
+from mmlp.distributions.core import TraceOneGaussian, TraceOnePowerExponential
 from mmlp.metrics import calibration_curve
+from mmlp.spd.gram import Gram
 
 Distribution = TraceOneGaussian | TraceOnePowerExponential
 
@@ -66,7 +66,13 @@ def plot_ellipses(
         )
     ax.plot(*mean.T, "+", color=color, markersize=5, label="predicted means")
     if y is not None:
-        ax.plot(*np.asarray(y, float)[..., [i, j]].reshape(-1, 2).T, "o", color="black", markersize=2.5, label="data")
+        ax.plot(
+            *np.asarray(y, float)[..., [i, j]].reshape(-1, 2).T,
+            "o",
+            color="black",
+            markersize=2.5,
+            label="data",
+        )
     names = _names(names, distribution.dim, "target")
     ax.set(xlabel=names[i], ylabel=names[j])
     ax.autoscale_view()
@@ -74,13 +80,17 @@ def plot_ellipses(
     return ax
 
 
-def plot_covariance(A: ArrayLike, *, names: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
+def plot_covariance(
+    A: ArrayLike, *, names: Sequence[str] | None = None, ax: Axes | None = None
+) -> Axes:
     """A covariance matrix A (d, d) as a heat map, with its numbers where they fit; a `Gram` is drawn by its `dense()`."""
     A = _matrix(A, "plot_covariance")
     return _heatmap(A, float(np.abs(A).max()), "covariance", names, ax)
 
 
-def plot_correlation(A: ArrayLike, *, names: Sequence[str] | None = None, ax: Axes | None = None) -> Axes:
+def plot_correlation(
+    A: ArrayLike, *, names: Sequence[str] | None = None, ax: Axes | None = None
+) -> Axes:
     """The correlations A_ij / sqrt(A_ii A_jj) of a covariance matrix A (d, d) as a heat map from -1 to 1."""
     A = _matrix(A, "plot_correlation")
     scale = np.sqrt(np.diag(A))
@@ -100,17 +110,25 @@ def plot_calibration(pit: ArrayLike, *, label: str | None = None, ax: Axes | Non
         ax.plot([0, 1], [0, 1], color="0.6", linewidth=1)
     ax.plot(levels, shares, label=label)
     ax.set(
-        xlabel="probability of the ellipsoid", ylabel="share of the data inside", xlim=(0, 1), ylim=(0, 1), aspect="equal"
+        xlabel="probability of the ellipsoid",
+        ylabel="share of the data inside",
+        xlim=(0, 1),
+        ylim=(0, 1),
+        aspect="equal",
     )
     if label is not None:
         ax.legend(frameon=False, loc="upper left")
     return ax
 
 
-def plot_history(history: Mapping[str, ArrayLike], *, log: bool = False, ax: Axes | None = None) -> Axes:
+def plot_history(
+    history: Mapping[str, ArrayLike], *, log: bool = False, ax: Axes | None = None
+) -> Axes:
     """Loss and validation loss over epochs, of a `FitResult.history`; with several models the mean, and a thin line each."""
     ax = _axes(ax)
-    for color, (name, label) in zip(("C0", "C1"), (("loss", "training"), ("validation", "validation")), strict=True):
+    for color, (name, label) in zip(
+        ("C0", "C1"), (("loss", "training"), ("validation", "validation")), strict=True
+    ):
         if name not in history:
             continue
         values = np.asarray(history[name], float)
@@ -130,7 +148,11 @@ def plot_history(history: Mapping[str, ArrayLike], *, log: bool = False, ax: Axe
 
 
 def plot_images(
-    images: ArrayLike, shape: tuple[int, int] | None = None, *, columns: int | None = None, ax: Axes | None = None
+    images: ArrayLike,
+    shape: tuple[int, int] | None = None,
+    *,
+    columns: int | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """Images (n, height, width), or rows (n, height * width) of that `shape`, side by side in one grid."""
     images = np.asarray(images, float)
@@ -145,7 +167,9 @@ def plot_images(
     n, height, width = images.shape
     columns = columns or int(np.ceil(np.sqrt(n * height / width)))  # about square
     rows = -(-n // columns)
-    canvas = np.full((rows * (height + 1) - 1, columns * (width + 1) - 1), np.nan)  # one empty line between images
+    canvas = np.full(
+        (rows * (height + 1) - 1, columns * (width + 1) - 1), np.nan
+    )  # one empty line between images
     for k, image in enumerate(images):
         top, left = k // columns * (height + 1), k % columns * (width + 1)
         canvas[top : top + height, left : left + width] = image
@@ -175,8 +199,12 @@ def _radius(distribution: Distribution, level: float):
     if isinstance(distribution, TraceOneGaussian):
         return np.sqrt(-2 * np.log1p(-level))
     beta = np.asarray(distribution.beta, float)
-    flat = TraceOnePowerExponential(np.zeros(2), Gram.trace_one(np.eye(2)), 1.0, 1.0, distribution.beta)
-    variance = np.asarray(flat.covariance.trace(), float) / 2  # of one coordinate, at u = x'x / (1/2)
+    flat = TraceOnePowerExponential(
+        np.zeros(2), Gram.trace_one(np.eye(2)), 1.0, 1.0, distribution.beta
+    )
+    variance = (
+        np.asarray(flat.covariance.trace(), float) / 2
+    )  # of one coordinate, at u = x'x / (1/2)
     u = (2 * gammaincinv(1 / beta, level)) ** (1 / beta)
     return np.sqrt(u / 2 / variance)
 
@@ -184,7 +212,9 @@ def _radius(distribution: Distribution, level: float):
 def _matrix(A, call: str) -> np.ndarray:
     A = np.asarray(A.dense() if hasattr(A, "dense") else A, float)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
-        raise ValueError(f"`{call}(A=...)` must be one matrix (d, d), got shape {A.shape}; choose a row first.")
+        raise ValueError(
+            f"`{call}(A=...)` must be one matrix (d, d), got shape {A.shape}; choose a row first."
+        )
     return A
 
 
@@ -192,7 +222,9 @@ def _names(names, d: int, word: str) -> list[str]:
     if names is None:
         return [f"{word} {i}".strip() for i in range(d)]
     if len(names) != d:
-        raise ValueError(f"`names=...` must have one name for each of the {d} targets, got {len(names)}.")
+        raise ValueError(
+            f"`names=...` must have one name for each of the {d} targets, got {len(names)}."
+        )
     return [str(name) for name in names]
 
 

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import logsumexp
 
-from mmlp._checks import checked_size
-from mmlp.distributions import TraceOneGaussian, kl_divergence
-from mmlp.divergences import von_neumann
-from mmlp.gram import DiagonalGram
+from mmlp.distributions.core import TraceOneGaussian, kl_divergence
+from mmlp.divergences.core import von_neumann
 from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.kernels import MercerSigmoid
-from mmlp.networks import MatrixMLP
+from mmlp.linalg.checks import checked_size
+from mmlp.networks.core import MatrixMLP
+from mmlp.spd.gram import DiagonalGram
 
 KL = ("exact", "sampled", "von_neumann")
 MODELS = ("NdNd", "NdNf", "NfNd", "NfNf", "EfNf", "EfEf")
@@ -48,8 +48,14 @@ class VAE(eqx.Module):
         if latent is None:
             latent = getattr(decoder, "in_features", None)
         if latent is None:
-            raise ValueError("`VAE(decoder=...)` has no `in_features`: give the number of latent variables as `latent`.")
-        self.encoder, self.decoder, self.latent = encoder, decoder, checked_size(latent, "VAE(latent=...)")
+            raise ValueError(
+                "`VAE(decoder=...)` has no `in_features`: give the number of latent variables as `latent`."
+            )
+        self.encoder, self.decoder, self.latent = (
+            encoder,
+            decoder,
+            checked_size(latent, "VAE(latent=...)"),
+        )
 
     @property
     def in_features(self) -> int | None:
@@ -116,7 +122,9 @@ class VAE(eqx.Module):
 
 
 def _standard_normal(k: int, dtype) -> TraceOneGaussian:
-    return TraceOneGaussian(jnp.zeros(k, dtype), DiagonalGram.trace_one(jnp.ones(k, dtype)), float(k))
+    return TraceOneGaussian(
+        jnp.zeros(k, dtype), DiagonalGram.trace_one(jnp.ones(k, dtype)), float(k)
+    )
 
 
 def von_neumann_kl(q) -> Array:
@@ -133,7 +141,9 @@ def von_neumann_kl(q) -> Array:
     """
     k, prior = q.dim, _standard_normal(q.dim, q.loc.dtype)
     rounded = eqx.tree_at(lambda q: q.omega, q, prior.omega)  # its KL has no shape part
-    return kl_divergence(rounded, prior) + k / 2 * von_neumann(q.omega, prior.omega, symmetric=False)
+    return kl_divergence(rounded, prior) + k / 2 * von_neumann(
+        q.omega, prior.omega, symmetric=False
+    )
 
 
 def paper_vae(
@@ -164,4 +174,7 @@ def paper_vae(
 
     features = checked_size(features, "paper_vae(features=...)")
     latent = checked_size(latent, "paper_vae(latent=...)")
-    return VAE(part(name[2], name[3], features, latent, keys[0]), part(name[0], name[1], latent, features, keys[1]))
+    return VAE(
+        part(name[2], name[3], features, latent, keys[0]),
+        part(name[0], name[1], latent, features, keys[1]),
+    )

@@ -9,19 +9,25 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # the compilation cache is talkative
 # compilation is most of the time of small tests: spend less on it
 os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    os.environ.get("XLA_FLAGS", "")
+    + " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 )
 
-if sys.platform == "linux" and "PYTEST_XDIST_WORKER" in os.environ:  # a core each: their threads do not wait for each other
+if (
+    sys.platform == "linux" and "PYTEST_XDIST_WORKER" in os.environ
+):  # a core each: their threads do not wait for each other
     cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")) % len(cores)]})
+    os.sched_setaffinity(
+        0, {cores[int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")) % len(cores)]}
+    )
 
 import jax
 import pytest
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update(
-    "jax_compilation_cache_dir", os.environ.get("MMLP_TEST_CACHE", str(Path(__file__).parent.parent / ".cache" / "jax"))
+    "jax_compilation_cache_dir",
+    os.environ.get("MMLP_TEST_CACHE", str(Path(__file__).parent.parent / ".cache" / "jax")),
 )
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 

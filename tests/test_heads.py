@@ -57,9 +57,13 @@ def test_bounds_are_arguments():
     net = network(CholeskyMLP, 2, 5)
     p = PowerExponentialHead(net, alpha_bounds=(1.0, 2.0), beta_bounds=(0.1, 9.1))(jnp.ones(3))
     z, _ = net(jnp.ones(3))
-    np.testing.assert_allclose([p.alpha, p.beta], [1 + jax.nn.sigmoid(z[3]), 0.1 + 9 * jax.nn.sigmoid(z[4])], rtol=1e-6)
+    np.testing.assert_allclose(
+        [p.alpha, p.beta], [1 + jax.nn.sigmoid(z[3]), 0.1 + 9 * jax.nn.sigmoid(z[4])], rtol=1e-6
+    )
     for bad in ((0.0, 1.0), (2.0, 1.0), (1.0, np.inf), (1.0,)):
-        with pytest.raises(ValueError, match=r"beta_bounds=...\)` must be \(low, high\) with 0 < low < high"):
+        with pytest.raises(
+            ValueError, match=r"beta_bounds=...\)` must be \(low, high\) with 0 < low < high"
+        ):
             PowerExponentialHead(net, beta_bounds=bad)
 
 

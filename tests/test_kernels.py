@@ -9,7 +9,9 @@ from mmlp.kernels import activate
 Z = np.random.default_rng(0).normal(size=(3, 5, 5))
 KAPPA = {
     MercerSigmoid(): lambda a, b: np.tanh(a) @ np.tanh(b),
-    MercerSigmoid(slope=0.7, intercept=0.3): lambda a, b: np.tanh(0.7 * a + 0.3) @ np.tanh(0.7 * b + 0.3),
+    MercerSigmoid(slope=0.7, intercept=0.3): lambda a, b: (
+        np.tanh(0.7 * a + 0.3) @ np.tanh(0.7 * b + 0.3)
+    ),
     Linear(): lambda a, b: a @ b,
     Linear(floor=0.5): lambda a, b: a @ b + 0.25 * np.array_equal(a, b),
     RadialBasis(scale=2.0): lambda a, b: np.exp(-np.sum((a - b) ** 2) / (2 * 2.0**2)),
@@ -30,13 +32,18 @@ def test_factor_is_a_root_of_the_kernel_matrix_over_columns(kernel):
 
 @each
 def test_activation_has_trace_one_and_its_diagonal_variant_keeps_the_diagonal(kernel):
-    dense, diagonal = activate(kernel, jnp.asarray(Z)), activate(kernel, jnp.asarray(Z), diagonal=True)
+    dense, diagonal = (
+        activate(kernel, jnp.asarray(Z)),
+        activate(kernel, jnp.asarray(Z), diagonal=True),
+    )
     assert isinstance(dense, Gram)
     assert isinstance(diagonal, DiagonalGram)
     for i in range(3):
         K = kernel_matrix(kernel, Z[i])
         np.testing.assert_allclose(dense.dense()[i], K / np.trace(K), atol=1e-12)
-        np.testing.assert_allclose(diagonal.dense()[i], np.diag(np.diag(K)) / np.trace(K), atol=1e-12)
+        np.testing.assert_allclose(
+            diagonal.dense()[i], np.diag(np.diag(K)) / np.trace(K), atol=1e-12
+        )
 
 
 def test_radial_basis_of_coinciding_columns_is_singular_for_that_element_alone():

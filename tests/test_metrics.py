@@ -14,7 +14,9 @@ RNG = np.random.default_rng(0)
 
 def gaussian(n=6, d=3):
     T = RNG.standard_normal((n, d, d))
-    return TraceOneGaussian(RNG.standard_normal((n, d)), Gram.trace_one(T), np.exp(RNG.standard_normal(n)))
+    return TraceOneGaussian(
+        RNG.standard_normal((n, d)), Gram.trace_one(T), np.exp(RNG.standard_normal(n))
+    )
 
 
 def test_negative_log_likelihood_is_scipys():
@@ -51,7 +53,9 @@ def test_scores_do_not_depend_on_the_origin():
         moved = TraceOneGaussian(moved.loc + np.float32(offset), moved.omega, moved.eta)
         for score, (of_samples, of_distribution) in zip(scores, expected, strict=True):
             assert score(x + offset, y + offset) == pytest.approx(of_samples, rel=1e-6)
-            assert score(moved, y + offset) == pytest.approx(of_distribution, rel=0.1)  # by other draws
+            assert score(moved, y + offset) == pytest.approx(
+                of_distribution, rel=0.1
+            )  # by other draws
 
 
 def test_draws_of_many_rows_are_made_in_pieces(monkeypatch):
@@ -59,7 +63,9 @@ def test_draws_of_many_rows_are_made_in_pieces(monkeypatch):
     shapes = []
     sample = TraceOneGaussian.sample
     monkeypatch.setattr(
-        TraceOneGaussian, "sample", lambda self, key, shape: shapes.append(shape) or sample(self, key, shape)
+        TraceOneGaussian,
+        "sample",
+        lambda self, key, shape: shapes.append(shape) or sample(self, key, shape),
     )
     whole = metrics.energy_score(p, y)
     monkeypatch.setattr(metrics, "NUMBERS", 500 * y.size)
@@ -73,9 +79,15 @@ def test_the_true_distribution_has_the_best_scores_on_average():
     n = 500
     true, wide, alone = (
         TraceOneGaussian(
-            jnp.broadcast_to(p.loc, (n, 2)), Gram.trace_one(jnp.broadcast_to(T, (n, 2, 2))), jnp.broadcast_to(eta, (n,))
+            jnp.broadcast_to(p.loc, (n, 2)),
+            Gram.trace_one(jnp.broadcast_to(T, (n, 2, 2))),
+            jnp.broadcast_to(eta, (n,)),
         )
-        for T, eta in ((p.omega.factor[0], p.eta), (p.omega.factor[0], 4 * p.eta), (jnp.eye(2), p.eta))
+        for T, eta in (
+            (p.omega.factor[0], p.eta),
+            (p.omega.factor[0], 4 * p.eta),
+            (jnp.eye(2), p.eta),
+        )
     )
     y = true.sample(jax.random.key(2))
     for score in (metrics.negative_log_likelihood, metrics.energy_score, metrics.variogram_score):
@@ -89,15 +101,21 @@ def test_probability_integral_transform_is_uniform_under_the_model(beta):
     pit = metrics.mahalanobis_pit(p, p.sample(jax.random.key(3)))
     assert stats.kstest(pit, "uniform").pvalue > 1e-3
     assert metrics.calibration_error(pit) < 0.03
-    assert metrics.ellipsoid_coverage(p, p.sample(jax.random.key(4)), 0.8) == pytest.approx(0.8, abs=0.05)
+    assert metrics.ellipsoid_coverage(p, p.sample(jax.random.key(4)), 0.8) == pytest.approx(
+        0.8, abs=0.05
+    )
 
 
 def test_power_exponential_at_one_is_the_gaussian():
     p, y = gaussian(), RNG.standard_normal((6, 3))
     q = TraceOnePowerExponential(p.loc, p.omega, p.eta, 1.0, 1.0)
-    np.testing.assert_allclose(metrics.mahalanobis_pit(q, y), metrics.mahalanobis_pit(p, y), rtol=1e-12)
+    np.testing.assert_allclose(
+        metrics.mahalanobis_pit(q, y), metrics.mahalanobis_pit(p, y), rtol=1e-12
+    )
     whitened = p.covariance.whiten(y - p.loc)
-    np.testing.assert_allclose(metrics.mahalanobis_pit(p, y), stats.chi2(3).cdf(np.sum(whitened**2, -1)), rtol=1e-9)
+    np.testing.assert_allclose(
+        metrics.mahalanobis_pit(p, y), stats.chi2(3).cdf(np.sum(whitened**2, -1)), rtol=1e-9
+    )
 
 
 def test_calibration_error_is_the_area_between_the_curve_and_the_diagonal():

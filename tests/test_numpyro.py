@@ -12,8 +12,8 @@ from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO, init_to_value
 from numpyro.infer.util import log_density
 
 import mmlp
-from mmlp.gram import Gram
 from mmlp.numpyro import TraceOneGaussian, TraceOnePowerExponential
+from mmlp.spd.gram import Gram
 
 T = np.array([[1.0, 0.4, -0.3], [0.2, 0.8, 0.5], [0.0, -0.1, 0.6]])
 MU = np.array([0.3, -1.0, 2.0])
@@ -22,7 +22,10 @@ CASES = [
     (TraceOneGaussian, (np.stack([MU, -MU]), T, np.array([1.0, 3.0]))),
     (TraceOneGaussian, (MU, np.stack([T, T.T + np.eye(3)]), 2.0)),
     (TraceOnePowerExponential, (MU, T, 2.0, 1.0, 0.7)),
-    (TraceOnePowerExponential, (MU, np.concatenate([T, T]), np.array([[1.0], [2.0]]), 0.8, np.array([0.6, 1.0, 3.0]))),
+    (
+        TraceOnePowerExponential,
+        (MU, np.concatenate([T, T]), np.array([[1.0], [2.0]]), 0.8, np.array([0.6, 1.0, 3.0])),
+    ),
 ]
 IDS = ["gaussian", "gaussian-loc-batch", "gaussian-factor-batch", "power", "power-batch"]
 
@@ -34,7 +37,9 @@ def cases(function):
 @cases
 def test_shapes_follow_from_the_parameters(cls, args):
     d = cls(*args)
-    expected = jnp.broadcast_shapes(args[0].shape[:-1], args[1].shape[:-2], *(np.shape(x) for x in args[2:]))
+    expected = jnp.broadcast_shapes(
+        args[0].shape[:-1], args[1].shape[:-2], *(np.shape(x) for x in args[2:])
+    )
     assert (d.batch_shape, d.event_shape) == (expected, (3,))
     assert cls.infer_shapes(*(np.shape(x) for x in args)) == (expected, (3,))
     x = d.sample(jax.random.key(0), (5, 4))
@@ -51,7 +56,9 @@ def test_density_and_moments_are_those_of_mmlp(cls, args):
     x = jax.random.normal(jax.random.key(1), (*reference.batch_shape, 3))
     np.testing.assert_array_equal(cls(*args).log_prob(x), reference.log_prob(x))
     diagonal = jnp.diagonal(reference.covariance.dense(), axis1=-2, axis2=-1)
-    np.testing.assert_allclose(cls(*args).variance, jnp.broadcast_to(diagonal, (*reference.batch_shape, 3)), rtol=1e-12)
+    np.testing.assert_allclose(
+        cls(*args).variance, jnp.broadcast_to(diagonal, (*reference.batch_shape, 3)), rtol=1e-12
+    )
 
 
 @cases
@@ -131,8 +138,14 @@ def test_nuts_recovers_the_parameters_within_credible_intervals():
 @pytest.mark.slow
 def test_nuts_steps_are_finite():
     _, data = simulated(50, seed=2)
-    kernel = NUTS(power_exponential_model, max_tree_depth=4, init_strategy=init_to_value(values={"loc": data[0]}))
-    mcmc = MCMC(kernel, num_warmup=5, num_samples=5, progress_bar=False)  # starts on a data point: the cusp of the density
+    kernel = NUTS(
+        power_exponential_model,
+        max_tree_depth=4,
+        init_strategy=init_to_value(values={"loc": data[0]}),
+    )
+    mcmc = MCMC(
+        kernel, num_warmup=5, num_samples=5, progress_bar=False
+    )  # starts on a data point: the cusp of the density
     mcmc.run(jax.random.key(3), data=data)
     assert all(np.all(np.isfinite(x)) for x in mcmc.get_samples().values())
 
@@ -152,7 +165,12 @@ def test_svi_fits_a_power_exponential_guide_to_a_gaussian():
         beta = numpyro.param("beta", 2.0, constraint=constraints.positive)
         numpyro.sample("x", TraceOnePowerExponential(loc, factor, eta, 1.0, beta))
 
-    svi = SVI(model, guide, optax.adam(optax.cosine_decay_schedule(0.05, 800)), Trace_ELBO(num_particles=32))
+    svi = SVI(
+        model,
+        guide,
+        optax.adam(optax.cosine_decay_schedule(0.05, 800)),
+        Trace_ELBO(num_particles=32),
+    )
     result = svi.run(jax.random.key(5), 800, progress_bar=False)
     np.testing.assert_allclose(result.params["loc"], mu, atol=0.1)
     np.testing.assert_allclose(result.params["beta"], 1.0, atol=0.1)
@@ -161,7 +179,15 @@ def test_svi_fits_a_power_exponential_guide_to_a_gaussian():
 
 def test_model_density_counts_each_observation_once():
     _, data = simulated(20, seed=6)
-    values = {"loc": jnp.zeros(2), "scales": jnp.array([0.5, 0.5]), "correlation": jnp.eye(2), "eta": 1.5, "beta": 0.8}
+    values = {
+        "loc": jnp.zeros(2),
+        "scales": jnp.array([0.5, 0.5]),
+        "correlation": jnp.eye(2),
+        "eta": 1.5,
+        "beta": 0.8,
+    }
     _, trace = log_density(power_exponential_model, (data,), {}, values)
-    reference = mmlp.TraceOnePowerExponential(jnp.zeros(2), Gram.trace_one(jnp.eye(2)), 1.5, 1.0, 0.8).log_prob(data)
+    reference = mmlp.TraceOnePowerExponential(
+        jnp.zeros(2), Gram.trace_one(jnp.eye(2)), 1.5, 1.0, 0.8
+    ).log_prob(data)
     np.testing.assert_allclose(trace["x"]["fn"].log_prob(data), reference, rtol=1e-12)

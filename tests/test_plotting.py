@@ -17,7 +17,9 @@ def ax():
 
 
 def gaussian(n, d):
-    return TraceOneGaussian(RNG.standard_normal((n, d)), Gram.trace_one(RNG.standard_normal((n, d, d))), np.full(n, 0.3))
+    return TraceOneGaussian(
+        RNG.standard_normal((n, d)), Gram.trace_one(RNG.standard_normal((n, d, d))), np.full(n, 0.3)
+    )
 
 
 def test_ellipses_have_the_axes_of_the_covariance(ax):
@@ -34,10 +36,14 @@ def test_ellipses_have_the_axes_of_the_covariance(ax):
 
 
 def test_ellipse_of_a_power_exponential_in_two_dimensions_holds_its_probability(ax):
-    p = TraceOnePowerExponential(np.zeros((1, 2)), Gram.trace_one(np.array([[1.0, 0.5], [0.0, 0.4]])), 2.0, 1.3, 0.6)
+    p = TraceOnePowerExponential(
+        np.zeros((1, 2)), Gram.trace_one(np.array([[1.0, 0.5], [0.0, 0.4]])), 2.0, 1.3, 0.6
+    )
     plotting.plot_ellipses(p, level=0.7, ax=ax)
     ellipse = ax.patches[0]
-    edge = ax.transData.inverted().transform(ellipse.get_transform().transform(ellipse.get_path().vertices[:1]))
+    edge = ax.transData.inverted().transform(
+        ellipse.get_transform().transform(ellipse.get_path().vertices[:1])
+    )
     assert metrics.mahalanobis_pit(p, edge)[0] == pytest.approx(0.7, abs=1e-6)
 
 
@@ -51,7 +57,9 @@ def test_ellipses_of_a_batch_of_two_axes_are_those_of_its_rows(ax):
     row = TraceOnePowerExponential(loc[1], omega, eta[1], 1.3, beta)
     plotting.plot_ellipses(row, ax=ax)
     for one, same in zip(drawn[3:], ax.patches[6:], strict=True):
-        np.testing.assert_allclose([*one.center, one.width, one.height], [*same.center, same.width, same.height])
+        np.testing.assert_allclose(
+            [*one.center, one.width, one.height], [*same.center, same.width, same.height]
+        )
 
 
 def test_heat_maps_show_the_matrix_and_its_correlations(ax):
@@ -73,7 +81,9 @@ def test_calibration_curves_share_axes(ax):
 
 
 def test_history_of_one_and_of_many_models(ax):
-    plotting.plot_history({"loss": np.ones(5), "validation": np.ones(5), "skipped": np.zeros(5)}, ax=ax)
+    plotting.plot_history(
+        {"loss": np.ones(5), "validation": np.ones(5), "skipped": np.zeros(5)}, ax=ax
+    )
     assert len(ax.lines) == 2
     stopped = np.array([[1.0, 2.0], [0.5, 1.0], [0.4, np.nan]])
     ax = plotting.plot_history({"loss": stopped}, log=True)

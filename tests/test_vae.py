@@ -31,7 +31,9 @@ class LinearGaussian(eqx.Module):
 
     def __call__(self, s):
         p = len(self.L)
-        return mmlp.TraceOneGaussian(self.L @ s, mmlp.DiagonalGram.trace_one(jnp.ones(p)), p * self.sigma**2)
+        return mmlp.TraceOneGaussian(
+            self.L @ s, mmlp.DiagonalGram.trace_one(jnp.ones(p)), p * self.sigma**2
+        )
 
 
 class Posterior(eqx.Module):
@@ -55,13 +57,22 @@ def linear_gaussian(wider):
 def exact_evidence(vae):
     L, sigma = np.asarray(vae.decoder.L), vae.decoder.sigma
     S = L @ L.T + sigma**2 * np.eye(P)
-    return -(P * np.log(2 * np.pi) + np.linalg.slogdet(S)[1] + np.einsum("ni,ij,nj->n", X, np.linalg.inv(S), X)) / 2
+    return (
+        -(
+            P * np.log(2 * np.pi)
+            + np.linalg.slogdet(S)[1]
+            + np.einsum("ni,ij,nj->n", X, np.linalg.inv(S), X)
+        )
+        / 2
+    )
 
 
 def test_with_the_exact_posterior_every_weight_is_the_evidence():
     vae = linear_gaussian(1.0)
     weights = jax.vmap(lambda x, key: vae.log_weights(x, key, 7))(X, KEYS)
-    np.testing.assert_allclose(weights, np.broadcast_to(exact_evidence(vae)[:, None], (6, 7)), rtol=1e-10)
+    np.testing.assert_allclose(
+        weights, np.broadcast_to(exact_evidence(vae)[:, None], (6, 7)), rtol=1e-10
+    )
 
 
 def test_the_importance_weighted_bound_agrees_with_the_exact_evidence_within_its_standard_error():
@@ -69,13 +80,18 @@ def test_the_importance_weighted_bound_agrees_with_the_exact_evidence_within_its
     vae = linear_gaussian(1.5)
     log_w = jax.jit(jax.vmap(lambda x, key: vae.log_weights(x, key, 20_000)))(X, KEYS)
     estimate = jax.jit(jax.vmap(lambda x, key: vae.log_evidence(x, key, 20_000)))(X, KEYS)
-    ratio = jnp.exp(log_w - estimate[:, None])  # mean one; the delta method gives the error of the logarithm
+    ratio = jnp.exp(
+        log_w - estimate[:, None]
+    )  # mean one; the delta method gives the error of the logarithm
     error = jnp.std(ratio, axis=1) / 20_000**0.5
     assert float(error.min()) > 1e-4
     assert np.all(np.abs(estimate - exact_evidence(vae)) < 4.5 * error)
 
 
-@pytest.mark.parametrize("name", [pytest.param(m, marks=() if m in ("NdNd", "EfEf") else pytest.mark.slow) for m in MODELS])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(m, marks=() if m in ("NdNd", "EfEf") else pytest.mark.slow) for m in MODELS],
+)
 def test_the_bound_is_never_below_the_elbo_of_the_same_draws(name):
     vae = small(name)
     bound = jax.jit(jax.vmap(lambda x, key: vae.log_evidence(x, key, 8)))(X, KEYS)
@@ -88,7 +104,10 @@ def test_the_bound_rises_with_the_number_of_samples():
     # from the same 4096 draws, groups of 1, 4, 16, 64: Jensen makes the mean over groups rise exactly, for any draws
     vae = small("EfEf")
     log_w = np.asarray(jax.jit(lambda x: vae.log_weights(x, KEY, 4096))(X[0]))
-    means = [np.mean(logsumexp(log_w.reshape(-1, size), axis=1)) - np.log(size) for size in (1, 4, 16, 64)]
+    means = [
+        np.mean(logsumexp(log_w.reshape(-1, size), axis=1)) - np.log(size)
+        for size in (1, 4, 16, 64)
+    ]
     assert np.all(np.diff(means) > 0)
 
 
@@ -113,10 +132,16 @@ def test_von_neumann_kl_by_eigenvalues_and_to_second_order():
     q = mmlp.TraceOnePowerExponential(jnp.arange(3.0), omega, 2.0, 1.1, beta)
     lam = np.linalg.eigvalsh(omega.dense())
     prior = mmlp.vae._standard_normal(k, jnp.float64)
-    wanted = mmlp.kl_divergence(q, prior) + np.sum(np.log(k * lam)) / 2 + k / 2 * np.sum(lam * np.log(k * lam))
+    wanted = (
+        mmlp.kl_divergence(q, prior)
+        + np.sum(np.log(k * lam)) / 2
+        + k / 2 * np.sum(lam * np.log(k * lam))
+    )
     np.testing.assert_allclose(von_neumann_kl(q), wanted, rtol=1e-12)
     for step, ratio in ((1e-2, 2e-2), (1e-3, 2e-3)):  # the difference is of third order
-        near = mmlp.TraceOneGaussian(jnp.zeros(k), mmlp.Gram.trace_one(jnp.eye(k) + step * (T + T.T)), float(k))
+        near = mmlp.TraceOneGaussian(
+            jnp.zeros(k), mmlp.Gram.trace_one(jnp.eye(k) + step * (T + T.T)), float(k)
+        )
         exact = mmlp.kl_divergence(near, prior)
         assert abs(von_neumann_kl(near) - exact) < 10 * ratio * exact
 
@@ -146,7 +171,9 @@ def test_samples_have_the_models_moments():
     vae = linear_gaussian(1.0)
     x = vae.sample(KEY, 20_000)
     S = vae.decoder.L @ vae.decoder.L.T + 0.25 * jnp.eye(P)
-    np.testing.assert_allclose(np.cov(x.T), S, atol=6 * float(jnp.max(jnp.diag(S))) * (2 / 20_000) ** 0.5)
+    np.testing.assert_allclose(
+        np.cov(x.T), S, atol=6 * float(jnp.max(jnp.diag(S))) * (2 / 20_000) ** 0.5
+    )
 
 
 @pytest.mark.slow

@@ -38,7 +38,13 @@ def to_rst(lines: list[str]) -> list[str]:
         if not line.strip():
             block = None
         elif block is None:
-            block = "doctest" if line.startswith(">>>") else "literal" if line.startswith("    ") else "text"
+            block = (
+                "doctest"
+                if line.startswith(">>>")
+                else "literal"
+                if line.startswith("    ")
+                else "text"
+            )
             if block == "literal":
                 out += ["::", ""]
         elif block == "text" and line.startswith("    "):
@@ -55,7 +61,8 @@ def process_docstring(app, what, name, obj, options, lines):
 def process_signature(app, what, name, obj, options, signature, returns):
     """Aliases of types as they are written, not as they are defined."""
     return tuple(
-        text and text.replace(ARRAY_LIKE, "ArrayLike").replace("Gram | DiagonalGram", "SPD") for text in (signature, returns)
+        text and text.replace(ARRAY_LIKE, "ArrayLike").replace("Gram | DiagonalGram", "SPD")
+        for text in (signature, returns)
     )
 
 
@@ -74,7 +81,9 @@ class Header(SphinxDirective):
         path = ROOT / self.arguments[0]
         self.env.note_dependency(str(path))
         docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
-        return self.parse_text_to_nodes("```{eval-rst}\n" + "\n".join(to_rst(docstring.splitlines())) + "\n```")
+        return self.parse_text_to_nodes(
+            "```{eval-rst}\n" + "\n".join(to_rst(docstring.splitlines())) + "\n```"
+        )
 
 
 def setup(app):

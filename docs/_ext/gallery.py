@@ -27,7 +27,11 @@ logger = logging.getLogger(__name__)
 
 def programs() -> list[Path]:
     """The files of examples/ that can be run; others are parts of them."""
-    return [path for path in sorted(EXAMPLES.glob("*.py")) if '__name__ == "__main__"' in path.read_text()]
+    return [
+        path
+        for path in sorted(EXAMPLES.glob("*.py"))
+        if '__name__ == "__main__"' in path.read_text()
+    ]
 
 
 def describe(path: Path) -> tuple[str, str, int]:
@@ -52,8 +56,19 @@ def run(path: Path, folder: Path) -> None:
         (folder / "output.txt").write_text("\n".join(verdicts(content)))
         return
     logger.info("running %s", path.name)
-    environment = os.environ | {"MPLBACKEND": "agg", "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = subprocess.run([sys.executable, path], cwd=folder, env=environment, capture_output=True, text=True, timeout=1800)
+    environment = os.environ | {
+        "MPLBACKEND": "agg",
+        "PYTHONPATH": str(ROOT),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+    done = subprocess.run(
+        [sys.executable, path],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+    )
     if done.returncode:
         raise ExtensionError(f"{path.name} failed:\n{done.stderr}")
     (folder / "output.txt").write_text(done.stdout)
@@ -62,7 +77,10 @@ def run(path: Path, folder: Path) -> None:
 
 def page(path: Path, folder: Path) -> str:
     title, text, line = describe(path)
-    pictures = "\n\n".join(f"![{picture.stem}]({folder.name}/{picture.name})" for picture in sorted(folder.glob("*.png")))
+    pictures = "\n\n".join(
+        f"![{picture.stem}]({folder.name}/{picture.name})"
+        for picture in sorted(folder.glob("*.png"))
+    )
     return f"""# {title}
 
 ```{{eval-rst}}
@@ -111,7 +129,11 @@ class Cards(SphinxDirective):
     def card(self, name: str) -> str:
         title, *_ = describe(EXAMPLES / f"{name}.py")
         pictures = sorted((PAGES / name).glob("*.png"))
-        picture = f"[![{title}](gallery/{name}/{pictures[0].name})](gallery/{name}.md)\n\n" if pictures else ""
+        picture = (
+            f"[![{title}](gallery/{name}/{pictures[0].name})](gallery/{name}.md)\n\n"
+            if pictures
+            else ""
+        )
         return f":::{{container}} card\n{picture}[{title}](gallery/{name}.md)\n:::\n"
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from sphinx.util.docutils import SphinxDirective
 
-from mmlp.experiments import report, reproduce
+from mmlp.experiments import reproduce
+from mmlp.pages import page as report
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "results"
@@ -42,7 +43,8 @@ def draw(record: dict, folder: Path) -> None:
 def verdicts(record: dict) -> list[str]:
     """A line for each claim."""
     return [
-        f"{claim['verdict']}: {claim['claim']} {claim.get('evidence', '')}".strip() for claim in record["result"]["claims"]
+        f"{claim['verdict']}: {claim['claim']} {claim.get('evidence', '')}".strip()
+        for claim in record["result"]["claims"]
     ]
 
 
@@ -73,7 +75,9 @@ def section(record: dict) -> str:
 def body(record: dict) -> str:
     """Text and claims; tables; what is not like for like."""
     result = record["result"]
-    tables = "\n".join(f"```{{raw}} html\n{report.table_html(table)}\n```" for table in result.get("tables", []))
+    tables = "\n".join(
+        f"```{{raw}} html\n{report.table_html(table)}\n```" for table in result.get("tables", [])
+    )
     notes = "".join(f"- Not like for like: {note}\n" for note in result.get("notes", []))
     return f"""{result.get("about", "")}
 

@@ -13,7 +13,9 @@ class Activation(NamedTuple):
     derivative: Callable[[np.ndarray], np.ndarray]
 
 
-def mercer_sigmoid(slope: float = 1.0, intercept: float = 0.0, *, diagonal: bool = False) -> Activation:
+def mercer_sigmoid(
+    slope: float = 1.0, intercept: float = 0.0, *, diagonal: bool = False
+) -> Activation:
     """kappa(z_m, z_n) = f(z_m) . f(z_n) with f(z) = tanh(slope z + intercept), Eq. (msk).
 
     Appendix G prints tanh(slope z - intercept). With `diagonal`, kappa(z_m, z_n) = 0 for m != n (the paper's table of

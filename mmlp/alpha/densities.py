@@ -81,7 +81,10 @@ def gamma_radius(x, beta, d) -> tuple[float, float]:
     dx/da = -(dP/da) / p keeps the quantile of x, with P = sum_n x^(a + n) e^-x / Gamma(a + n + 1) and p its density.
     """
     a, radius = d / (2 * beta), (2 * x) ** (1 / (2 * beta))
-    terms = [((a + n) * math.log(x) - x - math.lgamma(a + n + 1), digamma(a + n + 1)) for n in range(200 + 4 * int(x))]
+    terms = [
+        ((a + n) * math.log(x) - x - math.lgamma(a + n + 1), digamma(a + n + 1))
+        for n in range(200 + 4 * int(x))
+    ]
     D_P = sum(math.exp(log_term) * (math.log(x) - psi) for log_term, psi in terms)
     D_x = -D_P / math.exp((a - 1) * math.log(x) - x - math.lgamma(a))
     return radius, radius * (D_x / x * (-a / beta) / (2 * beta) - math.log(radius) / beta)
@@ -108,7 +111,10 @@ def digamma(z: float) -> float:
     while z < 10:
         below, z = below - 1 / z, z + 1
     series = sum(
-        c / z ** (2 * k) for k, c in enumerate((1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12), 1)
+        c / z ** (2 * k)
+        for k, c in enumerate(
+            (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12), 1
+        )
     )
     return below + math.log(z) - 1 / (2 * z) - series
 

@@ -90,7 +90,9 @@ def backpropagation(
             {
                 "W": unvec(D_W, W.shape),
                 "B": unvec(D_Z, layer.B.shape),
-                "A": unvec(D_A, A.shape),  # printed P_(d_l, r_{l+1}) for all l; there is no r_{j+2}, A_{j+1} has r_{j+1}
+                "A": unvec(
+                    D_A, A.shape
+                ),  # printed P_(d_l, r_{l+1}) for all l; there is no r_{j+2}, A_{j+1} has r_{j+1}
                 "C": unvec(D_C, C.shape),
                 "b": D_z,
             }

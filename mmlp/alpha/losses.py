@@ -36,7 +36,9 @@ def d_stein(Y_hat: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """D_Yhat l = -(D log|Y (Y + Yhat)^-1| + D log|Yhat (Y + Yhat)^-1|) / 2, Appendix C (as printed, which is right)."""
     d = len(Y)
     inverse = np.linalg.inv(Y + Y_hat)
-    D = product_rule(Y, inverse, np.zeros((d * d, d * d)), d_inverse(Y + Y_hat))  # D_Yhat of Y (Y + Yhat)^-1
+    D = product_rule(
+        Y, inverse, np.zeros((d * d, d * d)), d_inverse(Y + Y_hat)
+    )  # D_Yhat of Y (Y + Yhat)^-1
     # Yhat (Y + Yhat)^-1 = I - Y (Y + Yhat)^-1, hence the minus sign of the second term
     return -(d_log_det(Y @ inverse, D) + d_log_det(Y_hat @ inverse, -D)) / 2
 
@@ -69,7 +71,9 @@ def d_logm(Y_hat: np.ndarray) -> np.ndarray:
     """
     d = len(Y_hat)
     eigenvalues, V = np.linalg.eigh(Y_hat)  # V is the paper's Upsilon
-    columns = [vec(_d_logm_by_entry(eigenvalues, V, i, j)) for j in range(d) for i in range(d)]  # Y_11, Y_21, ...
+    columns = [
+        vec(_d_logm_by_entry(eigenvalues, V, i, j)) for j in range(d) for i in range(d)
+    ]  # Y_11, Y_21, ...
     return np.stack(columns, axis=1)
 
 
@@ -87,5 +91,7 @@ def _d_logm_by_entry(eigenvalues: np.ndarray, V: np.ndarray, i: int, j: int) -> 
     for k in range(d):
         for m in range(d):
             if m != k:
-                Xi[k, m] = (V[i, k] * V[j, m] + V[i, m] * V[j, k]) / (2 * (eigenvalues[m] - eigenvalues[k]))
+                Xi[k, m] = (V[i, k] * V[j, m] + V[i, m] * V[j, k]) / (
+                    2 * (eigenvalues[m] - eigenvalues[k])
+                )
     return V @ Xi @ Lambda @ V.T + V @ d_Lambda @ V.T - V @ Lambda @ Xi @ V.T

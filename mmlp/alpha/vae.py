@@ -21,7 +21,11 @@ Gradients = list[dict[str, NDArray]]
 
 
 def d_est_n(
-    decoder: Network, encoder: Network, d_log_p: Callable[..., Derivatives], x: NDArray, eps: NDArray
+    decoder: Network,
+    encoder: Network,
+    d_log_p: Callable[..., Derivatives],
+    x: NDArray,
+    eps: NDArray,
 ) -> tuple[Gradients, Gradients]:
     """D_theta and D_phi of Eq. (est_n): q is Gaussian, `d_log_p` belongs to the decoder's family, eps (r, k) is normal.
 
@@ -37,7 +41,9 @@ def d_est_n(
         by_theta.append(D_theta)
         by_sample.append({name: D_s @ D_sample[name] for name in D_sample})
     D_q, D_kl = _mean(by_sample), d_kl(mu, Omega, eta)
-    return _mean_of_layers(by_theta), _by_weights(encoder, x, {name: D_q[name] - D_kl[name] for name in D_kl})
+    return _mean_of_layers(by_theta), _by_weights(
+        encoder, x, {name: D_q[name] - D_kl[name] for name in D_kl}
+    )
 
 
 def d_est_mpe(
@@ -102,7 +108,9 @@ def output(network: Network, x: NDArray) -> tuple:
 
 def _by_weights(network: Network, x: NDArray, D: Derivatives) -> Gradients:
     """Backpropagation from the derivatives by the outputs of the network."""
-    D_y_hat = np.concatenate([np.ravel(D[name]) for name in ("mu", "log_eta", "alpha", "beta") if name in D])
+    D_y_hat = np.concatenate(
+        [np.ravel(D[name]) for name in ("mu", "log_eta", "alpha", "beta") if name in D]
+    )
     return backpropagation(network, x, lambda y_hat, Y_hat: (D_y_hat, np.ravel(D["Omega"])))
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from mmlp._checks import checked_size
+from mmlp.linalg.checks import checked_size
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -36,7 +36,9 @@ class Components:
         _, s, axes = np.linalg.svd(X - mean, full_matrices=False)
         rank = int(np.sum(s > max(X.shape) * np.finfo(float).eps * s[0]))
         if count > rank:
-            raise ValueError(f"`Components.fit(count=...)` must be at most {rank}, the rank of the centred X, got {count}.")
+            raise ValueError(
+                f"`Components.fit(count=...)` must be at most {rank}, the rank of the centred X, got {count}."
+            )
         axes = axes[:count]
         largest = np.argmax(np.abs(axes), axis=1)
         axes = axes * np.sign(axes[np.arange(count), largest])[:, None]
@@ -60,7 +62,11 @@ def _rows(X: np.ndarray, call: str, columns: int | None = None) -> np.ndarray:
     argument = f"Components.{call}({'S' if call == 'decode' else 'X'}=...)"
     X = np.asarray(X, np.float64)
     if X.ndim != 2 or 0 in X.shape or columns not in (None, X.shape[1]):
-        raise ValueError(f"`{argument}` must have shape (n, {columns or 'p'}), got shape {X.shape}.")
+        raise ValueError(
+            f"`{argument}` must have shape (n, {columns or 'p'}), got shape {X.shape}."
+        )
     if not np.isfinite(X).all():
-        raise ValueError(f"`{argument}` must be finite; row {np.argwhere(~np.isfinite(X))[0, 0]} is not: drop or fill it.")
+        raise ValueError(
+            f"`{argument}` must be finite; row {np.argwhere(~np.isfinite(X))[0, 0]} is not: drop or fill it."
+        )
     return X

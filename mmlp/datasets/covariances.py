@@ -18,9 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg import expm
 
-from mmlp._checks import checked_size
-from mmlp.divergences import quadratic, stein, von_neumann
-from mmlp.gram import Gram
+from mmlp.divergences.core import quadratic, stein, von_neumann
+from mmlp.linalg.checks import checked_size
+from mmlp.spd.gram import Gram
 
 MEASURES = {"quadratic": quadratic, "von_neumann": von_neumann, "stein": stein}
 
@@ -49,7 +49,9 @@ class Setting:
             value = getattr(self, name)
             least = 1 if name == "spread" else 0
             if not math.isfinite(value) or value < least:
-                raise ValueError(f"`Setting({name}=...)` must be a number of at least {least}, got {value}.")
+                raise ValueError(
+                    f"`Setting({name}=...)` must be a number of at least {least}, got {value}."
+                )
 
 
 # The default spreads the spectrum widely: the paper's Stein errors, large where its QRE errors are small, say that small
@@ -111,12 +113,18 @@ def synthetic_covariances(
     d, n = checked_size(dim, f"{name}(dim=...)"), checked_size(n, f"{name}(n=...)")
     p = checked_size(features, f"{name}(features=...)")
     if d > p:
-        raise ValueError(f"`{name}(dim=...)` must be at most features = {p}, or A Sigma A' is singular, got {d}.")
+        raise ValueError(
+            f"`{name}(dim=...)` must be at most features = {p}, or A Sigma A' is singular, got {d}."
+        )
     if samples is not None and checked_size(samples, f"{name}(samples=...)") <= d:
-        raise ValueError(f"`{name}(samples=...)` must be more than dim = {d}, or covariances are singular, got {samples}.")
+        raise ValueError(
+            f"`{name}(samples=...)` must be more than dim = {d}, or covariances are singular, got {samples}."
+        )
     chosen = SETTINGS.get(setting) if isinstance(setting, str) else setting
     if not isinstance(chosen, Setting):
-        raise ValueError(f"`{name}(setting=...)` must be a `Setting` or one of {', '.join(SETTINGS)}, got {setting!r}.")
+        raise ValueError(
+            f"`{name}(setting=...)` must be a `Setting` or one of {', '.join(SETTINGS)}, got {setting!r}."
+        )
 
     # a stream for each kind of draw: none moves when another is longer
     streams = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(6))

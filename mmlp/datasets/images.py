@@ -8,7 +8,7 @@ import numpy as np
 import scipy.io
 from sklearn.datasets import load_digits
 
-from mmlp.datasets import _download
+from mmlp.datasets import download
 
 FREY_URL = "https://cs.nyu.edu/~roweis/data/frey_rawface.mat"
 FREY_SHAPE = (28, 20)
@@ -22,7 +22,7 @@ def frey_faces(data: str | os.PathLike | None = None) -> np.ndarray:
     cache. Where the folder lacks the file it is downloaded into it (about 1 MB, from S. Roweis' page). Either way the pixels
     are checked by SHA-256.
     """
-    return _download.load("frey_rawface.mat", FREY_URL, _read_frey, data=data, call="frey_faces")
+    return download.load("frey_rawface.mat", FREY_URL, _read_frey, data=data, call="frey_faces")
 
 
 def digits() -> tuple[np.ndarray, tuple[int, int]]:
@@ -38,11 +38,17 @@ def digits() -> tuple[np.ndarray, tuple[int, int]]:
 
 def _read_frey(content: bytes) -> np.ndarray:
     try:
-        pixels = np.ascontiguousarray(scipy.io.loadmat(io.BytesIO(content), variable_names=["ff"])["ff"].T)
+        pixels = np.ascontiguousarray(
+            scipy.io.loadmat(io.BytesIO(content), variable_names=["ff"])["ff"].T
+        )
     except Exception as error:  # of many types: the file may be anything
         reason = f"{type(error).__name__}: {error}"
-        raise ValueError(f"is not a MATLAB file with a matrix `ff` ({len(content)} bytes; {reason:.200})") from error
+        raise ValueError(
+            f"is not a MATLAB file with a matrix `ff` ({len(content)} bytes; {reason:.200})"
+        ) from error
     if hashlib.sha256(pixels.tobytes()).hexdigest() != FREY_SHA256:
         shape = pixels.shape[::-1]
-        raise ValueError(f"does not hold the Frey faces: its `ff`, {pixels.dtype} of shape {shape}, has another checksum")
+        raise ValueError(
+            f"does not hold the Frey faces: its `ff`, {pixels.dtype} of shape {shape}, has another checksum"
+        )
     return pixels

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mmlp._checks import checked_size
+from mmlp.linalg.checks import checked_size
 
 
 def random_split(n: int, train: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -12,8 +12,13 @@ def random_split(n: int, train: int, seed: int) -> tuple[np.ndarray, np.ndarray]
     >>> sorted([*training.tolist(), *test.tolist()])
     [0, 1, 2, 3, 4]
     """
-    n, train = checked_size(n, "random_split(n=...)"), checked_size(train, "random_split(train=...)")
+    n, train = (
+        checked_size(n, "random_split(n=...)"),
+        checked_size(train, "random_split(train=...)"),
+    )
     if train >= n:
-        raise ValueError(f"`random_split(train=...)` must leave some of the n = {n} for the test, got {train}.")
+        raise ValueError(
+            f"`random_split(train=...)` must leave some of the n = {n} for the test, got {train}."
+        )
     order = np.random.default_rng(seed).permutation(n)
     return order[:train], order[train:]

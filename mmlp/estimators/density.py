@@ -10,16 +10,18 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, Transfor
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from mmlp._checks import checked_size, checked_sizes
-from mmlp.calibration import calibrate
-from mmlp.estimators import _saved
-from mmlp.estimators._base import NetworkEstimator, all_or_nothing
-from mmlp.estimators._scaling import Scaling
-from mmlp.estimators._training import Part, Settings, each, predict, train
+from mmlp.estimators import saved
+from mmlp.estimators.base import NetworkEstimator, all_or_nothing
+from mmlp.estimators.scaling import Scaling
+from mmlp.estimators.training import Part, Settings, each, predict, train
+from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear
+from mmlp.linalg.checks import checked_size, checked_sizes
 from mmlp.vae import MODELS, VAE, paper_vae
 
-WARM_UP = 0.2  # the part of training in which the KL term gains its weight: without it the VAE collapses
+WARM_UP = (
+    0.2  # the part of training in which the KL term gains its weight: without it the VAE collapses
+)
 
 
 class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, NetworkEstimator):
@@ -73,7 +75,9 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         settings, seed = self._settings(), self._seed(checkpoint)
         checked_size(self.n_samples, "MatrixVAE(n_samples=...)")
         if self.model not in MODELS:
-            raise ValueError(f"`MatrixVAE(model=...)` must be one of {', '.join(MODELS)}, got {self.model!r}.")
+            raise ValueError(
+                f"`MatrixVAE(model=...)` must be one of {', '.join(MODELS)}, got {self.model!r}."
+            )
         if not 0 < self.validation_fraction < 1:
             raise ValueError(
                 f"`MatrixVAE(validation_fraction=...)` must lie between 0 and 1, got {self.validation_fraction!r}."
@@ -89,7 +93,9 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         held = min(max(1, round(self.validation_fraction * len(X))), len(X) - 1)
         parts = [Part(order[held:], order[:held])]
         build, data = _Build(self.model, X.shape[1], latent, widths), (self.input_.forward(X),)
-        self.models_, self.history_ = train(build, _minus_elbo, data, weight, parts, settings, seed, checkpoint)
+        self.models_, self.history_ = train(
+            build, _minus_elbo, data, weight, parts, settings, seed, checkpoint
+        )
         self._warn_unfinished()
         return self
 
@@ -100,9 +106,13 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         return settings._replace(patience=self.patience + round(WARM_UP * self.max_epochs))
 
     def _check_fitted(self) -> None:
-        _saved.check_history(self.history_, "history_")
+        saved.check_history(self.history_, "history_")
         checked_size(self.n_samples, "MatrixVAE(n_samples=...)")
-        vae, p, k = self.models_, self.n_features_in_, checked_size(self.models_.latent, "VAE(latent=...)")
+        vae, p, k = (
+            self.models_,
+            self.n_features_in_,
+            checked_size(self.models_.latent, "VAE(latent=...)"),
+        )
         row, latent = np.zeros((1, p), self.dtype), np.zeros((1, k), self.dtype)
         draws = (vae, jax.random.key(0), 1)
         for what, function, args, shape in (
@@ -110,7 +120,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
             ("its decoder", _decoded, (vae, latent), (1, 1, p)),
             ("its sampler", _sampled, draws, (1, p)),
         ):
-            _saved.check_outputs(what, function, *args, wanted=(shape,), dtype=self.dtype)
+            saved.check_outputs(what, function, *args, wanted=(shape,), dtype=self.dtype)
 
     def score_samples(self, X) -> np.ndarray:
         """log p(x) of each row, (n,): the importance-weighted lower bound, with the same draws for every row."""
@@ -139,7 +149,9 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         """n draws of x, (n, p)."""
         check_is_fitted(self)
         key = jax.random.key(int(check_random_state(random_state).randint(2**31 - 1)))
-        return self.input_.back(_sampled(self.models_, key, checked_size(n, "MatrixVAE.sample(n=...)")))
+        return self.input_.back(
+            _sampled(self.models_, key, checked_size(n, "MatrixVAE.sample(n=...)"))
+        )
 
     @property
     def _n_features_out(self) -> int:

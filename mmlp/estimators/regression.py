@@ -29,19 +29,19 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.covariance import ledoit_wolf
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from mmlp._checks import checked_floats, checked_sizes
-from mmlp.calibration import calibrate
-from mmlp.checkpoint import register
-from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
-from mmlp.estimators import _saved
-from mmlp.estimators._base import NetworkEstimator, all_or_nothing
-from mmlp.estimators._outliers import Columns, names_of
-from mmlp.estimators._scaling import Scaling
-from mmlp.estimators._training import each, folds, predict, train
-from mmlp.gram import SPD, Gram
+from mmlp.checkpoint.core import register
+from mmlp.distributions.core import TraceOneGaussian, TraceOnePowerExponential
+from mmlp.estimators import saved
+from mmlp.estimators.base import NetworkEstimator, all_or_nothing
+from mmlp.estimators.outliers import Columns, names_of
+from mmlp.estimators.scaling import Scaling
+from mmlp.estimators.training import each, folds, predict, train
 from mmlp.heads import GaussianHead, PowerExponentialHead
+from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear
-from mmlp.networks import CholeskyMLP, MatrixMLP, Perceptron
+from mmlp.linalg.checks import checked_floats, checked_sizes
+from mmlp.networks.core import CholeskyMLP, MatrixMLP, Perceptron
+from mmlp.spd.gram import SPD, Gram
 
 HEADS = {"gaussian": (GaussianHead, 1), "power_exponential": (PowerExponentialHead, 3)}
 NETWORKS = ("matrix", "cholesky")
@@ -69,7 +69,16 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     ((60, 2), (60, 2, 2))
     """
 
-    _numbers = ("input_", "target_", "shape_", "contrast_", "gain_", "is_vector_", "history_", "covariance_history_")
+    _numbers = (
+        "input_",
+        "target_",
+        "shape_",
+        "contrast_",
+        "gain_",
+        "is_vector_",
+        "history_",
+        "covariance_history_",
+    )
 
     def __init__(
         self,
@@ -105,7 +114,9 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         """Learn from X (n, p) and y (n,) or (n, d). The same call with a `checkpoint` directory goes on where it stopped."""
         settings = self._settings()
         targets = names_of(y)
-        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2)
+        X, y = validate_data(
+            self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, ensure_min_samples=2
+        )
         rows, weight, X, y = self._weighted(sample_weight, np.asarray(X), np.asarray(y, np.float64))
         seed = self._seed(checkpoint)
         self.is_vector_ = y.ndim == 1
@@ -119,7 +130,16 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         rng, count = np.random.default_rng(seed), min(self._count(), len(x))
         parts, others = folds(len(x), count, rng), folds(len(x), count, rng)
         run = None if checkpoint is None else Path(checkpoint)
-        means = train(mean_of, _squared_error, (x, z), weight, parts + others, settings, seed, run and run / "mean")
+        means = train(
+            mean_of,
+            _squared_error,
+            (x, z),
+            weight,
+            parts + others,
+            settings,
+            seed,
+            run and run / "mean",
+        )
         mean = predict(_means, means.model, x.astype(settings.dtype))  # (n, 2 count, d)
         one, other = _held(mean[:, :count], parts), _held(mean[:, count:], others)
         residuals = z - (one + other) / 2
@@ -127,9 +147,19 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self.shape_ = _shape(residuals, weight)
         e = np.linalg.solve(self.shape_, residuals.T).T
         heads = train(
-            covariance_of, _minus_log_density, (x, e), weight, parts, settings, seed + 1, run and run / "covariance"
+            covariance_of,
+            _minus_log_density,
+            (x, e),
+            weight,
+            parts,
+            settings,
+            seed + 1,
+            run and run / "covariance",
         )
-        log_V, _, beta = (_held(v, parts) for v in predict(_log_covariances, heads.model, x.astype(settings.dtype)))
+        log_V, _, beta = (
+            _held(v, parts)
+            for v in predict(_log_covariances, heads.model, x.astype(settings.dtype))
+        )
         self.contrast_ = _contrast(log_V, beta, e, weight)
         apart = np.linalg.solve(self.shape_, (one - other).T).T
         self.gain_ = _gain(_drawn_in(log_V, self.contrast_), e, apart, weight, 2 * count)
@@ -142,18 +172,20 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         if self.family not in HEADS:
             raise ValueError(f"its family is {self.family!r:.80}")
         d, row = self._n_targets, np.zeros((1, self.n_features_in_), self.dtype)
-        _saved.check_scaling(self.target_, "target_", d)
+        saved.check_scaling(self.target_, "target_", d)
         if not isinstance(self.is_vector_, bool) or (self.is_vector_ and d > 1):
             raise ValueError(f"its is_vector_ is {self.is_vector_!r:.80} for {d} targets")
-        _saved.check_matrix(self.shape_, "shape_", d)
-        _saved.check_number(self.contrast_, "contrast_", 0, 1)
-        _saved.check_number(self.gain_, "gain_", np.finfo(float).tiny, 1)
-        _saved.check_history(self.history_, "history_")
-        _saved.check_history(self.covariance_history_, "covariance_history_")
+        saved.check_matrix(self.shape_, "shape_", d)
+        saved.check_number(self.contrast_, "contrast_", 0, 1)
+        saved.check_number(self.gain_, "gain_", np.finfo(float).tiny, 1)
+        saved.check_history(self.history_, "history_")
+        saved.check_history(self.covariance_history_, "covariance_history_")
         mean, covariance, m = self.models_["mean"], self.models_["covariance"], None
         matrices = ((1, m, d, d), (1, m), (1, m))
-        _saved.check_outputs("its mean", _means, mean, row, wanted=((1, m, d),), dtype=self.dtype)
-        _saved.check_outputs("its covariance", _log_covariances, covariance, row, wanted=matrices, dtype=self.dtype)
+        saved.check_outputs("its mean", _means, mean, row, wanted=((1, m, d),), dtype=self.dtype)
+        saved.check_outputs(
+            "its covariance", _log_covariances, covariance, row, wanted=matrices, dtype=self.dtype
+        )
 
     @property
     def _n_targets(self) -> int:
@@ -188,7 +220,9 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         mean = self._mean(X)
         z = self.target_.forward(self._targets(y, len(mean)))
         self._cast(z, "y")
-        error = (z - mean).astype(self.dtype)  # of errors about zero, in standard units: no digits are lost
+        error = (z - mean).astype(
+            self.dtype
+        )  # of errors about zero, in standard units: no digits are lost
         log_density = self._distribution(np.zeros_like(mean), R, *tail).log_prob(jnp.asarray(error))
         return np.asarray(log_density, np.float64) - np.sum(np.log(self.target_.scale))
 
@@ -200,12 +234,18 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     def _builders(self, p: int, d: int):
         name = type(self).__name__
         if self.family not in HEADS:
-            raise ValueError(f"`{name}(family=...)` must be one of {', '.join(HEADS)}, got {self.family!r}.")
+            raise ValueError(
+                f"`{name}(family=...)` must be one of {', '.join(HEADS)}, got {self.family!r}."
+            )
         if self.network not in NETWORKS:
-            raise ValueError(f"`{name}(network=...)` must be one of {', '.join(NETWORKS)}, got {self.network!r}.")
+            raise ValueError(
+                f"`{name}(network=...)` must be one of {', '.join(NETWORKS)}, got {self.network!r}."
+            )
         dims = checked_sizes(self.hidden_dims, f"{name}(hidden_dims=...)")
         features = checked_sizes(self.hidden_features, f"{name}(hidden_features=...)")
-        return _Mean((p, *features, d)), _Covariance(self.family, self.network, p, d, dims, features)
+        return _Mean((p, *features, d)), _Covariance(
+            self.family, self.network, p, d, dims, features
+        )
 
     def _targets(self, y, n: int) -> np.ndarray:
         """y of `log_density`, (n, d), checked."""
@@ -226,8 +266,12 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     def _factor(self, X) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Of the standardised targets: R (n, d, d), upper triangular, V = R'R; alpha and beta (n,)."""
         X = self._standardised(X)
-        log_V, alpha, beta = (x.mean(axis=1) for x in predict(_log_covariances, self.models_["covariance"], X))
-        log_V = _drawn_in(log_V.astype(np.float64), self.contrast_) + np.log(self.gain_) * np.eye(log_V.shape[-1])
+        log_V, alpha, beta = (
+            x.mean(axis=1) for x in predict(_log_covariances, self.models_["covariance"], X)
+        )
+        log_V = _drawn_in(log_V.astype(np.float64), self.contrast_) + np.log(self.gain_) * np.eye(
+            log_V.shape[-1]
+        )
         values, vectors = np.linalg.eigh(log_V)  # of the log-Euclidean mean over models
         root = np.exp(values / 2)[..., None] * vectors.mT
         R: Any = np.linalg.qr(root @ self.shape_.T, mode="r")
@@ -237,7 +281,9 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         """The one with this mean (n, d) and covariance R'R."""
         size = np.sqrt(np.sum(R**2, axis=(-2, -1)))
         omega, eta = R / size[:, None, None], size**2
-        self._check_range(np.concatenate([eta, np.abs(omega.diagonal(axis1=-2, axis2=-1)).ravel()]), mean)
+        self._check_range(
+            np.concatenate([eta, np.abs(omega.diagonal(axis1=-2, axis2=-1)).ravel()]), mean
+        )
         self._check_digits(mean, R)
         arrays = (mean, omega, eta, alpha, beta)
         mean, factor, eta, alpha, beta = (jnp.asarray(array, self.dtype) for array in arrays)
@@ -260,7 +306,9 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     def _check_digits(self, mean: np.ndarray, R: np.ndarray) -> None:
         """Refuse means (n, d) that the dtype would round by more than `ROUNDING` deviations; V = R'R."""
         half = np.spacing(np.abs(mean).astype(self.dtype)).astype(np.float64) / 2
-        share = half * np.linalg.norm(np.linalg.inv(R), axis=-1)  # 1 / deviation^2 is the diagonal of the inverse of V
+        share = half * np.linalg.norm(
+            np.linalg.inv(R), axis=-1
+        )  # 1 / deviation^2 is the diagonal of the inverse of V
         row, target = np.unravel_index(np.argmax(share), share.shape)
         if share[row, target] > ROUNDING:
             dtype = np.dtype(self.dtype).name
@@ -338,7 +386,10 @@ class _Covariance:
             parts = (CholeskyMLP(p, d, self.hidden_features, out_features=extra, key=keys[0]),)
         else:
             scales = Perceptron((p, *self.hidden_features, d + extra - 1), key=keys[0])
-            parts = (scales, MatrixMLP(p, d, self.hidden_dims, output_kernel=Linear(floor=FLOOR), key=keys[1]))
+            parts = (
+                scales,
+                MatrixMLP(p, d, self.hidden_dims, output_kernel=Linear(floor=FLOOR), key=keys[1]),
+            )
         parts = [calibrate(part, X, key=keys[2]) for part in parts]
         return head(Centred(Separated(*parts) if self.network == "matrix" else parts[0], d))
 
@@ -365,7 +416,11 @@ def _log_covariances(models, X):
 
 def _tail(p):
     """(alpha, beta), ones for a Gaussian."""
-    return (p.alpha, p.beta) if isinstance(p, TraceOnePowerExponential) else (jnp.ones_like(p.eta), jnp.ones_like(p.eta))
+    return (
+        (p.alpha, p.beta)
+        if isinstance(p, TraceOnePowerExponential)
+        else (jnp.ones_like(p.eta), jnp.ones_like(p.eta))
+    )
 
 
 def _held(values: np.ndarray, parts) -> np.ndarray:
@@ -389,19 +444,25 @@ def _contrast(log_V: np.ndarray, beta: np.ndarray, e: np.ndarray, weight: np.nda
     -2 log p = log det V + (k e'V^-1 e)^beta + const,   V = k Sigma the covariance,   k = 1 for a Gaussian (beta = 1)
     """
     d = e.shape[1]
-    k = np.exp(np.log(2) / beta + gammaln((d + 2) / (2 * beta)) - gammaln(d / (2 * beta)) - np.log(d))
+    k = np.exp(
+        np.log(2) / beta + gammaln((d + 2) / (2 * beta)) - gammaln(d / (2 * beta)) - np.log(d)
+    )
     values, vectors = np.linalg.eigh(log_V)
     squares = np.einsum("nij,ni->nj", vectors, e) ** 2
 
     def loss(contrast: float) -> float:  # convex
         w = -np.log(d) + contrast * (values + np.log(d))
-        return np.average(np.sum(w, axis=1) + (k * np.sum(squares * np.exp(-w), axis=1)) ** beta, weights=weight)
+        return np.average(
+            np.sum(w, axis=1) + (k * np.sum(squares * np.exp(-w), axis=1)) ** beta, weights=weight
+        )
 
     result: Any = minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded")
     return float(result.x)
 
 
-def _gain(log_V: np.ndarray, e: np.ndarray, apart: np.ndarray, weight: np.ndarray, count: int) -> float:
+def _gain(
+    log_V: np.ndarray, e: np.ndarray, apart: np.ndarray, weight: np.ndarray, count: int
+) -> float:
     """What the covariance V of the residuals e (n, d) of the mean of two networks is multiplied by for the mean of `count`.
 
     The first is E + B / 2, the last E + B / count, where B, the covariance of a network about the mean of many, is half

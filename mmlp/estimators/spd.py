@@ -9,15 +9,15 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from mmlp import divergences
-from mmlp._checks import checked_sizes
-from mmlp.calibration import calibrate
-from mmlp.estimators import _saved
-from mmlp.estimators._base import NetworkEstimator, all_or_nothing
-from mmlp.estimators._outliers import Columns
-from mmlp.estimators._scaling import Scaling
-from mmlp.estimators._training import each, folds, predict, train
-from mmlp.gram import Gram
-from mmlp.networks import MatrixMLP
+from mmlp.estimators import saved
+from mmlp.estimators.base import NetworkEstimator, all_or_nothing
+from mmlp.estimators.outliers import Columns
+from mmlp.estimators.scaling import Scaling
+from mmlp.estimators.training import each, folds, predict, train
+from mmlp.initialisation import calibrate
+from mmlp.linalg.checks import checked_sizes
+from mmlp.networks.core import MatrixMLP
+from mmlp.spd.gram import Gram
 
 
 def _loss_of(divergence):
@@ -28,7 +28,10 @@ def _loss_of(divergence):
     return loss
 
 
-LOSSES = {name: _loss_of(getattr(divergences, name)) for name in ("von_neumann", "stein", "quadratic", "log_euclidean")}
+LOSSES = {
+    name: _loss_of(getattr(divergences, name))
+    for name in ("von_neumann", "stein", "quadratic", "log_euclidean")
+}
 
 
 class SPDRegressor(RegressorMixin, NetworkEstimator):
@@ -79,35 +82,49 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         """Learn from X (n, p) and y (n, d, d). The same call with a `checkpoint` directory goes on where it stopped."""
         settings, count, seed = self._settings(), self._count(), self._seed(checkpoint)
         if self.loss not in LOSSES:
-            raise ValueError(f"`SPDRegressor(loss=...)` must be one of {', '.join(LOSSES)}, got {self.loss!r}.")
+            raise ValueError(
+                f"`SPDRegressor(loss=...)` must be one of {', '.join(LOSSES)}, got {self.loss!r}."
+            )
         if y is None:
-            raise ValueError("`SPDRegressor.fit(X, y)` requires y to be passed, but the target y is None.")
+            raise ValueError(
+                "`SPDRegressor.fit(X, y)` requires y to be passed, but the target y is None."
+            )
         X = self._rows(X)
         Y = _matrices(X, y, "fit")
-        build = _Build(X.shape[1], Y.shape[1], checked_sizes(self.hidden_dims, "SPDRegressor(hidden_dims=...)"))
+        build = _Build(
+            X.shape[1], Y.shape[1], checked_sizes(self.hidden_dims, "SPDRegressor(hidden_dims=...)")
+        )
         diagonal = np.diagonal(Y, axis1=1, axis2=2)  # which bounds the other entries
-        rows, weight, X, diagonal, factor, log_trace = self._weighted(sample_weight, X, diagonal, *factored(Y))
+        rows, weight, X, diagonal, factor, log_trace = self._weighted(
+            sample_weight, X, diagonal, *factored(Y)
+        )
         self._check_cells(rows, X, Columns("the diagonal of y", diagonal, squared=False))
 
         self.input_, self.trace_ = Scaling.of(X, weight), Scaling.of(log_trace, weight)
         data = (self.input_.forward(X), factor, self.trace_.forward(log_trace))
         parts = folds(len(X), min(count, len(X)), np.random.default_rng(seed))
-        self.models_, self.history_ = train(build, LOSSES[self.loss], data, weight, parts, settings, seed, checkpoint)
+        self.models_, self.history_ = train(
+            build, LOSSES[self.loss], data, weight, parts, settings, seed, checkpoint
+        )
         self._warn_unfinished()
         return self
 
     def _check_fitted(self) -> None:
-        _saved.check_scaling(self.trace_, "trace_", 1)
-        _saved.check_history(self.history_, "history_")
+        saved.check_scaling(self.trace_, "trace_", 1)
+        saved.check_history(self.history_, "history_")
         row = np.zeros((1, self.n_features_in_), self.dtype)
         wanted = ((1, None, 1), (1, None, None, None))
-        _saved.check_outputs("its network", _outputs, self.models_, row, wanted=wanted, dtype=self.dtype)
+        saved.check_outputs(
+            "its network", _outputs, self.models_, row, wanted=wanted, dtype=self.dtype
+        )
 
     def predict(self, X) -> np.ndarray:
         """The matrices, (n, d, d)."""
         X = self._standardised(X)
         log_trace, factor = predict(_outputs, self.models_, X)
-        factor = np.exp(self.trace_.back(log_trace) / 2)[..., None] * factor.astype(np.float64)  # (n, models, d, d)
+        factor = np.exp(self.trace_.back(log_trace) / 2)[..., None] * factor.astype(
+            np.float64
+        )  # (n, models, d, d)
         return np.mean(factor.mT @ factor, axis=1)
 
     def score(self, X, y, sample_weight=None) -> float:
@@ -126,7 +143,11 @@ class _Build:
 
     def __call__(self, key, X):
         keys = jax.random.split(key)
-        return calibrate(MatrixMLP(self.features, self.dim, self.widths, out_features=1, key=keys[0]), X, key=keys[1])
+        return calibrate(
+            MatrixMLP(self.features, self.dim, self.widths, out_features=1, key=keys[0]),
+            X,
+            key=keys[1],
+        )
 
 
 def _outputs(models, X):

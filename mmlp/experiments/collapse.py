@@ -12,9 +12,11 @@ import itertools
 from pathlib import Path
 from typing import Any, ClassVar
 
-from mmlp.experiments import _run, frey, report
-from mmlp.experiments._claims import judged, more
-from mmlp.experiments._vaes import COLLAPSED, Recipe, score, train
+from mmlp.experiments import frey
+from mmlp.experiments.harness import run as _run
+from mmlp.experiments.harness.claims import judged, more
+from mmlp.experiments.vaes.core import COLLAPSED, Recipe, score, train
+from mmlp.pages import page as report
 
 LITERAL = "the paper's recipe"
 # Not taken away: calibration makes the first void, the size of batches is a matter of time, and `joint` implies the third.
@@ -40,7 +42,15 @@ class Settings:
     keep: Path | None = None  # folder of finished rows: the same command goes on from there
     jobs: int = 2  # processes that share the rows, on a CPU
 
-    QUICK: ClassVar = {"hidden": (8,), "scales": (0.1,), "added": 4, "back": False, "seeds": 2, "epochs": 1, "samples": 20}
+    QUICK: ClassVar = {
+        "hidden": (8,),
+        "scales": (0.1,),
+        "added": 4,
+        "back": False,
+        "seeds": 2,
+        "epochs": 1,
+        "samples": 20,
+    }
 
 
 def factors(full: Recipe) -> list[tuple[str, dict[str, Any]]]:
@@ -50,7 +60,10 @@ def factors(full: Recipe) -> list[tuple[str, dict[str, Any]]]:
         ("calibrated initialisation", {"calibrated": True}),
         ("batches of 50", {"batch": full.batch}),
         ("warm-up of the KL term", {"warm_up": full.warm_up}),
-        ("Muon, with decay of the step", {"optimizer": full.optimizer, "rate": full.rate, "cosine": True}),
+        (
+            "Muon, with decay of the step",
+            {"optimizer": full.optimizer, "rate": full.rate, "cosine": True},
+        ),
         ("best epoch kept", {"stopping": True}),
         ("noise on the training data", {"noise": full.noise}),
         ("a vector path twice as wide", {"features": tuple(2 * width for width in full.hidden)}),
@@ -61,9 +74,13 @@ def factors(full: Recipe) -> list[tuple[str, dict[str, Any]]]:
 
 
 def run(settings: Settings) -> dict:
-    frey.load_images(settings)  # before any work: a file that is missing is told, or downloaded, once
+    frey.load_images(
+        settings
+    )  # before any work: a file that is missing is told, or downloaded, once
     literal = Recipe(settings.model, hidden=settings.hidden, epochs=settings.epochs, literal=True)
-    full = dataclasses.replace(frey.recipe("matrix", settings.model), hidden=settings.hidden, noise=settings.noise)
+    full = dataclasses.replace(
+        frey.recipe("matrix", settings.model), hidden=settings.hidden, noise=settings.noise
+    )
     parts = factors(full)[: settings.added]
     steps, recipe = [(LITERAL, literal)], literal
     for name, change in parts:
@@ -74,21 +91,35 @@ def run(settings: Settings) -> dict:
         for name, change in parts
         if settings.back and name not in LEFT_IN
     ]
-    scaled = [(f"weights times {scale:g}", dataclasses.replace(literal, scale=scale)) for scale in settings.scales]
+    scaled = [
+        (f"weights times {scale:g}", dataclasses.replace(literal, scale=scale))
+        for scale in settings.scales
+    ]
     rows = steps + without + scaled
     unique = list(dict.fromkeys(one for _, one in rows))
-    found = dict(zip(unique, _run.each(scored, [(settings, one) for one in unique], "collapse", settings.jobs), strict=True))
+    found = dict(
+        zip(
+            unique,
+            _run.each(scored, [(settings, one) for one in unique], "collapse", settings.jobs),
+            strict=True,
+        )
+    )
     scores = {name: found[one] for name, one in rows}
 
     def table(title: str, rows: list[tuple[str, Recipe]]) -> dict:
-        lines = [{"name": name, "cells": [report.cell(scores[name][key]) for key in frey.SCORES]} for name, _ in rows]
+        lines = [
+            {"name": name, "cells": [report.cell(scores[name][key]) for key in frey.SCORES]}
+            for name, _ in rows
+        ]
         return {"title": title, "columns": ["recipe", *frey.SCORES], "rows": lines}
 
     tables = [table("One factor added after the other", steps)]
     if without:
         tables.append(table("One factor taken away", steps[-1:] + without))
     if scaled:
-        tables.append(table("The scale of the initial weights, in the paper's recipe", steps[:1] + scaled))
+        tables.append(
+            table("The scale of the initial weights, in the paper's recipe", steps[:1] + scaled)
+        )
     return {
         "title": "Why it collapses",
         "about": f"{settings.model}, {settings.latent} latent variables, widths {literal.hidden}, {settings.epochs} epochs: "
@@ -113,11 +144,16 @@ def scored(settings: Settings, recipe: Recipe) -> dict[str, list[float]]:
     return _run.kept(settings.keep, {"collapse": about}, make)
 
 
-def claims(scores: dict[str, dict[str, list[float]]], steps: list[str], without: list[str]) -> list[dict]:
+def claims(
+    scores: dict[str, dict[str, list[float]]], steps: list[str], without: list[str]
+) -> list[dict]:
     """By more than two standard errors of differences paired over splits; a single split shows nothing."""
     full, literal = steps[-1], scores[LITERAL]["KLD"]
     collapsed, distance = more([COLLAPSED - kld for kld in literal], 0.0)
-    ladder = [(name, *more(scores[name]["IW"], scores[before]["IW"])) for before, name in itertools.pairwise(steps)]
+    ladder = [
+        (name, *more(scores[name]["IW"], scores[before]["IW"]))
+        for before, name in itertools.pairwise(steps)
+    ]
     removed = [(name, *more(scores[full]["IW"], scores[name]["IW"])) for name in without]
     found = [
         judged(
@@ -131,7 +167,11 @@ def claims(scores: dict[str, dict[str, list[float]]], steps: list[str], without:
         ("Ours: taking one factor out of the full recipe lowers IW.", removed),
     ):
         evidence = "; ".join(f"{name}: {difference}" for name, _, difference in rows)
-        found.append(judged(claim, [({"the factor": name}, holds) for name, holds, _ in rows], f"{evidence}."))
+        found.append(
+            judged(
+                claim, [({"the factor": name}, holds) for name, holds, _ in rows], f"{evidence}."
+            )
+        )
     return [claim for claim in found if claim is not None]
 
 

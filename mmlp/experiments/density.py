@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from mmlp.distributions import TraceOnePowerExponential
-from mmlp.experiments._run import main, progress
-from mmlp.gram import Gram
+from mmlp.distributions.core import TraceOnePowerExponential
+from mmlp.experiments.harness.run import main, progress
+from mmlp.spd.gram import Gram
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,10 +39,14 @@ def run(settings: Settings) -> dict:
     @jax.jit
     def density(x, alpha, beta):
         p = TraceOnePowerExponential(jnp.zeros(2), omega, 2.0, alpha, beta)
-        return jnp.exp(p.log_prob(x)), p.covariance.trace() / (2 * alpha)  # u = nu times a squared number of deviations
+        return jnp.exp(p.log_prob(x)), p.covariance.trace() / (
+            2 * alpha
+        )  # u = nu times a squared number of deviations
 
     panels = []
-    for alpha, beta in progress([(alpha, beta) for alpha in settings.alphas for beta in settings.betas], "density"):
+    for alpha, beta in progress(
+        [(alpha, beta) for alpha in settings.alphas for beta in settings.betas], "density"
+    ):
         values, nu = (np.asarray(value, np.float64) for value in density(x, alpha, beta))
         unscaled = np.asarray(density(x / alpha**0.5, 1.0, beta)[0], np.float64) / alpha
         panels.append(
@@ -51,13 +55,19 @@ def run(settings: Settings) -> dict:
                 "beta": beta,
                 "peak": float(values.max()),
                 "mass": float(values.sum() * (axis[1] - axis[0]) ** 2),
-                "beyond": float(scipy.special.gammaincc(1 / beta, (9 * nu) ** beta / 2)),  # u^beta is 2 Gamma(1 / beta)
+                "beyond": float(
+                    scipy.special.gammaincc(1 / beta, (9 * nu) ** beta / 2)
+                ),  # u^beta is 2 Gamma(1 / beta)
                 "scale": _difference(values, unscaled),
                 "density": [[float(f"{v:.3g}") for v in row] for row in values],
             }
         )
-    u = np.einsum("...i,ij,...j", np.asarray(x, np.float64), np.linalg.inv(M), np.asarray(x, np.float64))
-    gaussian = _difference(density(x, 1.0, 1.0)[0], np.exp(-u / 2) / (2 * np.pi * np.linalg.det(M) ** 0.5))
+    u = np.einsum(
+        "...i,ij,...j", np.asarray(x, np.float64), np.linalg.inv(M), np.asarray(x, np.float64)
+    )
+    gaussian = _difference(
+        density(x, 1.0, 1.0)[0], np.exp(-u / 2) / (2 * np.pi * np.linalg.det(M) ** 0.5)
+    )
     return {
         "axis": axis.tolist(),
         "panels": panels,
@@ -73,7 +83,9 @@ def run(settings: Settings) -> dict:
                 "small beta, flat tops at large beta, wider at large alpha.",
             }
         ],
-        "notes": [f"The paper does not say which M it drew; here M = [[1, {settings.rho:g}], [{settings.rho:g}, 1]]."],
+        "notes": [
+            f"The paper does not say which M it drew; here M = [[1, {settings.rho:g}], [{settings.rho:g}, 1]]."
+        ],
     }
 
 
@@ -109,7 +121,13 @@ def table(panels: list[dict], extent: float) -> dict:
             rows.append({"group": f"alpha = {panel['alpha']:g}"})
         cells = [panel["peak"], panel["mass"], panel["beyond"]]
         gaussian = panel["alpha"] == panel["beta"] == 1
-        rows.append({"name": f"{panel['beta']:g}" + " (Gaussian)" * gaussian, "cells": cells, "emphasis": gaussian})
+        rows.append(
+            {
+                "name": f"{panel['beta']:g}" + " (Gaussian)" * gaussian,
+                "cells": cells,
+                "emphasis": gaussian,
+            }
+        )
     return {
         "title": "Peak and tail",
         "note": f"Mass: on the square of {extent:g} to either side, by the midpoint rule. Tail: the share beyond three "
@@ -125,15 +143,41 @@ def draw(record: dict, out: Path) -> None:
     settings, result = record["settings"], record["result"]
     rows, columns = len(settings["alphas"]), len(settings["betas"])
     figure, axes = plt.subplots(
-        rows, columns, figsize=(1.9 * columns + 0.6, 1.9 * rows + 0.6), squeeze=False, sharex=True, sharey=True
+        rows,
+        columns,
+        figsize=(1.9 * columns + 0.6, 1.9 * rows + 0.6),
+        squeeze=False,
+        sharex=True,
+        sharey=True,
     )
     for panel, ax in zip(result["panels"], axes.flat, strict=True):
         p = np.array(panel["density"])
-        ax.contourf(result["axis"], result["axis"], p / p.max(), levels=np.linspace(0, 1, 21), cmap="viridis")
-        ax.contour(result["axis"], result["axis"], p / p.max(), levels=[0.1, 0.5, 0.9], colors="white", linewidths=0.6)
+        ax.contourf(
+            result["axis"],
+            result["axis"],
+            p / p.max(),
+            levels=np.linspace(0, 1, 21),
+            cmap="viridis",
+        )
+        ax.contour(
+            result["axis"],
+            result["axis"],
+            p / p.max(),
+            levels=[0.1, 0.5, 0.9],
+            colors="white",
+            linewidths=0.6,
+        )
         ax.set_aspect("equal")
         ax.set(xticks=[-2, 0, 2], yticks=[-2, 0, 2])
-        ax.text(0.04, 0.94, f"peak {panel['peak']:.2g}", color="white", transform=ax.transAxes, va="top", fontsize=8)
+        ax.text(
+            0.04,
+            0.94,
+            f"peak {panel['peak']:.2g}",
+            color="white",
+            transform=ax.transAxes,
+            va="top",
+            fontsize=8,
+        )
         if panel["alpha"] == panel["beta"] == 1:
             ax.text(0.04, 0.05, "Gaussian", color="white", transform=ax.transAxes, fontsize=8)
     for ax, beta in zip(axes[0], settings["betas"], strict=True):

@@ -14,24 +14,55 @@ from typing import ClassVar
 import numpy as np
 from matplotlib.figure import Figure
 
-from mmlp.experiments import _spd, report
-from mmlp.experiments._claims import advantage, ahead, shares, verdict
-from mmlp.experiments._run import main, progress
-from mmlp.experiments._spd import HEADINGS, LOSS_NAMES, PAPER_RATE, Budget, Errors, Model, Recipe, Task, paper, tuned
+from mmlp.experiments.harness.claims import advantage, ahead, shares, verdict
+from mmlp.experiments.harness.run import main, progress
+from mmlp.experiments.spd import core as _spd
+from mmlp.experiments.spd.core import (
+    HEADINGS,
+    LOSS_NAMES,
+    PAPER_RATE,
+    Budget,
+    Errors,
+    Model,
+    Recipe,
+    Task,
+    paper,
+    tuned,
+)
+from mmlp.pages import page as report
 
 QRE = list(HEADINGS).index("von_neumann")
 OURS, CHOLESKY, SHALLOW = "wide matrix MLP, QRE", "Cholesky MLP, QRE", "shallow design, QRE"
 PAPERS = "the paper's"
-RECIPES = {"ours": "matrix MLP 3 x 20", PAPERS: "the paper's recipe"}  # each is trained with all losses
+RECIPES = {
+    "ours": "matrix MLP 3 x 20",
+    PAPERS: "the paper's recipe",
+}  # each is trained with all losses
 MLP = "the paper's MLP 3 x 400, quad"
 RIVALS = (CHOLESKY, MLP)
 PAPERS_MLP = Model(Recipe("cholesky", (400, 400, 400), "adam", plain=True), PAPER_RATE, "quadratic")
 
 PAPER = {  # (d0, n) -> loss -> E_quad, E_QRE, E_Stein
-    (10, 20): {"QRE": (9.7e-5, 7e-4, 5.64), "Stein": (0.033, 0.28, 17.75), "quad": (0.043, 0.72, 33.43)},
-    (20, 20): {"QRE": (1.1e-4, 1.3e-3, 28.86), "Stein": (1.07, 8.18, 96.34), "quad": (0.061, 1.14, 83.66)},
-    (10, 100): {"QRE": (3.3e-8, 5.8e-6, 0.31), "Stein": (8.9e-4, 0.016, 11.18), "quad": (0.037, 0.669, 38.7)},
-    (20, 100): {"QRE": (6.3e-6, 1.1e-4, 19.24), "Stein": (1.2, 8.12, 85.73), "quad": (0.060, 1.15, 87.62)},
+    (10, 20): {
+        "QRE": (9.7e-5, 7e-4, 5.64),
+        "Stein": (0.033, 0.28, 17.75),
+        "quad": (0.043, 0.72, 33.43),
+    },
+    (20, 20): {
+        "QRE": (1.1e-4, 1.3e-3, 28.86),
+        "Stein": (1.07, 8.18, 96.34),
+        "quad": (0.061, 1.14, 83.66),
+    },
+    (10, 100): {
+        "QRE": (3.3e-8, 5.8e-6, 0.31),
+        "Stein": (8.9e-4, 0.016, 11.18),
+        "quad": (0.037, 0.669, 38.7),
+    },
+    (20, 100): {
+        "QRE": (6.3e-6, 1.1e-4, 19.24),
+        "Stein": (1.2, 8.12, 85.73),
+        "quad": (0.060, 1.15, 87.62),
+    },
 }
 
 
@@ -44,14 +75,24 @@ class Settings(Budget):
     losses: tuple[str, ...] = tuple(LOSS_NAMES)
     duel_seeds: int = 20  # of the two networks that are close, with the largest training set, in the first setting
 
-    QUICK: ClassVar = _spd.QUICK | {"sizes": (20,), "losses": ("von_neumann", "quadratic"), "duel_seeds": 2}
+    QUICK: ClassVar = _spd.QUICK | {
+        "sizes": (20,),
+        "losses": ("von_neumann", "quadratic"),
+        "duel_seeds": 2,
+    }
 
 
 def models(dim: int, losses: Sequence[str] = tuple(LOSS_NAMES)) -> dict[str, Model]:
     """The rows of the table; the first and the third kind under each of the losses."""
-    rows = {f"{RECIPES['ours']}, {LOSS_NAMES[loss]}": Model(*tuned("matrix 3 x 20", dim), loss) for loss in losses}
+    rows = {
+        f"{RECIPES['ours']}, {LOSS_NAMES[loss]}": Model(*tuned("matrix 3 x 20", dim), loss)
+        for loss in losses
+    }
     rows[OURS] = Model(*tuned("matrix, wide", dim), "von_neumann")
-    rows |= {f"{RECIPES[PAPERS]}, {LOSS_NAMES[loss]}": Model(paper("matrix"), PAPER_RATE, loss) for loss in losses}
+    rows |= {
+        f"{RECIPES[PAPERS]}, {LOSS_NAMES[loss]}": Model(paper("matrix"), PAPER_RATE, loss)
+        for loss in losses
+    }
     rows[CHOLESKY] = Model(*tuned("Cholesky", dim), "von_neumann")
     rows[SHALLOW] = Model(*tuned("shallow", dim), "von_neumann")
     return rows
@@ -59,7 +100,10 @@ def models(dim: int, losses: Sequence[str] = tuple(LOSS_NAMES)) -> dict[str, Mod
 
 def run(settings: Settings) -> dict:
     budget = settings.budget()
-    tasks = [Task(d, n, budget, _spd.FIRST_SEEDS["example1"]) for d, n in itertools.product(settings.dims, settings.sizes)]
+    tasks = [
+        Task(d, n, budget, _spd.FIRST_SEEDS["example1"])
+        for d, n in itertools.product(settings.dims, settings.sizes)
+    ]
     errors: Errors = {}
     for task in progress(tasks, "example1"):
         errors |= _spd.collect(task, models(task.dim, settings.losses))
@@ -83,7 +127,8 @@ def run(settings: Settings) -> dict:
                 "seed): target, 3 x 20 under each loss, the paper's MLP. One colour scale a row.",
             }
         ],
-        "notes": NOTES + _spd.about_settings([task for task in tasks if task.train == settings.sizes[0]]),
+        "notes": NOTES
+        + _spd.about_settings([task for task in tasks if task.train == settings.sizes[0]]),
         "errors": _spd.as_json(errors),
         "duel": _spd.as_json(close),
         "matrices": matrices(largest, settings.losses),
@@ -106,10 +151,14 @@ NOTES = [
 def duel(settings: Settings) -> Errors:
     """Our network and the two MLPs over more seeds: five are too few where they are close or where one varies much."""
     errors: Errors = {}
-    budget = dataclasses.replace(settings.budget(), seeds=settings.duel_seeds, settings=settings.settings[:1])
+    budget = dataclasses.replace(
+        settings.budget(), seeds=settings.duel_seeds, settings=settings.settings[:1]
+    )
     n = max(settings.sizes)
     for d, row in progress(itertools.product(settings.dims, (OURS, *RIVALS)), "duel"):
-        values = (models(d) | {MLP: PAPERS_MLP})[row].errors(Task(d, n, budget, _spd.FIRST_SEEDS["example1"]))
+        values = (models(d) | {MLP: PAPERS_MLP})[row].errors(
+            Task(d, n, budget, _spd.FIRST_SEEDS["example1"])
+        )
         errors |= {(setting, d, n, row): values[i] for i, setting in enumerate(budget.settings)}
     return errors
 
@@ -127,7 +176,11 @@ def duel_table(errors: Errors) -> dict:
     return {
         "title": f"Head to head: E_QRE over {seeds} seeds, n = {n}",
         "note": "Beside each rival the mean of the paired differences from it; positive: ours is better.",
-        "columns": ["setting", OURS, *itertools.chain(*((rival, "difference") for rival in RIVALS))],
+        "columns": [
+            "setting",
+            OURS,
+            *itertools.chain(*((rival, "difference") for rival in RIVALS)),
+        ],
         "rows": lines,
     }
 
@@ -138,8 +191,12 @@ def claims(errors: Errors, close: Errors, losses: Sequence[str] = tuple(LOSS_NAM
     return [
         claim_on_losses(errors, [LOSS_NAMES[loss] for loss in losses]),
         claim_on_floor(errors),
-        claim_to_be_ahead(errors, simple, "the constant mean, nearest neighbours and the shallow design"),
-        claim_to_be_ahead(errors | close, (CHOLESKY,), "the Cholesky MLP trained with the same loss"),
+        claim_to_be_ahead(
+            errors, simple, "the constant mean, nearest neighbours and the shallow design"
+        ),
+        claim_to_be_ahead(
+            errors | close, (CHOLESKY,), "the Cholesky MLP trained with the same loss"
+        ),
         claim_to_be_ahead(close, (MLP,), "the paper's MLP", logarithm=True),
     ]
 
@@ -147,9 +204,17 @@ def claims(errors: Errors, close: Errors, losses: Sequence[str] = tuple(LOSS_NAM
 def claim_on_losses(errors: Errors, losses: Sequence[str]) -> dict:
     outcomes = []
     cases = dict.fromkeys(key[:3] for key in errors)
-    for case, (whose, row), (m, heading) in itertools.product(cases, RECIPES.items(), enumerate(HEADINGS.values())):
+    for case, (whose, row), (m, heading) in itertools.product(
+        cases, RECIPES.items(), enumerate(HEADINGS.values())
+    ):
         means = {loss: errors[*case, f"{row}, {loss}"][:, m].mean() for loss in losses}
-        factors = {"measure": heading, "recipe": whose, "d0": case[1], "n": case[2], "setting": case[0]}
+        factors = {
+            "measure": heading,
+            "recipe": whose,
+            "d0": case[1],
+            "n": case[2],
+            "setting": case[0],
+        }
         outcomes.append((factors, min(means, key=means.__getitem__) == "QRE"))
     return {
         "claim": "Training with the QRE (von Neumann) loss gives the smallest errors, in all three measures.",
@@ -161,9 +226,17 @@ def claim_on_losses(errors: Errors, losses: Sequence[str]) -> dict:
 
 def claim_on_floor(errors: Errors) -> dict:
     n, cases = _largest(errors)
-    ratios = {case: errors[*case, OURS][:, QRE].mean() / errors[*case, _spd.FLOOR_ROW][:, QRE].mean() for case in cases}
-    outcomes = [({"d0": d, "setting": setting}, bool(ratio <= 2)) for (setting, d, _), ratio in ratios.items()]
-    texts = "; ".join(f"{setting}, d0 = {d}: {ratio:.2f}" for (setting, d, _), ratio in ratios.items())
+    ratios = {
+        case: errors[*case, OURS][:, QRE].mean() / errors[*case, _spd.FLOOR_ROW][:, QRE].mean()
+        for case in cases
+    }
+    outcomes = [
+        ({"d0": d, "setting": setting}, bool(ratio <= 2))
+        for (setting, d, _), ratio in ratios.items()
+    ]
+    texts = "; ".join(
+        f"{setting}, d0 = {d}: {ratio:.2f}" for (setting, d, _), ratio in ratios.items()
+    )
     return {
         "claim": f"Ours: trained with QRE on n = {n} samples, the wide matrix MLP comes within twice the noise floor.",
         "verdict": verdict(outcomes),
@@ -171,17 +244,23 @@ def claim_on_floor(errors: Errors) -> dict:
     }
 
 
-def claim_to_be_ahead(errors: Errors, others: Sequence[str], name: str, *, logarithm: bool = False) -> dict:
+def claim_to_be_ahead(
+    errors: Errors, others: Sequence[str], name: str, *, logarithm: bool = False
+) -> dict:
     """With `logarithm` it is judged by ratios: differences from a rival that fails on some seeds are all spread."""
     n, cases = _largest(errors)
     outcomes, texts = [], []
     for (setting, d, _), other in itertools.product(cases, others):
         pair = [errors[setting, d, n, row][:, QRE] for row in (OURS, other)]
         logs = [np.log(x) for x in pair]
-        outcomes.append(({"setting": setting, "d0": d, "rival": other}, ahead(*(logs if logarithm else pair))))
+        outcomes.append(
+            ({"setting": setting, "d0": d, "rival": other}, ahead(*(logs if logarithm else pair)))
+        )
         (difference, error), (ratio, spread) = advantage(*pair), advantage(*logs)
         logarithms = f", of logarithms {ratio:.2f} ± {spread:.2f}" if len(others) == 1 else ""
-        texts.append(f"{setting}, d0 = {d}, {other}: {difference:.2e} ± {error:.1e}{logarithms} ({len(pair[0])} seeds)")
+        texts.append(
+            f"{setting}, d0 = {d}, {other}: {difference:.2e} ± {error:.1e}{logarithms} ({len(pair[0])} seeds)"
+        )
     return {
         "claim": f"Ours: with n = {n} samples the wide matrix MLP is ahead of {name}, in {'log ' if logarithm else ''}E_QRE "
         "by more than two standard errors.",
@@ -198,12 +277,21 @@ def _largest(errors: Errors) -> tuple[int, list[tuple[str, int, int]]]:
 
 def matrices(task: Task, losses: Sequence[str]) -> dict[str, list]:
     """Target and predictions of two test samples of the first setting and seed, to three digits."""
-    shown = {f"{LOSS_NAMES[loss]} loss": Model(*tuned("matrix 3 x 20", task.dim), loss) for loss in losses}
+    shown = {
+        f"{LOSS_NAMES[loss]} loss": Model(*tuned("matrix 3 x 20", task.dim), loss)
+        for loss in losses
+    }
     shown["the paper's MLP"] = PAPERS_MLP
     T = _spd.data_of(task)[0].sampled[:2]
     images = {"target": np.swapaxes(T, 1, 2) @ T}
-    images |= {name: _spd.train(task, m.recipe, m.loss, (m.rate,)).samples[0, 0, 0] for name, m in shown.items()}
-    return {name: [[[float(f"{v:.3g}") for v in row] for row in A] for A in pair] for name, pair in images.items()}
+    images |= {
+        name: _spd.train(task, m.recipe, m.loss, (m.rate,)).samples[0, 0, 0]
+        for name, m in shown.items()
+    }
+    return {
+        name: [[[float(f"{v:.3g}") for v in row] for row in A] for A in pair]
+        for name, pair in images.items()
+    }
 
 
 def draw(record: dict, out: Path) -> None:

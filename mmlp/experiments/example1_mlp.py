@@ -12,11 +12,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from mmlp.experiments import _spd
-from mmlp.experiments._claims import verdict
-from mmlp.experiments._run import main, progress
-from mmlp.experiments._spd import HEADINGS, LOSS_NAMES, PAPER_RATE, Budget, Errors, Model, Task, paper, tuned
 from mmlp.experiments.example1 import MLP, NOTES, OURS, PAPERS_MLP, claim_to_be_ahead
+from mmlp.experiments.harness.claims import verdict
+from mmlp.experiments.harness.run import main, progress
+from mmlp.experiments.spd import core as _spd
+from mmlp.experiments.spd.core import (
+    HEADINGS,
+    LOSS_NAMES,
+    PAPER_RATE,
+    Budget,
+    Errors,
+    Model,
+    Task,
+    paper,
+    tuned,
+)
 
 PAPERS_MATRIX = "the paper's recipe, QRE"
 FAR = 10  # "far behind": this many times the error
@@ -55,7 +65,10 @@ def _cholesky(loss: str) -> str:
 
 def run(settings: Settings) -> dict:
     budget = settings.budget()
-    tasks = [Task(d, n, budget, _spd.FIRST_SEEDS["example1"]) for d, n in itertools.product(settings.dims, settings.sizes)]
+    tasks = [
+        Task(d, n, budget, _spd.FIRST_SEEDS["example1"])
+        for d, n in itertools.product(settings.dims, settings.sizes)
+    ]
     errors: Errors = {}
     for task in progress(tasks, "example1-mlp"):
         errors |= _spd.collect(task, models(task.dim, settings.losses))
@@ -81,8 +94,12 @@ def claims(errors: Errors) -> list[dict]:
     ):
         outcomes, ratios = [], []
         for (setting, d, n), (m, heading) in itertools.product(cases, enumerate(HEADINGS.values())):
-            ratio = errors[setting, d, n, mlp][:, m].mean() / errors[setting, d, n, matrix][:, m].mean()
-            outcomes.append(({"measure": heading, "d0": d, "n": n, "setting": setting}, bool(ratio >= FAR)))
+            ratio = (
+                errors[setting, d, n, mlp][:, m].mean() / errors[setting, d, n, matrix][:, m].mean()
+            )
+            outcomes.append(
+                ({"measure": heading, "d0": d, "n": n, "setting": setting}, bool(ratio >= FAR))
+            )
             ratios.append(ratio)
         made.append(
             {

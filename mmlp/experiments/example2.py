@@ -13,12 +13,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from mmlp.experiments import _spd
-from mmlp.experiments._claims import ahead, shares, verdict
-from mmlp.experiments._run import main, progress
-from mmlp.experiments._spd import HEADINGS, PAPER_RATE, Budget, Model, Task, paper, tuned
 from mmlp.experiments.example1 import NOTES
-from mmlp.experiments.report import cell
+from mmlp.experiments.harness.claims import ahead, shares, verdict
+from mmlp.experiments.harness.run import main, progress
+from mmlp.experiments.spd import core as _spd
+from mmlp.experiments.spd.core import HEADINGS, PAPER_RATE, Budget, Model, Task, paper, tuned
+from mmlp.pages.page import cell
 
 QRE = list(HEADINGS).index("von_neumann")
 DEEP, SHALLOW = "deep (matrix MLP)", "shallow design"
@@ -30,7 +30,9 @@ PAPER = {  # (row, d0, j) -> E_QRE
     (SHALLOW, 20): {2: 8e-2, 4: 6e-2, 6: 7e-1},
 }
 
-Depths = dict[tuple[str, int, str, str, int], np.ndarray]  # (setting, d0, recipe, design, j) -> E_QRE (seeds,)
+Depths = dict[
+    tuple[str, int, str, str, int], np.ndarray
+]  # (setting, d0, recipe, design, j) -> E_QRE (seeds,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,10 +48,15 @@ class Settings(Budget):
 
 def models(dim: int, j: int) -> dict[tuple[str, str], Model]:
     widths, made = (20,) * (j + 1), {}
-    for design, network, family in ((DEEP, "matrix", "matrix 3 x 20"), (SHALLOW, "shallow", "shallow")):
+    for design, network, family in (
+        (DEEP, "matrix", "matrix 3 x 20"),
+        (SHALLOW, "shallow", "shallow"),
+    ):
         recipe, rate = tuned(family, dim)
         made[RECIPES[0], design] = Model(paper(network, widths), PAPER_RATE, "von_neumann")
-        made[RECIPES[1], design] = Model(dataclasses.replace(recipe, widths=widths), rate, "von_neumann")
+        made[RECIPES[1], design] = Model(
+            dataclasses.replace(recipe, widths=widths), rate, "von_neumann"
+        )
     return made
 
 
@@ -62,22 +69,39 @@ def run(settings: Settings) -> dict:
             for setting, values in zip(budget.settings, model.errors(task), strict=True):
                 errors[setting, dim, recipe, design, j] = values[:, QRE]
         for row, values in _spd.baselines(task).items():
-            untrained |= {(setting, dim, row): values[i, :, QRE] for i, setting in enumerate(budget.settings)}
+            untrained |= {
+                (setting, dim, row): values[i, :, QRE] for i, setting in enumerate(budget.settings)
+            }
     return {
         "title": "deep against shallow",
         "about": "The matrix MLP keeps matrices positive definite in all layers, the shallow design only at its output. "
         f"Error E_QRE by the number of layers, n = {settings.train}.",
         "claims": claims(errors),
         "tables": [table(setting, errors, untrained, settings) for setting in budget.settings],
-        "notes": [*NOTES, "Optimisers and rates were chosen for three layers and are used for all depths."],
+        "notes": [
+            *NOTES,
+            "Optimisers and rates were chosen for three layers and are used for all depths.",
+        ],
         "errors": [
-            {"setting": s, "d0": d, "recipe": r, "design": m, "j": j, "E_QRE": [float(f"{v:.4g}") for v in values]}
+            {
+                "setting": s,
+                "d0": d,
+                "recipe": r,
+                "design": m,
+                "j": j,
+                "E_QRE": [float(f"{v:.4g}") for v in values],
+            }
             for (s, d, r, m, j), values in errors.items()
         ],
     }
 
 
-def table(setting: str, errors: Depths, untrained: dict[tuple[str, int, str], np.ndarray], settings: Settings) -> dict:
+def table(
+    setting: str,
+    errors: Depths,
+    untrained: dict[tuple[str, int, str], np.ndarray],
+    settings: Settings,
+) -> dict:
     """Rows: recipe and design; columns: d0 and j."""
     columns = list(itertools.product(settings.dims, settings.depths))
     rows: list[dict] = []
@@ -86,14 +110,19 @@ def table(setting: str, errors: Depths, untrained: dict[tuple[str, int, str], np
         for design in (DEEP, SHALLOW):
             cells = []
             for d, j in columns:
-                both = {which: float(errors[setting, d, recipe, which, j].mean()) for which in (DEEP, SHALLOW)}
+                both = {
+                    which: float(errors[setting, d, recipe, which, j].mean())
+                    for which in (DEEP, SHALLOW)
+                }
                 published = PAPER.get((design, d), {}).get(j) if recipe == RECIPES[0] else None
                 values = errors[setting, d, recipe, design, j].tolist()
                 cells.append(cell(values, paper=published, best=both[design] == min(both.values())))
             rows.append({"name": design, "cells": cells})
     rows.append({"group": "not trained"})
     for row in dict.fromkeys(row for _, _, row in untrained):
-        rows.append({"name": row, "cells": [cell(untrained[setting, d, row].tolist()) for d, _ in columns]})
+        rows.append(
+            {"name": row, "cells": [cell(untrained[setting, d, row].tolist()) for d, _ in columns]}
+        )
     return {
         "title": f"Setting: {setting}",
         "note": f"E_QRE, mean and standard error over {settings.seeds} seeds, {settings.test} test samples.",
@@ -120,7 +149,8 @@ def claims(errors: Depths) -> list[dict]:
         if design == DEEP
     ]
     texts = (
-        f"{r}, {design}: " + ", ".join(f"{v:.2g}" for k, v in growth.items() if k[2:] == (r, design))
+        f"{r}, {design}: "
+        + ", ".join(f"{v:.2g}" for k, v in growth.items() if k[2:] == (r, design))
         for r in RECIPES
         for design in (DEEP, SHALLOW)
     )

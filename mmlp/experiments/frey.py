@@ -19,10 +19,20 @@ import numpy as np
 from sklearn.mixture import GaussianMixture
 
 from mmlp.datasets import FREY_SHAPE, digits, frey_faces
-from mmlp.experiments import _run, report
-from mmlp.experiments._frey_claims import BEST, NARROW, OURS, PAPER, PAPERS, VON_NEUMANN, WIDE, claims
-from mmlp.experiments._mosaics import components_record, decode, save
-from mmlp.experiments._vaes import COLLAPSED, Recipe, Split, make_split, put, score, take, train
+from mmlp.experiments.harness import run as _run
+from mmlp.experiments.vaes.core import COLLAPSED, Recipe, Split, make_split, put, score, take, train
+from mmlp.experiments.vaes.frey_claims import (
+    BEST,
+    NARROW,
+    OURS,
+    PAPER,
+    PAPERS,
+    VON_NEUMANN,
+    WIDE,
+    claims,
+)
+from mmlp.experiments.vaes.mosaics import components_record, decode, save
+from mmlp.pages import page as report
 from mmlp.vae import MODELS
 
 SCORES = ("LL", "KLD", "ELBO", "IW")
@@ -76,7 +86,8 @@ def recipes(settings: Settings) -> list[tuple[int, str, Recipe, int]]:
         first = k == settings.latents[0]
         if first:
             literal = [
-                Recipe(model, literal=True, kl="sampled" if model == "EfEf" else "exact") for model in settings.models
+                Recipe(model, literal=True, kl="sampled" if model == "EfEf" else "exact")
+                for model in settings.models
             ]
             rows += [(k, PAPERS, recipe, settings.seeds) for recipe in literal]
         rows += [(k, OURS, recipe("matrix", model), settings.seeds) for model in settings.models]
@@ -85,11 +96,17 @@ def recipes(settings: Settings) -> list[tuple[int, str, Recipe, int]]:
             rows.append((k, VON_NEUMANN, von_neumann, settings.seeds))
         for group, name in ((BEST, "joint"), (NARROW, "cholesky"), (WIDE, "cholesky wide")):
             models = settings.compared if first and group != BEST else settings.compared[:1]
-            rows += [(k, group, recipe(name, model), duels(settings) if first else settings.seeds) for model in models]
+            rows += [
+                (k, group, recipe(name, model), duels(settings) if first else settings.seeds)
+                for model in models
+            ]
     changes: dict[str, Any] = {} if settings.epochs is None else {"epochs": settings.epochs}
     if settings.hidden is not None:
         changes |= {"hidden": settings.hidden, "features": None}
-    return [(k, group, dataclasses.replace(recipe, **changes), seeds) for k, group, recipe, seeds in rows]
+    return [
+        (k, group, dataclasses.replace(recipe, **changes), seeds)
+        for k, group, recipe, seeds in rows
+    ]
 
 
 def duels(settings: Settings) -> int:
@@ -99,7 +116,10 @@ def duels(settings: Settings) -> int:
 
 def recipe(name: str, model: str) -> Recipe:
     """The tuned settings of a group, for one of the six models."""
-    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in TUNED[name].items()}
+    values: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in TUNED[name].items()
+    }
     return Recipe(model, **values)
 
 
@@ -114,8 +134,15 @@ def load_images(settings) -> tuple[np.ndarray, tuple[int, int]]:
 
 def splits_of(settings: Settings, images: np.ndarray, seeds: range | None = None) -> list[Split]:
     """By default of the first `settings.seeds` seeds."""
-    sizes = {"train": settings.train, "validation": settings.validation, "count": settings.components}
-    return [make_split(images, seed, **sizes) for seed in (range(settings.seeds) if seeds is None else seeds)]
+    sizes = {
+        "train": settings.train,
+        "validation": settings.validation,
+        "count": settings.components,
+    }
+    return [
+        make_split(images, seed, **sizes)
+        for seed in (range(settings.seeds) if seeds is None else seeds)
+    ]
 
 
 def run(settings: Settings) -> dict:
@@ -137,7 +164,9 @@ def run(settings: Settings) -> dict:
         "title": "VAEs with dense covariances on the Frey faces",
         "about": "Test scores in nats per image, mean and standard error over random splits and seeds. LL is the expected "
         "log-likelihood that the paper reports; ELBO and IW bound log p(x) from below, and IW is the one to compare.",
-        "tables": [table(k, [row for row in trained if row["k"] == k], simple) for k in settings.latents],
+        "tables": [
+            table(k, [row for row in trained if row["k"] == k], simple) for k in settings.latents
+        ],
         "claims": claims(trained, simple),
         "figures": figures(settings),
         "notes": notes(settings, trained),
@@ -179,7 +208,9 @@ def notes(settings: Settings, trained: list[dict]) -> list[str]:
     ]
 
 
-def trained_row(settings: Settings, k: int, group: str, recipe: Recipe, seeds: int) -> dict[str, Any]:
+def trained_row(
+    settings: Settings, k: int, group: str, recipe: Recipe, seeds: int
+) -> dict[str, Any]:
     """One row of the table: scores over splits, 100 draws of the first model, and the time.
 
     What has collapsed, which validation images tell, is trained once again; the paper's recipe is left as it is.
@@ -192,17 +223,27 @@ def trained_row(settings: Settings, k: int, group: str, recipe: Recipe, seeds: i
         validation = score(models, splits, min(settings.samples, CHOOSING), part="validation")
         collapsed = [] if recipe.literal else np.flatnonzero(validation["KLD"] < COLLAPSED).tolist()
         if collapsed:
-            models = put(models, collapsed, train(recipe, [splits[i] for i in collapsed], k, start=1).model)
+            models = put(
+                models, collapsed, train(recipe, [splits[i] for i in collapsed], k, start=1).model
+            )
             validation = score(models, splits, min(settings.samples, CHOOSING), part="validation")
         scores = score(models, splits, settings.samples)
         values: dict[str, Any] = {name: scores[name].tolist() for name in (*SCORES, "IW error")}
         values |= {"validation IW": validation["IW"].tolist(), "trained again": collapsed}
-        values["train ELBO"] = score(models, splits, min(20, settings.samples), part="train")["ELBO"].tolist()
+        values["train ELBO"] = score(models, splits, min(20, settings.samples), part="train")[
+            "ELBO"
+        ].tolist()
         draws = np.asarray(take(models, 0).sample(jax.random.key(3), 100), np.float64)
-        return values | {"draws": np.round(draws, 2).tolist(), "seconds": round(time.perf_counter() - start, 1)}
+        return values | {
+            "draws": np.round(draws, 2).tolist(),
+            "seconds": round(time.perf_counter() - start, 1),
+        }
 
     about = {"k": k, "recipe": dataclasses.asdict(recipe), "seeds": seeds}
-    data = {name: getattr(settings, name) for name in ("components", "train", "validation", "samples", "images")}
+    data = {
+        name: getattr(settings, name)
+        for name in ("components", "train", "validation", "samples", "images")
+    }
     found = _run.kept(settings.keep, {"frey": about | data}, make)
     return {"k": k, "group": group, "model": recipe.model, "recipe": about["recipe"], **found}
 
@@ -214,13 +255,23 @@ def simple_densities(splits: list[Split]) -> dict[str, dict[str, list[float]]]:
     """
     found = {name: {"IW": [], "validation IW": []} for name in ("one Gaussian", "Gaussian mixture")}
     for split in splits:
-        fitted = [GaussianMixture(n, reg_covar=1e-3, n_init=2, random_state=0).fit(split.train) for n in MIXTURES]
+        fitted = [
+            GaussianMixture(n, reg_covar=1e-3, n_init=2, random_state=0).fit(split.train)
+            for n in MIXTURES
+        ]
         mixture = max(fitted, key=lambda m: m.score(split.validation))
         one = GaussianMixture(1).fit(split.train)
         whole = GaussianMixture(1).fit(np.concatenate([split.train, split.validation]))
-        for name, validated, tested in (("one Gaussian", one, whole), ("Gaussian mixture", mixture, mixture)):
-            found[name]["validation IW"].append(float(validated.score(split.validation)) + split.components.log_jacobian)
-            found[name]["IW"].append(float(tested.score(split.test)) + split.components.log_jacobian)
+        for name, validated, tested in (
+            ("one Gaussian", one, whole),
+            ("Gaussian mixture", mixture, mixture),
+        ):
+            found[name]["validation IW"].append(
+                float(validated.score(split.validation)) + split.components.log_jacobian
+            )
+            found[name]["IW"].append(
+                float(tested.score(split.test)) + split.components.log_jacobian
+            )
     return found
 
 
@@ -233,22 +284,37 @@ def table(k: int, trained: list[dict], simple: dict[str, dict[str, list[float]]]
         if row["group"] != group:
             group = row["group"]
             rows.append({"group": group})
-        paper = dict(zip(("LL", "KLD"), PAPER.get(k, {}).get(row["model"], (None, None)), strict=True))
+        paper = dict(
+            zip(("LL", "KLD"), PAPER.get(k, {}).get(row["model"], (None, None)), strict=True)
+        )
         cells = []
         for name in SCORES:
-            more = {"paper": paper[name]} if name in paper and group in (PAPERS, OURS) and paper[name] is not None else {}
-            cells.append(report.cell(row[name], **more) | ({"best": True} if name == "IW" and row is best else {}))
+            more = (
+                {"paper": paper[name]}
+                if name in paper and group in (PAPERS, OURS) and paper[name] is not None
+                else {}
+            )
+            cells.append(
+                report.cell(row[name], **more)
+                | ({"best": True} if name == "IW" and row is best else {})
+            )
         rows.append({"name": row["model"], "cells": cells})
     rows.append({"group": "simple densities"})
     splits = max(len(row["IW"]) for row in trained)
     rows += [
-        {"name": name, "cells": [None, None, None, report.cell(values["IW"][:splits])]} for name, values in simple.items()
+        {"name": name, "cells": [None, None, None, report.cell(values["IW"][:splits])]}
+        for name, values in simple.items()
     ]
     return {"title": f"{k} latent variables", "columns": ["model", *SCORES], "rows": rows}
 
 
 def figures(settings: Settings) -> list[dict]:
-    grids = [{"file": "frey-train.png", "caption": "100 training images rebuilt from their principal components."}]
+    grids = [
+        {
+            "file": "frey-train.png",
+            "caption": "100 training images rebuilt from their principal components.",
+        }
+    ]
     for k in settings.latents:
         caption = f"100 random samples of each model with {k} latent variables: draws of x itself, noise included."
         grids.append({"file": f"frey-{k}.png", "caption": caption})
@@ -260,7 +326,11 @@ def draw(record: dict, out: Path) -> None:
     shape, most = tuple(pictures["shape"]), pictures["most"]
     save({"": decode(pictures, pictures["train"])}, shape, most, out / "frey-train.png")
     for k in record["settings"]["latents"]:
-        panels = {row["model"]: decode(pictures, row["draws"]) for row in pictures["samples"] if row["k"] == k}
+        panels = {
+            row["model"]: decode(pictures, row["draws"])
+            for row in pictures["samples"]
+            if row["k"] == k
+        }
         save(panels, shape, most, out / f"frey-{k}.png")
 
 

@@ -25,13 +25,21 @@ import jax
 import numpy as np
 
 from mmlp.datasets import Components, random_split
-from mmlp.experiments import _mosaics, _run, frey
-from mmlp.experiments._claims import judged
-from mmlp.experiments._vaes import Recipe, Split, scores_of_rows, take, train
+from mmlp.experiments import frey
+from mmlp.experiments.harness import run as _run
+from mmlp.experiments.harness.claims import judged
+from mmlp.experiments.vaes import mosaics
+from mmlp.experiments.vaes.core import Recipe, Split, scores_of_rows, take, train
 
 SHRINKAGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of variances to their mean; 1 is isotropic
 CALIBRATION_ROWS = 100  # each has a matrix of the size of the covariance
-DENSE, DIAGONAL, ROTATED, PIPELINE, GAUSSIAN = "dense", "diagonal", "rotated diagonal", "components", "one Gaussian"
+DENSE, DIAGONAL, ROTATED, PIPELINE, GAUSSIAN = (
+    "dense",
+    "diagonal",
+    "rotated diagonal",
+    "components",
+    "one Gaussian",
+)
 PIPELINE_LATENT = 5
 SHOWN = 100  # samples in a figure
 
@@ -52,7 +60,9 @@ class Settings:
     warm_up: float = 0.3
     noise: float = 0.3  # standard deviation, in the coordinates of the VAE
     left: float = 0.0  # the part of the noise that remains at the end of training
-    whitening: float = 0.6  # the power of a direction's standard deviation by which it is divided; 1 is white
+    whitening: float = (
+        0.6  # the power of a direction's standard deviation by which it is divided; 1 is white
+    )
     seeds: int = 1  # splits
     train: int = 1000
     validation: int = 150
@@ -100,7 +110,9 @@ def recipes(settings: Settings) -> dict[str, tuple[Recipe, int]]:
         noise_end=settings.left * settings.noise,
         stopping=True,
     )
-    pipeline = frey.recipe("joint" if settings.network == "matrix" else "cholesky wide", settings.model)
+    pipeline = frey.recipe(
+        "joint" if settings.network == "matrix" else "cholesky wide", settings.model
+    )
     if settings.pipeline_epochs is not None:
         pipeline = dataclasses.replace(pipeline, epochs=settings.pipeline_epochs)
     return {
@@ -111,7 +123,9 @@ def recipes(settings: Settings) -> dict[str, tuple[Recipe, int]]:
     }
 
 
-def parts_of(images: np.ndarray, settings: Settings, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def parts_of(
+    images: np.ndarray, settings: Settings, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Training, validation and test images with uniform noise in [0, 1) added."""
     X = images + np.random.default_rng([seed, 1]).random(images.shape)
     rows, rest = random_split(len(X), settings.train, seed)
@@ -154,7 +168,9 @@ def gaussian(components: Components, X: np.ndarray) -> np.ndarray:
 def tempered(components: Components, power: float) -> Components:
     """Divided by the `power` of each standard deviation only; the mean of the (shrunk) variances is one."""
     scale = components.scale**power
-    return dataclasses.replace(components, scale=scale * np.sqrt(np.mean((components.scale / scale) ** 2)))
+    return dataclasses.replace(
+        components, scale=scale * np.sqrt(np.mean((components.scale / scale) ** 2))
+    )
 
 
 def run(settings: Settings) -> dict:
@@ -162,32 +178,54 @@ def run(settings: Settings) -> dict:
     everything = [parts_of(images, settings, seed) for seed in range(settings.seeds)]
     whole, shrinkages = zip(*map(principal_directions, everything), strict=True)
     tails = [principal_directions(parts, settings.components) for parts in everything]
-    rotated = [encoded(parts, tempered(one, settings.whitening)) for parts, one in zip(everything, whole, strict=True)]
+    rotated = [
+        encoded(parts, tempered(one, settings.whitening))
+        for parts, one in zip(everything, whole, strict=True)
+    ]
     coordinates = {
         DENSE: rotated,
         DIAGONAL: [encoded(parts, pixel_components(parts[0])) for parts in everything],
         ROTATED: rotated,
-        PIPELINE: [encoded(parts, Components.fit(parts[0], settings.components)) for parts in everything],
+        PIPELINE: [
+            encoded(parts, Components.fit(parts[0], settings.components)) for parts in everything
+        ],
     }
     most = int(images.max())
     scores: dict[str, dict[str, Any]] = {}
     costs, pictures = {}, {}
-    about = {name: value for name, value in dataclasses.asdict(settings).items() if name not in ("data", "keep")}
+    about = {
+        name: value
+        for name, value in dataclasses.asdict(settings).items()
+        if name not in ("data", "keep")
+    }
     for name, (recipe, latent) in _run.progress(recipes(settings).items(), "frey-pixels"):
         splits = coordinates[name]
 
         def make(splits=splits, recipe=recipe, latent=latent):
             return trained_and_scored(recipe, splits, latent, settings.samples, most)
 
-        found = _run.kept(settings.keep, {"frey-pixels": about, "of": name, "recipe": dataclasses.asdict(recipe)}, make)
+        found = _run.kept(
+            settings.keep,
+            {"frey-pixels": about, "of": name, "recipe": dataclasses.asdict(recipe)},
+            make,
+        )
         added = np.array([[split.components.log_jacobian] for split in splits])
         if name == PIPELINE:
-            added = added + np.stack([gaussian(tail, parts[2]) for (tail, _), parts in zip(tails, everything, strict=True)])
+            added = added + np.stack(
+                [
+                    gaussian(tail, parts[2])
+                    for (tail, _), parts in zip(tails, everything, strict=True)
+                ]
+            )
         LL, KLD, IW = np.array(found["scores"])
         scores[name] = {"ELBO": LL - KLD + added, "IW": IW + added, "KLD": KLD}
         costs[name], pictures[name] = found["costs"], found["images"]
-    scores[GAUSSIAN] = {"IW": np.stack([gaussian(one, parts[2]) for one, parts in zip(whole, everything, strict=True)])}
-    pictures["test images"] = _mosaics.pack(255 / most * everything[0][2][:SHOWN])
+    scores[GAUSSIAN] = {
+        "IW": np.stack(
+            [gaussian(one, parts[2]) for one, parts in zip(whole, everything, strict=True)]
+        )
+    }
+    pictures["test images"] = mosaics.pack(255 / most * everything[0][2][:SHOWN])
     return {
         "title": f"A dense covariance of all {images.shape[1]} pixels",
         "about": "Test scores in nats per image, uniform noise in [0, 1) added to each pixel: mean and standard error over "
@@ -213,19 +251,30 @@ def run(settings: Settings) -> dict:
             f"IW has {settings.samples} importance samples, and where it is far above the ELBO more would raise it.",
             "The images are frames of one video, random ones in each part: they are not independent.",
         ],
-        "scores": {name: {key: np.round(v, 2).tolist() for key, v in by.items()} for name, by in scores.items()},
+        "scores": {
+            name: {key: np.round(v, 2).tolist() for key, v in by.items()}
+            for name, by in scores.items()
+        },
         "costs": costs,
         "pictures": {"shape": shape, "images": pictures},
     }
 
 
-def trained_and_scored(recipe: Recipe, splits: list[Split], latent: int, samples: int, most: int) -> dict[str, Any]:
+def trained_and_scored(
+    recipe: Recipe, splits: list[Split], latent: int, samples: int, most: int
+) -> dict[str, Any]:
     """LL, KLD and IW (3, splits, images) in standardised units, what training cost, and a packed sample."""
     models, costs = timed(recipe, splits, latent)
-    values = scores_of_rows(models, np.stack([split.test for split in splits]).astype(np.float32), samples)
+    values = scores_of_rows(
+        models, np.stack([split.test for split in splits]).astype(np.float32), samples
+    )
     draws = np.asarray(take(models, 0).sample(jax.random.key(3), SHOWN), np.float64)
-    images = _mosaics.pack(255 / most * splits[0].components.decode(draws))
-    return {"scores": np.round(np.moveaxis(values[..., :3], -1, 0), 3).tolist(), "costs": costs, "images": images}
+    images = mosaics.pack(255 / most * splits[0].components.decode(draws))
+    return {
+        "scores": np.round(np.moveaxis(values[..., :3], -1, 0), 3).tolist(),
+        "costs": costs,
+        "images": images,
+    }
 
 
 def timed(recipe: Recipe, splits: list[Split], latent: int) -> tuple[Any, dict[str, Any]]:
@@ -254,7 +303,11 @@ def peak_memory() -> int:
     """The most bytes so far: of the device, or on a CPU of the process."""
     known = jax.devices()[0].memory_stats()
     unit = 1 if sys.platform == "darwin" else 1024
-    return known["peak_bytes_in_use"] if known else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return (
+        known["peak_bytes_in_use"]
+        if known
+        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    )
 
 
 def mean_and_error(values: np.ndarray) -> dict[str, float]:
@@ -273,9 +326,16 @@ def table(settings: Settings, scores: dict[str, dict[str, np.ndarray]]) -> dict:
     }
     rows = []
     for key, name in names.items():
-        cells = [mean_and_error(scores[key][score]) if score in scores[key] else None for score in ("KLD", "ELBO", "IW")]
+        cells = [
+            mean_and_error(scores[key][score]) if score in scores[key] else None
+            for score in ("KLD", "ELBO", "IW")
+        ]
         rows.append({"name": name, "cells": cells})
-    return {"title": "Log-density of test images", "columns": ["model", "KLD", "ELBO", "IW"], "rows": rows}
+    return {
+        "title": "Log-density of test images",
+        "columns": ["model", "KLD", "ELBO", "IW"],
+        "rows": rows,
+    }
 
 
 def cost_table(costs: dict[str, dict[str, Any]]) -> dict:
@@ -285,14 +345,18 @@ def cost_table(costs: dict[str, dict[str, Any]]) -> dict:
     return {"title": "Cost", "note": note, "columns": ["model", *columns], "rows": rows}
 
 
-def claims(scores: dict[str, dict[str, np.ndarray]], costs: dict[str, dict[str, Any]]) -> list[dict]:
+def claims(
+    scores: dict[str, dict[str, np.ndarray]], costs: dict[str, dict[str, Any]]
+) -> list[dict]:
     outcomes, lines = [], []
     for other in (DIAGONAL, ROTATED, PIPELINE, GAUSSIAN):
         difference = scores[DENSE]["IW"] - scores[other]["IW"]
         mean, error = mean_and_error(difference).values()
         outcomes.append(({"the rival": other}, mean > 2 * error))
         share, median = np.mean(difference > 0), np.median(difference)
-        lines.append(f"over {other}: {mean:+.1f} ± {error:.1f}, median {median:+.1f}, ahead on {share:.0%} of images")
+        lines.append(
+            f"over {other}: {mean:+.1f} ± {error:.1f}, median {median:+.1f}, ahead on {share:.0%} of images"
+        )
     skipped = costs[DENSE]["skipped steps"]
     found = [
         judged(
@@ -312,8 +376,10 @@ def claims(scores: dict[str, dict[str, np.ndarray]], costs: dict[str, dict[str, 
 def draw(record: dict, out: Path) -> None:
     pictures = record["result"]["pictures"]
     shape = tuple(pictures["shape"])
-    panels = {name: _mosaics.unpack(text, shape[0] * shape[1]) for name, text in pictures["images"].items()}
-    _mosaics.save(panels, shape, 255, out / "frey-pixels.png")
+    panels = {
+        name: mosaics.unpack(text, shape[0] * shape[1]) for name, text in pictures["images"].items()
+    }
+    mosaics.save(panels, shape, 255, out / "frey-pixels.png")
 
 
 if __name__ == "__main__":

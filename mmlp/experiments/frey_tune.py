@@ -16,13 +16,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mmlp import _files
-from mmlp.experiments import _run, frey, report
-from mmlp.experiments._vaes import score, train
+from mmlp.checkpoint import files
+from mmlp.experiments import frey
+from mmlp.experiments.harness import run as _run
+from mmlp.experiments.vaes.core import score, train
+from mmlp.pages import page as report
 
 FIRST_SEED = 100
 TASK = ("model", "latent", "seeds", "samples")  # bounds are comparable where these are equal
-TRIED = ("hidden", "batch", "epochs", "optimizer", "decay", "rate", "noise", "noise_end", "warm_up")  # fields of a recipe
+TRIED = (
+    "hidden",
+    "batch",
+    "epochs",
+    "optimizer",
+    "decay",
+    "rate",
+    "noise",
+    "noise_end",
+    "warm_up",
+)  # fields of a recipe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,8 +78,12 @@ def run(settings: Settings) -> dict:
     known = json.loads(frey.FILE.read_text())
     unknown = [group for group in settings.groups if group not in known["chosen"]]
     if unknown:
-        raise ValueError(f"`--groups` must be of {', '.join(known['chosen'])}, got {', '.join(unknown)}.")
-    frey.load_images(settings)  # before any work: a file that is missing is told, or downloaded, once
+        raise ValueError(
+            f"`--groups` must be of {', '.join(known['chosen'])}, got {', '.join(unknown)}."
+        )
+    frey.load_images(
+        settings
+    )  # before any work: a file that is missing is told, or downloaded, once
     work = itertools.product([settings], settings.groups, settings.optimizers, settings.decays)
     tried = list(itertools.chain(*_run.each(grid_entries, list(work), "tune", settings.jobs)))
     found = merged(known, tried, settings.groups)
@@ -92,17 +108,30 @@ def grid_entries(settings: Settings, group: str, optimizer: str, decay: float) -
 
     def make() -> dict[str, list]:
         data = frey.Settings(images=settings.images, data=settings.data)
-        splits = frey.splits_of(data, frey.load_images(data)[0], range(FIRST_SEED, FIRST_SEED + settings.seeds))
+        splits = frey.splits_of(
+            data, frey.load_images(data)[0], range(FIRST_SEED, FIRST_SEED + settings.seeds)
+        )
         models = train(recipe, splits, settings.latent, cells=cells).model
         values = score(models, splits, settings.samples, part="validation", cells=len(cells))["IW"]
         return {"validation": np.round(values.reshape(-1, len(cells)).T, 3).tolist()}
 
-    fixed = dataclasses.asdict(dataclasses.replace(recipe, **cells[0]))  # what cells change does not count
-    about = {"recipe": fixed, "cells": cells, "images": settings.images, "first": FIRST_SEED, **task}
+    fixed = dataclasses.asdict(
+        dataclasses.replace(recipe, **cells[0])
+    )  # what cells change does not count
+    about = {
+        "recipe": fixed,
+        "cells": cells,
+        "images": settings.images,
+        "first": FIRST_SEED,
+        **task,
+    }
     found = _run.kept(settings.keep, {"frey-tune": about}, make)
     rows = [dataclasses.asdict(recipe) | cell for cell in cells]
     listed = [{"group": group, **task, **{name: row[name] for name in TRIED}} for row in rows]
-    tried = [row | {"validation": bounds} for row, bounds in zip(listed, found["validation"], strict=True)]
+    tried = [
+        row | {"validation": bounds}
+        for row, bounds in zip(listed, found["validation"], strict=True)
+    ]
     return json.loads(json.dumps(tried))
 
 
@@ -114,7 +143,9 @@ def merged(known: dict, tried: list[dict], groups: tuple[str, ...]) -> dict:
     entries, chosen = list(known["tried"]), dict(known["chosen"])
     for entry in tried:
         runs = [e for e in entries if cell_of(e) == cell_of(entry)]
-        if all(json.dumps(e["validation"]) != json.dumps(entry["validation"]) for e in runs):  # NaN is equal to NaN
+        if all(
+            json.dumps(e["validation"]) != json.dumps(entry["validation"]) for e in runs
+        ):  # NaN is equal to NaN
             number = {"run": len(runs) + 1} if runs else {}
             entries.append(cell_of(entry) | number | {"validation": entry["validation"]})
     for group in groups:
@@ -140,20 +171,34 @@ def write(found: dict, path: Path) -> None:
     """A line for each choice and for each entry."""
 
     def lines(brackets: str, items: list[str]) -> str:
-        return brackets[0] + "".join(f"\n  {item}," for item in items).removesuffix(",") + f"\n {brackets[1]}"
+        return (
+            brackets[0]
+            + "".join(f"\n  {item}," for item in items).removesuffix(",")
+            + f"\n {brackets[1]}"
+        )
 
-    chosen = lines("{}", [f"{json.dumps(group)}: {json.dumps(values)}" for group, values in found["chosen"].items()])
+    chosen = lines(
+        "{}",
+        [f"{json.dumps(group)}: {json.dumps(values)}" for group, values in found["chosen"].items()],
+    )
     tried = lines("[]", [json.dumps(entry) for entry in found["tried"]])
-    text = f'{{\n "note": {json.dumps(found["note"])},\n "chosen": {chosen},\n "tried": {tried}\n}}\n'
-    _files.replace(path, text.encode())
+    text = (
+        f'{{\n "note": {json.dumps(found["note"])},\n "chosen": {chosen},\n "tried": {tried}\n}}\n'
+    )
+    files.replace(path, text.encode())
 
 
 def table(group: str, tried: list[dict]) -> dict:
     """The ten best cells of a group by their validation bound."""
-    rows = sorted((row for row in tried if row["group"] == group), key=lambda row: -np.mean(row["validation"]))
+    rows = sorted(
+        (row for row in tried if row["group"] == group), key=lambda row: -np.mean(row["validation"])
+    )
     names = [name for name in TRIED if name not in ("hidden", "batch", "epochs", "optimizer")]
     lines: list[dict[str, Any]] = [
-        {"name": row["optimizer"], "cells": [*(f"{row[name]:g}" for name in names), report.cell(row["validation"])]}
+        {
+            "name": row["optimizer"],
+            "cells": [*(f"{row[name]:g}" for name in names), report.cell(row["validation"])],
+        }
         for row in rows[:10]
     ]
     return {"title": group, "columns": ["optimizer", *names, "validation IW"], "rows": lines}

@@ -17,12 +17,12 @@ import numpy as np
 import scipy.special
 import scipy.stats
 
-from mmlp.distributions import TraceOnePowerExponential
-from mmlp.divergences import von_neumann
-from mmlp.experiments import report
-from mmlp.experiments._numbers import show
-from mmlp.experiments._run import main, progress
-from mmlp.gram import Gram
+from mmlp.distributions.core import TraceOnePowerExponential
+from mmlp.divergences.core import von_neumann
+from mmlp.experiments.harness.run import main, progress
+from mmlp.pages import page as report
+from mmlp.pages.numbers import show
+from mmlp.spd.gram import Gram
 
 RADII = ("gamma", "normal")
 
@@ -37,25 +37,40 @@ class Settings:
     samples: int = 100_000
     seeds: int = 3
 
-    QUICK: ClassVar = {"alphas": (1.0,), "betas": (0.5, 1.5), "dims": (2, 5), "samples": 2000, "seeds": 2}
+    QUICK: ClassVar = {
+        "alphas": (1.0,),
+        "betas": (0.5, 1.5),
+        "dims": (2, 5),
+        "samples": 2000,
+        "seeds": 2,
+    }
 
 
 def run(settings: Settings) -> dict:
     rows = []
     for d, seed in progress(itertools.product(settings.dims, range(settings.seeds)), "radius"):
         key_mu, key_omega, key_samples = jax.random.split(jax.random.key(seed), 3)
-        mu, omega = jax.random.normal(key_mu, (d,)), Gram.trace_one(jax.random.normal(key_omega, (d, d)))
+        mu, omega = (
+            jax.random.normal(key_mu, (d,)),
+            Gram.trace_one(jax.random.normal(key_omega, (d, d))),
+        )
         for alpha, beta in itertools.product(settings.alphas, settings.betas):
             row = {"d": d, "seed": seed, "alpha": alpha, "beta": beta}
             for radius in RADII:
                 p = TraceOnePowerExponential(mu, omega, 1.0, alpha, beta, radius=radius)
-                mean, covariance = moments(p, key_samples, settings.samples)  # the same directions for both
+                mean, covariance = moments(
+                    p, key_samples, settings.samples
+                )  # the same directions for both
                 estimate = Gram.from_dense(np.asarray(covariance, np.float64))
                 row[f"covariance_{radius}"] = float(von_neumann(estimate, p.covariance))
                 row[f"mean_{radius}"] = float(jnp.mean(jnp.abs(mean)))
                 row[f"variance_ratio_{radius}"] = float(estimate.trace() / p.covariance.trace())
             rows.append(row)
-    laws = [{"d": d, "beta": beta, **compare_laws(d, beta)} for d in settings.dims for beta in settings.betas]
+    laws = [
+        {"d": d, "beta": beta, **compare_laws(d, beta)}
+        for d in settings.dims
+        for beta in settings.betas
+    ]
     runs = f"Median and range of {settings.seeds} runs of {settings.samples:,} samples"
     return {
         "rows": rows,
@@ -97,10 +112,17 @@ def moments(p: TraceOnePowerExponential, key, n: int):
 def compare_laws(d: int, beta: float) -> dict:
     """Without sampling: the negative share, the largest difference of distribution functions, the ratio of variances."""
     mean, sd, gamma = d / beta, (2 * d / beta) ** 0.5, scipy.stats.gamma(d / (2 * beta), scale=2)
-    y = np.concatenate([np.geomspace(1e-12, 1, 20_000) * mean, np.linspace(1, 12, 20_000)[1:] * (mean + 10 * sd) / 12])
+    y = np.concatenate(
+        [
+            np.geomspace(1e-12, 1, 20_000) * mean,
+            np.linspace(1, 12, 20_000)[1:] * (mean + 10 * sd) / 12,
+        ]
+    )
     normal = scipy.stats.foldnorm(mean / sd, scale=sd)
     eps = scipy.special.ndtri((np.arange(1_000_000) + 0.5) / 1_000_000)
-    nu = np.exp(scipy.special.gammaln((d + 2) / (2 * beta)) - scipy.special.gammaln(d / (2 * beta))) * 2 ** (1 / beta)
+    nu = np.exp(
+        scipy.special.gammaln((d + 2) / (2 * beta)) - scipy.special.gammaln(d / (2 * beta))
+    ) * 2 ** (1 / beta)
     ratio = np.mean(np.abs(mean + sd * eps) ** (1 / beta)) / nu
     return {
         "negative": float(scipy.stats.norm.cdf(-mean / sd)),
@@ -131,7 +153,11 @@ def claims(rows: list[dict], laws: list[dict]) -> list[dict]:
     return [
         {
             "claim": "The normal approximation of the radius performs quite well in general.",
-            "verdict": "holds" if not failing else "depends on d / (2 beta)" if safe else "does not hold",
+            "verdict": "holds"
+            if not failing
+            else "depends on d / (2 beta)"
+            if safe
+            else "does not hold",
             "evidence": f"Variance within 1 % and distribution function within 0.05 hold in {threshold}. The mean tells "
             "nothing: the direction is symmetric.",
         },
@@ -158,7 +184,11 @@ def table(rows: list[dict], laws: list[dict], *, alpha: float) -> dict:
     for law in laws:
         if {"group": f"d = {law['d']}"} not in shown:
             shown.append({"group": f"d = {law['d']}"})
-        here = [row for row in rows if (row["d"], row["beta"], row["alpha"]) == (law["d"], law["beta"], alpha)]
+        here = [
+            row
+            for row in rows
+            if (row["d"], row["beta"], row["alpha"]) == (law["d"], law["beta"], alpha)
+        ]
         errors = [report.cell(row[f"covariance_{radius}"] for row in here) for radius in RADII]
         cells = [_shape(law), law["negative"], law["distance"], law["variance_ratio"], *errors]
         shown.append({"name": f"{law['beta']:g}", "cells": cells})
@@ -167,7 +197,15 @@ def table(rows: list[dict], laws: list[dict], *, alpha: float) -> dict:
         "note": "Negative: share of the normal draws. Distance: largest difference of the two distribution functions. "
         f"Variance: normal over exact. sQRE: error of the sample covariance at alpha = {alpha:g}, with the exact and with "
         "the normal radius.",
-        "columns": ["beta", "d / (2 beta)", "negative", "distance", "variance", "sQRE, exact", "sQRE, normal"],
+        "columns": [
+            "beta",
+            "d / (2 beta)",
+            "negative",
+            "distance",
+            "variance",
+            "sQRE, exact",
+            "sQRE, normal",
+        ],
         "rows": shown,
     }
 
@@ -190,12 +228,29 @@ def _panels(record: dict, quantity: str, label: str, path: Path) -> None:
             for radius, colour in zip(RADII, ("tab:blue", "tab:orange"), strict=True):
                 values = np.array(
                     [
-                        [r[f"{quantity}_{radius}"] for r in rows if (r["d"], r["alpha"], r["beta"]) == (d, alpha, beta)]
+                        [
+                            r[f"{quantity}_{radius}"]
+                            for r in rows
+                            if (r["d"], r["alpha"], r["beta"]) == (d, alpha, beta)
+                        ]
                         for beta in settings["betas"]
                     ]
                 )
-                ax.plot(settings["betas"], np.median(values, axis=1), "o-", color=colour, markersize=3, label=radius)
-                ax.fill_between(settings["betas"], values.min(axis=1), values.max(axis=1), color=colour, alpha=0.2)
+                ax.plot(
+                    settings["betas"],
+                    np.median(values, axis=1),
+                    "o-",
+                    color=colour,
+                    markersize=3,
+                    label=radius,
+                )
+                ax.fill_between(
+                    settings["betas"],
+                    values.min(axis=1),
+                    values.max(axis=1),
+                    color=colour,
+                    alpha=0.2,
+                )
             ax.set(xscale="log", yscale="log")
             ax.grid(alpha=0.3)
             if i == 0:

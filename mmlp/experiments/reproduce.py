@@ -13,9 +13,12 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from mmlp.experiments import _run, report
+from mmlp.experiments.harness import run as _run
+from mmlp.pages import page as report
 
-TARGETS = report.ORDER  # each is a module with Settings, run and draw, dashes written as underscores
+TARGETS = (
+    report.ORDER
+)  # each is a module with Settings, run and draw, dashes written as underscores
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -24,11 +27,23 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m mmlp.experiments.reproduce", description="Reproduce the paper's results."
     )
     choices = ("all", *TARGETS)
-    parser.add_argument("targets", nargs="+", choices=choices, metavar="TARGET", help=f"one or more of {', '.join(choices)}")
-    parser.add_argument("--quick", action="store_true", help="small runs, to see that everything works")
-    parser.add_argument("--out", type=Path, default=Path("report"), help="folder of the results and of index.html")
+    parser.add_argument(
+        "targets",
+        nargs="+",
+        choices=choices,
+        metavar="TARGET",
+        help=f"one or more of {', '.join(choices)}",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="small runs, to see that everything works"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("report"), help="folder of the results and of index.html"
+    )
     parser.add_argument("--seeds", type=int, help="number of seeds, where an experiment has them")
-    parser.add_argument("--data", type=Path, help="folder of the data, where an experiment needs them")
+    parser.add_argument(
+        "--data", type=Path, help="folder of the data, where an experiment needs them"
+    )
     options = parser.parse_args(argv)
     if options.seeds is not None and options.seeds < 1:
         parser.error(f"--seeds must be at least 1, got {options.seeds}")
@@ -43,7 +58,11 @@ def main(argv: list[str] | None = None) -> int:
             if not isinstance(error, ValueError | OSError):
                 traceback.print_exc()
             failed.append(name)
-            print(f"{name} failed: {' '.join(str(error).split()) or type(error).__name__}", file=sys.stderr, flush=True)
+            print(
+                f"{name} failed: {' '.join(str(error).split()) or type(error).__name__}",
+                file=sys.stderr,
+                flush=True,
+            )
     if failed:
         print(f"{len(failed)} of {len(names)} targets failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mmlp import _files
-from mmlp.experiments import _run
-from mmlp.experiments._spd import FAMILIES, FIRST_SEEDS, TUNED, Budget, Recipe, Task, train
-from mmlp.training import NonFiniteError
+from mmlp.checkpoint import files
+from mmlp.experiments.harness import run as _run
+from mmlp.experiments.spd.core import FAMILIES, FIRST_SEEDS, TUNED, Budget, Recipe, Task, train
+from mmlp.training.core import NonFiniteError
 
 RATES = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16)
 BUDGET = Budget(seeds=3, settings=("turning",), test=100)
@@ -33,25 +33,45 @@ def candidates(task: Task, family: str, recipe: Recipe, rates: tuple[float, ...]
     """An entry for each rate, with its score."""
     try:
         validation = train(task, recipe, LOSS, rates).validation  # (settings, seeds, rates)
-        scores = [float(f"{score:.4g}") for score in np.exp(np.mean(np.log(validation), axis=(0, 1)))]
+        scores = [
+            float(f"{score:.4g}") for score in np.exp(np.mean(np.log(validation), axis=(0, 1)))
+        ]
     except NonFiniteError:
-        scores = [None] * len(rates)  # the rates are trained together: one that fails for good ends all
+        scores = [None] * len(
+            rates
+        )  # the rates are trained together: one that fails for good ends all
     about = {"d0": task.dim, "family": family, "recipe": dataclasses.asdict(recipe)}
-    return [about | {"rate": rate, "validation": score} for rate, score in zip(rates, scores, strict=True)]
+    return [
+        about | {"rate": rate, "validation": score}
+        for rate, score in zip(rates, scores, strict=True)
+    ]
 
 
 def tune(
-    tasks: Sequence[Task] = TASKS, rates: tuple[float, ...] = RATES, families: Families = FAMILIES, jobs: int = 1
+    tasks: Sequence[Task] = TASKS,
+    rates: tuple[float, ...] = RATES,
+    families: Families = FAMILIES,
+    jobs: int = 1,
 ) -> dict:
     """{"chosen": d0 -> family -> recipe and rate, "tried": the score of every candidate, ...}"""
-    work = [(task, name, recipe, rates) for task in tasks for name, recipes in families.items() for recipe in recipes]
+    work = [
+        (task, name, recipe, rates)
+        for task in tasks
+        for name, recipes in families.items()
+        for recipe in recipes
+    ]
     found = _run.each(candidates, work, "tune", jobs)
     tried = list(itertools.chain(*found))
     chosen: dict[str, dict] = {}
     for task, family in itertools.product(tasks, families):
         mine = [one for one in tried if (one["d0"], one["family"]) == (task.dim, family)]
-        best = min((one for one in mine if one["validation"] is not None), key=lambda one: one["validation"])
-        chosen.setdefault(str(task.dim), {})[family] = {name: best[name] for name in ("recipe", "rate", "validation")}
+        best = min(
+            (one for one in mine if one["validation"] is not None),
+            key=lambda one: one["validation"],
+        )
+        chosen.setdefault(str(task.dim), {})[family] = {
+            name: best[name] for name in ("recipe", "rate", "validation")
+        }
     return {
         "tasks": [dataclasses.asdict(task) for task in tasks],
         "rates": list(rates),
@@ -63,12 +83,14 @@ def tune(
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m mmlp.experiments.tune_spd", description="Tune Examples 1 and 2.")
+    parser = argparse.ArgumentParser(
+        prog="python -m mmlp.experiments.tune_spd", description="Tune Examples 1 and 2."
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--out", type=Path, default=TUNED, help="file of the choices")
     arguments = parser.parse_args(argv)
     record = tune(jobs=arguments.jobs)
-    _files.replace(arguments.out, (json.dumps(record, indent=1) + "\n").encode())
+    files.replace(arguments.out, (json.dumps(record, indent=1) + "\n").encode())
     print(arguments.out)
 
 

@@ -1,0 +1,5 @@
+"""Models as files that hold no code."""
+
+from mmlp.checkpoint.core import load, register, save
+
+__all__ = ["load", "register", "save"]

@@ -1,0 +1,153 @@
+"""Files that are whole or absent: safetensors with a checksum, written under a temporary name and renamed.
+
+Nothing in such a file is code. What is read is checked before it is believed: the length that the header claims against
+the size of the file, the format by the safetensors library, and names, shapes, numbers and metadata by SHA-256.
+"""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+HEADER_LIMIT = 100 * 2**20  # bytes; safetensors' own limit
+FORMAT, VERSION = "mmlp", 1
+DTYPES = {"bool", "float16", "float32", "float64"} | {
+    f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+
+
+def write(path: Path, arrays: dict[str, np.ndarray], metadata: dict) -> None:
+    """Write arrays and metadata (anything JSON) to `path`: afterwards the file is complete, or what was there before."""
+    from safetensors.numpy import save
+
+    text = json.dumps(metadata, sort_keys=True)
+    arrays = {name: np.require(array, requirements="C") for name, array in arrays.items()}
+    replace(path, save(arrays, {FORMAT: text, "sha256": _digest(arrays, text)}))
+
+
+def read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
+    """What `write` wrote. A `ValueError` names the file and what is wrong with it; an `OSError` says it cannot be read."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        claimed = int.from_bytes(file.read(8), "little")
+        if size < 8 or claimed > size - 8 or claimed > HEADER_LIMIT:
+            raise ValueError(
+                f"{path} is not a complete safetensors file: it has {size} bytes, its header claims {claimed}. Only files "
+                "written by this library can be read (no pickles); if it was one, use an older copy."
+            )
+        metadata = _metadata(path, file.read(claimed), size - 8 - claimed)
+        file.seek(0)
+        arrays = _arrays(path, file.read())
+    if _digest(arrays, metadata[FORMAT]) != metadata.get("sha256"):
+        raise ValueError(
+            f"{path} is damaged: its content does not match its checksum. Use an older copy."
+        )
+    return arrays, _content(path, metadata[FORMAT])
+
+
+def check_version(path: Path, metadata: dict) -> None:
+    if metadata.get("version") != VERSION:
+        raise ValueError(
+            f"{path} has version {metadata.get('version')!r:.80}: it was written by a newer matrix-mlp; update."
+        )
+
+
+def check_dtypes(arrays: dict, argument: str) -> None:
+    """Refuse what would not come back as it was; `arrays` may be those of NumPy or JAX."""
+    for name, array in arrays.items():
+        if array.dtype.name not in DTYPES:
+            raise ValueError(
+                f"`{argument}` has {name!r} of dtype {array.dtype}, which the file format cannot hold; cast it first, "
+                "such as to float32 (`astype`), and a random key to numbers (`jax.random.key_data`)."
+            )
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Put `content` at `path` in one step that a crash or a full disk cannot split."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        try:
+            with open(temporary, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync_directory(path.parent)
+    except OSError as error:
+        text = f"could not write {path} ({os.strerror(error.errno or 0)}); what was there before is intact"
+        raise OSError(
+            error.errno, f"{text}. Free space or allow writing, then run the same call again"
+        ) from error
+
+
+def _sync_directory(path: Path) -> None:
+    if os.name != "posix":  # elsewhere a directory cannot be opened, and renaming is all there is
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _metadata(path: Path, text: bytes, rest: int) -> dict[str, str]:
+    """The metadata in the header, which must account for the `rest` of the file."""
+    header = _json(text)
+    if header is None:
+        raise ValueError(f"{path} is not a safetensors file: its header is not a JSON object.")
+    metadata = header.pop("__metadata__", None)
+    if not isinstance(metadata, dict) or not isinstance(metadata.get(FORMAT), str):
+        raise ValueError(
+            f"{path} is a safetensors file of another library, or damaged: its header lacks the entry {FORMAT!r}. Read it "
+            "with the library that wrote it."
+        )
+    try:
+        length = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+    except (TypeError, KeyError, IndexError):
+        length = None
+    if length != rest:
+        raise ValueError(
+            f"{path} is damaged: it has {rest} bytes of numbers, its header claims {length}. Use an older copy."
+        )
+    return metadata
+
+
+def _content(path: Path, text: str) -> dict:
+    content = _json(text)
+    if content is None:
+        raise ValueError(
+            f"{path} is damaged: the entry {FORMAT!r} of its header is not a JSON object. Use an older copy."
+        )
+    return content
+
+
+def _json(text: bytes | str) -> dict | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _arrays(path: Path, content: bytes) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        return load(content)
+    except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as error:
+        raise ValueError(f"{path} is damaged: {error}. Use an older copy.") from None
+
+
+def _digest(arrays: dict[str, np.ndarray], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"\0{name}\0{array.dtype}\0{array.shape}\0".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

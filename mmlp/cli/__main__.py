@@ -1,0 +1,5 @@
+import sys
+
+from mmlp.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,170 @@
+"""`mmlp`, the command line: `_arguments.py` says what can be asked, `_commands.py` does it, and this file ties them.
+
+Results go to stdout, messages to stderr. The exit status is 0 on success, 2 if the arguments are wrong (found before any
+file is read), 1 if a file cannot be used or the work fails, each with one line that says why, and 128 plus the number of
+the signal if one ended it.
+"""
+
+import functools
+import importlib
+import inspect
+import operator
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Sequence
+from dataclasses import make_dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import tyro
+from tyro.conf import subcommand
+
+from mmlp import tables
+from mmlp._version import __version__
+from mmlp.cli.arguments import (
+    COMMANDS,
+    FitOptions,
+    FitRegression,
+    Group,
+    Predict,
+    Reproduce,
+    Sample,
+)
+
+REMEDIES = {
+    FileNotFoundError: "; check the spelling and the folder",
+    IsADirectoryError: "; name a file in it",
+    PermissionError: "; allow it, or use another file",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; gives its exit status."""
+    status = 0
+    try:
+        status = _run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        status = 128 + signal.SIGPIPE
+    except OSError as error:  # the rest of the output is lost
+        if status == 0:  # otherwise it was said
+            _say(_reason(error))
+            status = 1
+    os.dup2(
+        os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+    )  # or Python would complain when it ends
+    return status
+
+
+def _run(argv: Sequence[str]) -> int:
+    status = 2
+    try:
+        command = parse(argv)
+        check(command)
+        status = 1
+        # The one late import: scikit-learn and Matplotlib take seconds, and neither --help nor a wrong argument needs them.
+        commands = importlib.import_module("mmlp.cli.commands")
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
+            return commands.run(command)
+    except SystemExit as end:  # help, wrong arguments, or training that was asked to stop
+        return end.code if isinstance(end.code, int) else 1
+    except KeyboardInterrupt as interrupt:
+        _say(str(interrupt) or "interrupted")
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        raise
+    except (ValueError, OSError, ArithmeticError, MemoryError, jax.errors.JaxRuntimeError) as error:
+        _say(_reason(error))
+        return 1 if isinstance(error, OSError) else status
+
+
+def check(command) -> None:
+    """Refuse what can be refused before any file is read."""
+    sizes = {"rows": "-n", "epochs": "--epochs", "latent": "--latent", "seeds": "--seeds"}
+    for field, flag in sizes.items():
+        value = getattr(command, field, None)
+        if value is not None and value < 1:
+            raise ValueError(f"{flag} must be at least 1, got {value}.")
+    if not 0 <= getattr(command, "seed", 0) < 2**32:
+        raise ValueError(f"--seed must be from 0 to {2**32 - 1}, got {command.seed}.")
+    if (
+        isinstance(command, FitRegression)
+        and not command.targets
+        and not command.data.name.lower().endswith(".npz")
+    ):
+        raise ValueError(
+            f"--targets is needed: the columns of {command.data} to predict, such as --targets u,v."
+        )
+    if not 0 <= getattr(command, "test", 0) < 1:
+        raise ValueError(f"--test must be a share below 1, such as 0.2, got {command.test:g}.")
+    model = getattr(command, "model", None)
+    if model is not None and model.name.lower().endswith(tables.INPUTS):
+        raise ValueError(
+            f"{model} is a table, not a model; the model comes first, such as wind.safetensors."
+        )
+    if isinstance(command, Reproduce) and not command.targets:
+        raise ValueError(
+            "name what to reproduce, such as `mmlp reproduce all`; `mmlp reproduce --help` lists the names."
+        )
+    if isinstance(command, FitOptions) and command.out is not None:
+        tables.extension(command.out, (".safetensors",), "write")
+    if isinstance(command, Predict | Sample) and command.out not in (None, Path("-")):
+        tables.extension(command.out, tables.OUTPUTS, "write")
+
+
+def parse(argv: Sequence[str], group: Group = COMMANDS, program: str = "mmlp"):
+    """The arguments as one of the classes of `_arguments.py`; help and errors, which name the command, end the program."""
+    first, rest = (argv[0], argv[1:]) if argv else ("", [])
+    chosen = group.commands.get(first)
+    config = (
+        tyro.conf.OmitArgPrefixes,
+        tyro.conf.OmitSubcommandPrefixes,
+        tyro.conf.FlagCreatePairsOff,
+    )
+    if isinstance(chosen, Group):
+        return parse(rest, chosen, f"{program} {first}")
+    if chosen is not None:
+        return tyro.cli(chosen, prog=f"{program} {first}", args=rest, config=config)
+    if first == "help":
+        return parse([*rest, "--help"], group, program)
+    if first in ("--version", "-V"):
+        print(f"{program} {__version__}")
+        raise SystemExit(0)
+    menu: Any = functools.reduce(
+        operator.or_, (_entry(name, command) for name, command in group.commands.items())
+    )
+    return tyro.cli(menu, prog=program, description=group.about, args=argv, config=config)
+
+
+def _entry(name: str, command: "type | Group"):
+    """A command in the list of commands: its name and the first line of its help."""
+    is_group = isinstance(command, Group)
+    about = (command.about if is_group else inspect.getdoc(command) or "").partition("\n")[0]
+    return Annotated[
+        make_dataclass(name, []) if is_group else command, subcommand(name, description=about)
+    ]
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong; if the system says so, with the name of the file first, which only stdout has not."""
+    if isinstance(error, OSError) and error.errno is not None:
+        if error.filename is not None:
+            return f"{error.filename}: {(error.strerror or '').lower()}{REMEDIES.get(type(error), '')}."
+        if error.strerror == os.strerror(error.errno):
+            return f"cannot write to stdout: {error.strerror.lower()}; write to another place."
+        return str(error.strerror)
+    return str(error) or "not enough memory; use fewer rows or columns."
+
+
+def _say(message: str) -> None:
+    """A message in one line."""
+    print(f"mmlp: {' '.join(message.split())}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Verdicts from numbers: whether a model is ahead of another over seeds, and what a claim depends on."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+Outcomes = Sequence[
+    tuple[dict[str, Any], bool]
+]  # each case by its factors, such as {"d0": 10, "measure": "E_QRE"}
+
+
+def advantage(ours: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """By how much `ours` (seeds,) is smaller than `other`: mean of the paired differences and its standard error.
+
+    >>> advantage(np.array([1.0, 2.0]), np.array([2.0, 4.0]))
+    (1.5, 0.5)
+    """
+    difference = np.asarray(other) - np.asarray(ours)
+    error = np.std(difference, ddof=1) / len(difference) ** 0.5 if len(difference) > 1 else np.nan
+    return float(np.mean(difference)), float(error)
+
+
+def ahead(ours: np.ndarray, other: np.ndarray) -> bool:
+    """Smaller by more than two standard errors; never so with one seed."""
+    mean, error = advantage(ours, other)
+    return mean > 2 * error
+
+
+def more(a: Sequence[float], b: Sequence[float] | float) -> tuple[bool, str]:
+    """Whether `a` (seeds,) is larger than `b` by more than two standard errors, as `ahead`, and by how much.
+
+    >>> more([2.0, 4.0], [1.0, 2.0]), more([2.0], 1.0)
+    ((True, '+1.50 ± 0.50'), (False, '+1.00 (one seed)'))
+    """
+    large, small = np.asarray(a), np.broadcast_to(b, len(a))
+    mean, error = advantage(small, large)
+    return ahead(small, large), f"{mean:+.2f}" + (
+        f" ± {error:.2f}" if np.isfinite(error) else " (one seed)"
+    )
+
+
+def judged(claim: str, outcomes: Outcomes, evidence: str) -> dict[str, str] | None:
+    """An entry of `claims` of a record, or None where there is nothing to judge by."""
+    return (
+        {"claim": claim, "verdict": verdict(outcomes), "evidence": evidence} if outcomes else None
+    )
+
+
+def verdict(outcomes: Outcomes) -> str:
+    """ "holds" if it does in all cases, "does not hold" if in none, otherwise what it depends on.
+
+    A factor whose every value decides the outcome is named; if there is none, the share of the cases in which it holds.
+
+    >>> verdict([({"d0": 10}, True), ({"d0": 20}, True)])
+    'holds'
+    >>> verdict([({"d0": 10, "n": 20}, True), ({"d0": 10, "n": 100}, True), ({"d0": 20, "n": 20}, False)])
+    'depends on d0: holds for 10, not for 20'
+    """
+    results = [result for _, result in outcomes]
+    if all(results):
+        return "holds"
+    if not any(results):
+        return "does not hold"
+    for factor in outcomes[0][0]:
+        by_value: dict[Any, set[bool]] = {}
+        for case, result in outcomes:
+            by_value.setdefault(case[factor], set()).add(result)
+        if all(len(seen) == 1 for seen in by_value.values()):
+            yes, no = (
+                ", ".join(str(value) for value, seen in by_value.items() if seen == {wanted})
+                for wanted in (True, False)
+            )
+            return f"depends on {factor}: holds for {yes}, not for {no}"
+    return f"depends on the case: holds in {sum(results)} of {len(results)}"
+
+
+def shares(outcomes: Outcomes, factor: str) -> str:
+    """In how many cases it holds, by one factor.
+
+    >>> shares([({"d0": 10}, True), ({"d0": 10}, False), ({"d0": 20}, True)], "d0")
+    '10: 1 of 2; 20: 1 of 1'
+    """
+    values = dict.fromkeys(case[factor] for case, _ in outcomes)
+    lists = {
+        value: [result for case, result in outcomes if case[factor] == value] for value in values
+    }
+    return "; ".join(
+        f"{value}: {sum(results)} of {len(results)}" for value, results in lists.items()
+    )

@@ -1,0 +1,1 @@
+"""One HTML page of tables, figures and verdicts that works offline."""

@@ -1,0 +1,101 @@
+"""NumPy's files: arrays of finite numbers from .npy and .npz. Nothing is unpickled, because a pickle can run code."""
+
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+DAMAGE = (
+    ValueError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+    SyntaxError,
+    tokenize.TokenError,
+    RuntimeError,
+)
+
+
+def read_npy(path: Path) -> np.ndarray:
+    """The array of an .npy, (n, p), float64."""
+    return matrix(
+        path,
+        "the array",
+        _numbers(path, "the array", _loaded(path, lambda content: content, np.ndarray)),
+    )
+
+
+def read_npz(
+    path: Path, required: Sequence[str], optional: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
+    """Arrays of an .npz by name, float64, with as many rows each."""
+    names = _loaded(path, lambda content: content.files, np.lib.npyio.NpzFile)
+    missing = [name for name in required if name not in names]
+    if missing:
+        found, example = (
+            ", ".join(map(repr, names)) or "none",
+            ", ".join(f"{name}={name}" for name in required),
+        )
+        raise ValueError(
+            f"{path} has no array {missing[0]!r} but {found}; write it by `numpy.savez({path.name!r}, {example})`."
+        )
+    wanted = [name for name in (*required, *optional) if name in names]
+    content = _loaded(
+        path, lambda content: {name: content[name] for name in wanted}, np.lib.npyio.NpzFile
+    )
+    arrays = {name: _numbers(path, name, array) for name, array in content.items()}
+    if len({len(array) for array in arrays.values()}) > 1:
+        lengths = " and ".join(f"{name} has {len(array)} rows" for name, array in arrays.items())
+        raise ValueError(f"{path}: {lengths}; they must belong together.")
+    return arrays
+
+
+def matrix(path: Path, name: str, array: np.ndarray) -> np.ndarray:
+    if array.ndim != 2:
+        raise ValueError(f"{path}: {name} has the shape {array.shape}; it must be (rows, columns).")
+    return array
+
+
+def _loaded(path: Path, take, kind: type):
+    """What `take` takes from the content of a file that must be of this kind."""
+    try:
+        with open(path, "rb") as file:
+            content = np.load(file, allow_pickle=False)
+            if not isinstance(content, kind):
+                raise ValueError("the content is of the other kind")
+            return take(content)
+    except DAMAGE as error:
+        if "Object arrays" in str(error):
+            text = "holds Python objects, which are not read; save `numpy.asarray(x, float)`"
+        else:
+            text = f"is damaged, or not an {path.suffix.lower()} file; write it again by `numpy.save` or `numpy.savez`"
+        raise ValueError(f"{path} {text}.") from None
+    except MemoryError:
+        raise ValueError(
+            f"{path} is damaged, or larger than the memory; write a smaller one."
+        ) from None
+
+
+def _numbers(path: Path, name: str, array) -> np.ndarray:
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+        kind = getattr(array, "dtype", type(array).__name__)
+        raise ValueError(
+            f"{path}: {name} holds {kind}, not numbers; save `numpy.asarray({name}, float)`."
+        )
+    if array.ndim == 0 or array.size == 0:
+        raise ValueError(f"{path}: {name} has the shape {array.shape}; it needs rows and columns.")
+    array = array.astype(np.float64)
+    wrong = np.argwhere(~np.isfinite(array))
+    if len(wrong):
+        place, more = (
+            tuple(wrong[0].tolist()),
+            f" ({len(wrong) - 1} more such values)" if len(wrong) > 1 else "",
+        )
+        raise ValueError(
+            f"{path}: {name}[{', '.join(map(str, place))}] is {array[place]}, counted from 0; fill it in, or remove the "
+            f"row{more}."
+        )
+    return array

@@ -1,0 +1,211 @@
+"""Users' tables: .csv, .csv.gz, .arff, .npy and .npz in; .csv, .npz and .npy out.
+
+What cannot be read is a `ValueError` in one line: the file, the place in it, what is wrong there, and what to do. Columns
+of arrays, which have no names, are called x0, x1, ...; nothing is guessed or filled in.
+"""
+
+import csv
+import difflib
+import io
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mmlp.checkpoint import files
+from mmlp.tables import arrays as _arrays
+from mmlp.tables import text as _text
+
+INPUTS = (".csv", ".csv.gz", ".arff", ".npy", ".npz")
+OUTPUTS = (".csv", ".npz", ".npy")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Named columns of one file; text becomes numbers only in the columns that are asked for."""
+
+    path: Path
+    names: tuple[str, ...]
+    rows: list[_text.Row] | np.ndarray  # (n, p)
+    targets: tuple[str, ...] = ()  # the columns of `y` in an .npz
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def columns(self, names: Sequence[str]) -> np.ndarray:
+        """These columns as finite numbers, (n, len(names)), float64."""
+        self.check(names)
+        position = {name: j for j, name in enumerate(self.names)}
+        index = [position[name] for name in names]
+        if isinstance(self.rows, np.ndarray):
+            return self.rows[:, index]
+        # what is no number, None, becomes NaN
+        values = np.array(
+            [[_text.number(row.cells[j]) for j in index] for row in self.rows], dtype=np.float64
+        )
+        if not np.isfinite(values).all():
+            raise ValueError(self._faults(index))
+        return values
+
+    def place(self, row: int) -> str:
+        """Where a row stands in the file."""
+        return (
+            f"row {row} (from 0)"
+            if isinstance(self.rows, np.ndarray)
+            else f"line {self.rows[row].line}"
+        )
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse names that the table has not, or that are given twice."""
+        known, seen = set(self.names), set()  # sets: a table may have tens of thousands of columns
+        for name in names:
+            if name in seen:
+                raise ValueError(
+                    f"{self.path}: the column {name!r} is asked for twice; name it once."
+                )
+            seen.add(name)
+            if name not in known:
+                near = difflib.get_close_matches(name, self.names, 1)
+                hint = f"did you mean {near[0]!r}" if near else f"it has {listed(self.names)}"
+                raise ValueError(
+                    f"{self.path} has no column {name!r}; {hint}{'?' if near else '.'}"
+                )
+
+    def _faults(self, index: Sequence[int]) -> str:
+        """The first cell that is no finite number, and how many more there are."""
+        cells = ((row.line, self.names[j], row.cells[j]) for row in self.rows for j in index)
+        faults = [
+            (line, name, text) for line, name, cell in cells if (text := _text.fault(cell, name))
+        ]
+        line, name, text = faults[0]
+        more = f" ({len(faults) - 1} more such cells)" if len(faults) > 1 else ""
+        return f"{self.path}, line {line}, column {name!r}: {text}{more}."
+
+
+def read(path: Path) -> Table:
+    """The table in a file, by its extension; an .npz holds X (n, p) and, for regression, y (n,) or (n, d).
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "wind.csv")
+    ...     _ = path.write_text("height,speed\\n10,4.5\\n20,6\\n")
+    ...     table = read(path)
+    >>> table.names, table.columns(["speed"]).tolist()
+    (('height', 'speed'), [[4.5], [6.0]])
+    """
+    suffix = extension(path, INPUTS, "read")
+    if suffix == ".npy":
+        X = _arrays.read_npy(path)
+        return Table(path, numbered("x", X.shape[1]), X)
+    if suffix == ".npz":
+        arrays = _arrays.read_npz(path, required=("X",), optional=("y",))
+        X, y = _arrays.matrix(path, "X", arrays["X"]), arrays.get("y")
+        if y is None:
+            return Table(path, numbered("x", X.shape[1]), X)
+        y = _arrays.matrix(path, "y", y[:, None] if y.ndim == 1 else y)
+        targets = numbered("y", y.shape[1])
+        return Table(
+            path, numbered("x", X.shape[1]) + targets, np.concatenate([X, y], axis=1), targets
+        )
+    names, rows = _text.read_arff(path) if suffix == ".arff" else _text.read_csv(path)
+    for line, cells in rows:
+        if len(cells) != len(names):
+            raise ValueError(
+                f"{path}, line {line}: {len(cells)} cells where there are {len(names)} columns; correct it."
+            )
+    if not rows:
+        raise ValueError(f"{path} has {len(names)} columns but no rows; add the data.")
+    return Table(path, names, rows)
+
+
+def read_matrices(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """X (n, p) and the matrices Y (n, d, d) of an .npz."""
+    if not path.name.lower().endswith(".npz"):
+        raise ValueError(
+            f"{path} cannot hold matrices: they are read from an .npz with X (n, p) and Y (n, d, d); write it by "
+            "`numpy.savez('data.npz', X=X, Y=Y)`."
+        )
+    arrays = _arrays.read_npz(path, required=("X", "Y"))
+    X, Y = _arrays.matrix(path, "X", arrays["X"]), arrays["Y"]
+    if Y.ndim != 3 or Y.shape[1] != Y.shape[2]:
+        raise ValueError(
+            f"{path}: Y has the shape {Y.shape}; it must be (n, d, d), one covariance matrix for each row of X."
+        )
+    return X, Y
+
+
+def write(path: Path | None, arrays: Mapping[str, np.ndarray], axis: Sequence[str] = ()) -> None:
+    """Write arrays whose first axis is rows to a file, whole or not at all, or as CSV to stdout if `path` is None.
+
+    An .npz holds them by name, an .npy the only one. A CSV has the columns NAME for (n,), NAME_a for (n, d) and NAME_a_b for
+    the upper triangle of (n, d, d), with a and b from `axis`; columns of the array X are called a.
+    """
+    if path is None:
+        _write_csv(sys.stdout, arrays, axis)
+        return
+    suffix, buffer = extension(path, OUTPUTS, "write"), io.BytesIO()
+    check_output(path, list(arrays))
+    if suffix == ".npz":
+        np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    elif suffix == ".npy":
+        np.save(buffer, next(iter(arrays.values())))
+    else:
+        text = io.StringIO()
+        _write_csv(text, arrays, axis)
+        buffer.write(text.getvalue().encode())
+    files.replace(path, buffer.getvalue())
+
+
+def check_output(path: Path, names: Sequence[str]) -> None:
+    """Refuse a file that cannot hold arrays of these names."""
+    if extension(path, OUTPUTS, "write") == ".npy" and len(names) > 1:
+        raise ValueError(
+            f"{path} can hold one array, but there are {' and '.join(names)}; use .npz or .csv."
+        )
+
+
+def extension(path: Path, known: Sequence[str], verb: str) -> str:
+    name = path.name.lower()
+    for suffix in known:
+        if name.endswith(suffix) and name != suffix:
+            return suffix
+    hint = (
+        " (text with commas, semicolons or tabs between its columns: .csv)"
+        if verb == "read"
+        else ""
+    )
+    endings = f"{', '.join(known[:-1])} or {known[-1]}" if known[1:] else known[0]
+    raise ValueError(f"cannot {verb} {path}: its name must end in {endings}{hint}.")
+
+
+def numbered(letter: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{letter}{i}" for i in range(count))
+
+
+def listed(names: Iterable[str], limit: int = 12) -> str:
+    names = [repr(name) for name in names]
+    return ", ".join(names[:limit]) + (
+        f" and {len(names) - limit} more" if len(names) > limit else ""
+    )
+
+
+def _write_csv(file, arrays: Mapping[str, np.ndarray], axis: Sequence[str]) -> None:
+    names, columns = [], []
+    for name, array in arrays.items():
+        if array.ndim == 1:
+            names.append(name)
+            columns.append(array[:, None])
+        elif array.ndim == 2:
+            names += [a if name == "X" else f"{name}_{a}" for a in axis]
+            columns.append(array)
+        else:
+            i, j = np.triu_indices(array.shape[1])
+            names += [
+                f"{name}_{axis[a]}_{axis[b]}" for a, b in zip(i.tolist(), j.tolist(), strict=True)
+            ]
+            columns.append(array[:, i, j])
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(np.concatenate(columns, axis=1).astype(str).tolist())

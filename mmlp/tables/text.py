@@ -1,0 +1,175 @@
+"""Tables in text: CSV (commas, semicolons or tabs) and ARFF, as names and rows of cells that know their line."""
+
+import csv
+import gzip
+import io
+import math
+import re
+import shlex
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+MISSING = {"", "?", "na", "n/a", "nan", "null", "none", "-", "."}
+MAGIC = {  # how files begin that are often given a wrong name
+    b"\x1f\x8b": "is compressed by gzip; add .gz to its name",
+    b"PK\x03\x04": "is a zip archive or an Excel workbook, not text; export the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "is an Excel workbook, not text; export the sheet as CSV",
+    b"PAR1": "is a Parquet file, not text; export it as CSV",
+    b"\x93NUMPY": "is a NumPy array, not text; name it .npy",
+    b"\xff\xfe": "is text in UTF-16; save it as UTF-8",
+    b"\xfe\xff": "is text in UTF-16; save it as UTF-8",
+}
+
+
+class Row(NamedTuple):
+    line: int  # in the file, from 1
+    cells: list[str]
+
+
+def read_csv(path: Path) -> tuple[tuple[str, ...], list[Row]]:
+    """Names and rows. The separator is the one of comma, semicolon and tab that the line of names has most of."""
+    text = _decoded(path)
+    names_line = re.sub(
+        '"[^"]*"', "", text.lstrip("\n").partition("\n")[0]
+    )  # without what is quoted
+    separator = max(",;\t", key=names_line.count)
+    reader = csv.reader(
+        io.StringIO(text.rstrip("\n ")), delimiter=separator, skipinitialspace=True, strict=True
+    )
+    try:
+        rows = [Row(reader.line_num, cells or [""]) for cells in reader]
+    except csv.Error as error:
+        raise ValueError(
+            f"{path}, line {reader.line_num}: {error}; is a quotation mark left open?"
+        ) from None
+    while rows and rows[0].cells == [""]:
+        rows.pop(0)
+    if not rows:
+        raise ValueError(f"{path} is empty; its first line must name the columns.")
+    line, names = rows[0].line, tuple(cell.strip() for cell in rows[0].cells)
+    if all(is_number(name) for name in names):
+        example = separator.join(f"x{i}" for i in range(len(names)))
+        raise ValueError(
+            f"{path}, line {line} holds numbers where names belong; add a first line, such as {example:.40}."
+        )
+    _check_names(f"{path}, line {line}", names)
+    return names, [row for row in rows[1:] if row.cells != [""] or len(names) == 1]
+
+
+def read_arff(path: Path) -> tuple[tuple[str, ...], list[Row]]:
+    """Names and rows of Weka's format (https://waikato.github.io/weka-wiki/formats_and_processing/arff_stable/)."""
+    names, rows, data = [], [], False
+    for line, content in enumerate(map(str.strip, _decoded(path).split("\n")), 1):
+        place, keyword = (
+            f"{path}, line {line}",
+            content.partition(" ")[0].partition("\t")[0].lower(),
+        )
+        if not content or content.startswith("%"):
+            continue
+        if data and content.startswith("{"):
+            raise ValueError(f"{place}: sparse rows are not read; write all values of a row.")
+        if data:
+            rows.append(Row(line, _arff_cells(place, content)))
+        elif keyword == "@attribute":
+            match = re.match(r"@\w+\s+(?:'([^']+)'|\"([^\"]+)\"|([^\s'\"]+))\s+\S", content)
+            if match is None:
+                raise ValueError(
+                    f"{place}: an attribute is written `@attribute NAME numeric`, this is {content!r:.60}."
+                )
+            names.append(next(group for group in match.groups() if group))
+        elif keyword not in ("@relation", "@data"):
+            raise ValueError(
+                f"{place}: {content!r:.60} stands before `@data`; is this an ARFF file?"
+            )
+        data = data or keyword == "@data"
+    if not data or not names:
+        raise ValueError(
+            f"{path} ends without `{'@data' if names else '@attribute'}`; is it whole?"
+        )
+    _check_names(f"{path}", names)
+    return tuple(names), rows
+
+
+def number(text: str) -> float | None:
+    """Text as a number, None if it is none; Python's 1_000 is none elsewhere."""
+    try:
+        return None if "_" in text else float(text)
+    except ValueError:
+        return None
+
+
+def is_number(text: str) -> bool:
+    return number(text) is not None
+
+
+def fault(cell: str, column: str) -> str | None:
+    """What is wrong with a cell of a column that must be a finite number, and what to do."""
+    if cell.strip().lower() in MISSING:
+        return f"the value is missing ({cell.strip()!r}); fill it in, or remove the row"
+    if not is_number(cell):
+        remedy = (
+            "write decimals with a point" if is_number(cell.replace(",", ".")) else "correct it"
+        )
+        return f"{cell!r:.60} is not a number; {remedy}, or leave the column out (--ignore {shlex.quote(column)})"
+    return (
+        None
+        if math.isfinite(float(cell))
+        else f"{cell.strip()!r} is not finite; correct it, or remove the row"
+    )
+
+
+def _decoded(path: Path) -> str:
+    """The text of a file, with lines that end in a line feed."""
+    content = path.read_bytes()
+    if path.name.lower().endswith(".gz"):
+        try:
+            content = gzip.decompress(content)
+        except gzip.BadGzipFile:
+            raise ValueError(f"{path} is not compressed by gzip; take .gz from its name.") from None
+        except (EOFError, zlib.error):
+            raise ValueError(f"{path} is damaged or cut short; copy it again.") from None
+    for magic, what in MAGIC.items():
+        if content.startswith(magic):
+            raise ValueError(f"{path} {what}.")
+    try:
+        text = content.decode("utf-8-sig")
+        wrong = text.find("\0")
+        line = text.count("\n", 0, wrong) + 1
+    except UnicodeDecodeError as error:
+        text, wrong, line = "", error.start, content.count(b"\n", 0, error.start) + 1
+    if wrong >= 0:
+        raise ValueError(
+            f"{path}, line {line} holds bytes that are not UTF-8 text; export the table as CSV in UTF-8."
+        )
+    if not text.strip():
+        raise ValueError(f"{path} is empty; it needs the names of the columns and rows of numbers.")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _arff_cells(place: str, content: str) -> list[str]:
+    if "'" not in content and '"' not in content:
+        return content.split(",")
+    quote = "'" if "'" in content else '"'
+    try:
+        return next(
+            csv.reader(
+                [content], quotechar=quote, escapechar="\\", skipinitialspace=True, strict=True
+            )
+        )
+    except csv.Error as error:
+        raise ValueError(f"{place}: {error}; is a quotation mark left open?") from None
+
+
+def _check_names(place: str, names: Sequence[str]) -> None:
+    first = {}
+    for i, name in enumerate(names):
+        if not name:
+            raise ValueError(
+                f"{place}: column {i + 1} has no name; give it one (from pandas: `to_csv(index=False)`)."
+            )
+        if first.setdefault(name, i) != i:
+            raise ValueError(
+                f"{place}: columns {first[name] + 1} and {i + 1} are both called {name!r}; rename one."
+            )

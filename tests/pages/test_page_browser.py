@@ -1,0 +1,142 @@
+"""The page of results in a headless browser (`make browser` installs one): wide and narrow, light and dark."""
+
+import json
+
+import matplotlib
+import pytest
+from browser import Browser
+from report_pages import RECORD, TABLE, write
+
+from mmlp.experiments import reproduce
+from mmlp.pages import page as report
+
+matplotlib.use("agg")
+pytestmark = pytest.mark.slow
+
+WIDE = {
+    "columns": ["name", *(f"measure {i}" for i in range(12))],
+    "title": "A wide table",
+    "rows": [],
+}
+WIDE["rows"] = [
+    {
+        "name": "a predictor with a long name",
+        "cells": [{"mean": 1.5e-3, "error": 1e-4, "paper": 1e-3}] * 12,
+    }
+] * 30
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Browser() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    for name in report.ORDER:
+        write(folder, name, RECORD | {"quick": name == "density"})
+    write(
+        folder,
+        "frey",
+        RECORD
+        | {
+            "result": RECORD["result"] | {"tables": [TABLE, WIDE]},
+            "command": "python " + "x" * 300,
+        },
+    )
+    (folder / "damaged.json").write_text("{")
+    report.build(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(folder):
+    return (folder / "index.html").as_uri()
+
+
+def check_whole(page, folder):
+    """No error, no request but for the page itself, and all figures and rows of the records."""
+    assert page.errors == []
+    assert [
+        request for request in page.requests if not request.startswith(("file:", "data:"))
+    ] == []
+    paths = [folder / f"{name}.json" for name in report.ORDER]
+    results = [json.loads(path.read_text())["result"] for path in paths if path.exists()]
+    widths = page.evaluate("[...document.images].map(image => image.naturalWidth)")
+    assert len(widths) == sum(len(result["figures"]) for result in results)
+    assert min(widths) > 0
+    rows = page.evaluate("[...document.querySelectorAll('tbody')].map(body => body.rows.length)")
+    assert rows == [len(table["rows"]) for result in results for table in result["tables"]]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 390, 320])
+def test_the_page_loads_whole_and_fits_the_screen(browser, folder, url, width, dark):
+    page = browser.open(url, width=width, dark=dark)
+    check_whole(page, folder)
+    assert (
+        page.evaluate("document.documentElement.scrollWidth")
+        <= width
+        == page.evaluate("innerWidth")
+    )
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
+        "rgb(20, 23, 26)" if dark else "rgb(255, 255, 255)"
+    )
+
+
+def test_a_wide_table_scrolls_in_its_box_and_its_names_stay(browser, url):
+    page = browser.open(url, width=390)
+    box = "[...document.querySelectorAll('.box')].find(box => box.ariaLabel == 'A wide table')"
+    assert page.evaluate(f"{box}.scrollWidth > {box}.clientWidth")
+    name = f"{box}.querySelector('th[scope=row]').getBoundingClientRect().left"
+    before = page.evaluate(name)
+    page.evaluate(f"{box}.scrollLeft = 300")
+    assert page.evaluate(f"{box}.scrollLeft") == 300
+    assert page.evaluate(name) == before
+
+
+CONTRAST = """
+(() => {
+  const parse = colour => colour.match(/[0-9.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const back = element => { const colour = parse(getComputedStyle(element).backgroundColor);
+    return colour.length == 3 || colour[3] == 1 ? colour : back(element.parentElement); };
+  return [...document.querySelectorAll('body *')].filter(element => [...element.childNodes].some(
+    node => node.nodeType == 3 && node.textContent.trim())).map(element => {
+      const pair = [light(parse(getComputedStyle(element).color)), light(back(element))].sort((a, b) => b - a);
+      return [(pair[0] + 0.05) / (pair[1] + 0.05), element.outerHTML.slice(0, 80)]; }).sort((a, b) => a[0] - b[0])[0];
+})()
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_all_text_has_the_contrast_that_wcag_asks_for(browser, url, dark):
+    ratio, element = browser.open(url, dark=dark).evaluate(CONTRAST)
+    assert ratio >= 4.5, element
+
+
+def test_links_lead_to_their_sections(browser, url):
+    page = browser.open(url)
+    assert page.evaluate("[...document.links].every(link => document.querySelector(link.hash))")
+    assert page.evaluate("document.links.length") == len(report.ORDER)
+
+
+def test_the_page_of_a_real_run_loads_whole(browser, tmp_path):
+    assert reproduce.main(["density", "--quick", "--out", str(tmp_path)]) == 0
+    page = browser.open((tmp_path / "index.html").as_uri(), width=390)
+    check_whole(page, tmp_path)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_errors_are_noticed(browser, tmp_path):
+    """The checks above could fail: a missing image and an exception are errors."""
+    path = tmp_path / "bad.html"
+    path.write_text(
+        "<!doctype html><title>bad</title><img src='none.png'><script>throw new Error('x')</script>"
+    )
+    page = browser.open(path.as_uri())
+    assert len(page.errors) >= 2
+    assert page.evaluate("document.images[0].naturalWidth") == 0

@@ -1,0 +1,81 @@
+"""The documentation is true: its code runs, its examples run and are short, and the reference is complete."""
+
+import ast
+import re
+
+import jax
+import matplotlib
+import pytest
+from documents import ROOT, load, run_code
+
+import mmlp
+
+matplotlib.use("agg")
+EXAMPLES = [
+    path
+    for path in sorted((ROOT / "examples").glob("*.py"))
+    if '__name__ == "__main__"' in path.read_text()
+]
+QUICK = {"numpyro_model": {"draws": 5}}  # of `main`; the others take `epochs`
+OTHERWISE = {"tensorboard", "two_processes", "shares"}  # have tests of their own
+each_example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+
+
+@pytest.mark.slow
+def test_the_code_of_the_tour_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run_code("docs/tour.md")
+    assert names["prediction"].covariance.dense().shape == (400, 2, 2)
+    assert names["spd"].predict(names["X_test"]).shape == (400, 3, 3)
+    assert (tmp_path / "hand.png").exists()
+
+
+@pytest.mark.slow
+def test_the_code_of_scaling_out_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        jax.distributed, "initialize", lambda *address, **processes: None
+    )  # one machine will do
+    names = run_code("docs/scaling-out.md")
+    assert names["result"].history["loss"].shape == (2, 8)
+    assert (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "path", [path for path in EXAMPLES if path.stem not in OTHERWISE], ids=lambda path: path.stem
+)
+def test_an_example_runs_prints_and_draws(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with jax.enable_x64(False):
+        load(path).main(**QUICK.get(path.stem, {"epochs": 2}))
+    assert capsys.readouterr().out
+    assert (tmp_path / f"{path.stem}.png").stat().st_size > 5_000
+
+
+@pytest.mark.slow
+def test_the_example_of_callbacks_writes_a_line_an_epoch(tmp_path):
+    load(ROOT / "examples" / "tensorboard.py").main(tmp_path)
+    assert len((tmp_path / "epochs.csv").read_text().splitlines()) == 31
+
+
+@each_example
+def test_an_example_is_short_and_has_a_title(path):
+    source = path.read_text()
+    title = (ast.get_docstring(ast.parse(source)) or "").splitlines()[0]
+    assert title.endswith(".")
+    assert path.stem == "shares" or len(source.splitlines()) < 100  # shares.py is a study
+
+
+def test_every_example_is_in_the_gallery():
+    cards = re.search(r"```{cards}\n(.*?)```", (ROOT / "docs/gallery.md").read_text(), re.DOTALL)[
+        1
+    ].split()
+    assert sorted(cards) == [path.stem for path in EXAMPLES]
+
+
+def test_every_public_name_is_in_the_reference():
+    pages = "".join(path.read_text() for path in (ROOT / "docs/api").glob("*.md"))
+    documented = re.findall(r"auto(?:class|function|exception):: mmlp\.(\S+)", pages)
+    assert {*mmlp.__all__, *mmlp.estimators.__all__} - {"__version__"} <= set(documented)
+    assert len(documented) == len(set(documented))

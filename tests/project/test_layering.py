@@ -1,0 +1,112 @@
+"""Imports point one way, and the core needs only JAX, Equinox and Optax."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mmlp
+
+ROOT = Path(mmlp.__file__).parent
+# A folder or module may import what stands before it.
+ORDER = """
+_version _versions registry linalg spd divergences distributions kernels networks heads vae
+initialisation checkpoint training metrics datasets plotting estimators tables pages experiments cli
+""".split()
+RANK = {name: rank for rank, name in enumerate(ORDER)}
+LIGHT = {
+    "jax",
+    "equinox",
+    "optax",
+    "numpy",
+}  # what the modules that `import mmlp` loads may use at import
+HEAVY_ALLOWED = set(
+    "metrics datasets plotting estimators tables pages experiments cli numpyro".split()
+)
+
+
+PATHS = {
+    path.relative_to(ROOT).as_posix(): path
+    for path in sorted(ROOT.rglob("*.py"))
+    if path.parent != ROOT or path.stem != "__init__"
+}
+each = pytest.mark.parametrize("module", list(PATHS))
+
+
+def imported(path, *, top_level_only):
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if top_level_only else ast.walk(tree)
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@each
+def test_imports_point_down(module):
+    path, name = PATHS[module], Path(module).with_suffix("").parts[0]
+    for target in imported(path, top_level_only=False):
+        package, _, rest = target.partition(".")
+        if package != "mmlp":
+            continue
+        other = rest.split(".")[0]
+        assert other, f"{path} imports the package itself"
+        if name == "alpha" or other == "alpha":
+            assert name == other == "alpha", (
+                "alpha is a reference: it imports nothing of the rest, and only tests import it"
+            )
+        elif name == "numpyro":
+            assert other in ("distributions", "spd", "linalg")
+        elif name != other:
+            assert RANK[other] < RANK[name], f"{name} must not import {other}"
+
+
+@each
+def test_the_core_needs_only_jax_equinox_and_optax(module):
+    path, name = PATHS[module], Path(module).with_suffix("").parts[0]
+    if name in HEAVY_ALLOWED:
+        return
+    for target in imported(path, top_level_only=True):
+        package = target.partition(".")[0]
+        assert package in LIGHT | {"mmlp"} | sys.stdlib_module_names, f"{name} imports {package}"
+
+
+MINIMAL = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        blocked = {"sklearn", "matplotlib", "tyro", "pooch", "tqdm", "safetensors", "numpyro", "torch", "pyriemann"}
+        if name.partition(".")[0] in blocked:
+            raise ImportError(f"{name} is not installed")
+
+sys.meta_path.insert(0, Refuse())
+import jax, jax.numpy as jnp, optax, mmlp
+
+key = jax.random.key(0)
+X = jax.random.normal(key, (8, 3))
+Y = mmlp.Gram.from_dense(jnp.eye(2)[None].repeat(8, 0) / 2)
+model = mmlp.calibrate(mmlp.MatrixMLP(3, 2, (4,), key=key), X, key=key)
+loss = lambda model: mmlp.von_neumann(jax.vmap(model)(X), Y).mean()
+optimizer = optax.sgd(1e-6)
+value, gradient = jax.jit(jax.value_and_grad(loss))(model)
+updates, _ = optimizer.update(gradient, optimizer.init(model))
+print(float(value), float(loss(optax.apply_updates(model, updates))))
+"""
+
+
+def test_import_and_a_training_step_work_without_the_optional_dependencies():
+    run = subprocess.run(
+        [sys.executable, "-c", MINIMAL],
+        capture_output=True,
+        text=True,
+        cwd=ROOT.parent,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    before, after = map(float, run.stdout.split())
+    assert after < before
