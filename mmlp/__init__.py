@@ -21,6 +21,7 @@ from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear, MercerSigmoid, RadialBasis
 from mmlp.networks.core import CholeskyMLP, MatrixMLP, ShallowMatrixMLP
+from mmlp.registry import register
 from mmlp.spd.gram import DiagonalGram, Gram
 from mmlp.training.core import FitResult, fit, fit_many
 from mmlp.vae import VAE, paper_vae
@@ -51,6 +52,7 @@ __all__ = [
     "log_euclidean",
     "paper_vae",
     "quadratic",
+    "register",
     "save",
     "stein",
     "von_neumann",

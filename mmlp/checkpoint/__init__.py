@@ -1,5 +1,5 @@
 """Models as files that hold no code."""
 
-from mmlp.checkpoint.core import load, register, save
+from mmlp.checkpoint.core import load, save
 
-__all__ = ["load", "register", "save"]
+__all__ = ["load", "save"]

@@ -7,7 +7,6 @@ file, not even a constructor. A module that is not registered is saved by its ar
 import dataclasses
 import os
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -17,20 +16,8 @@ import numpy as np
 from mmlp import distributions, heads, kernels, networks, vae
 from mmlp.checkpoint import files
 from mmlp.checkpoint.usable import misfit
+from mmlp.registry import REGISTRY, register
 from mmlp.spd import gram
-
-REGISTRY: dict[str, Callable] = {}
-
-
-def register(entry: Callable, name: str | None = None) -> Callable:
-    """Let `save` and `load` know a class (an `eqx.Module`) or a function; returns it, so that it serves as a decorator."""
-    name = name or entry.__qualname__
-    if REGISTRY.setdefault(name, entry) is not entry:
-        raise ValueError(
-            f"`register(name={name!r})` is taken by {REGISTRY[name]}; give another name."
-        )
-    return entry
-
 
 for _entry in (
     *(
@@ -182,7 +169,7 @@ def describe(node, path: str, arrays: dict):
             }
             return {"class": name, "fields": fields}
     raise ValueError(
-        f"{_name(path) or 'the model'} is {node!r:.80}, which this library does not know; `mmlp.checkpoint.register` it."
+        f"{_name(path) or 'the model'} is {node!r:.80}, which this library does not know; `mmlp.register` it."
     )
 
 
