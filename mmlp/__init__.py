@@ -5,11 +5,10 @@ from typing import Any
 
 from jaxlib import version as jaxlib
 
-from mmlp._version import __version__
-from mmlp._versions import warn_if_it_can_hang
-from mmlp.checkpoint.core import load, save
-from mmlp.distributions.core import TraceOneGaussian, TraceOnePowerExponential, kl_divergence
-from mmlp.divergences.core import (
+from mmlp._version import __version__, warn_if_it_can_hang
+from mmlp.checkpoint import load, save
+from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential, kl_divergence
+from mmlp.divergences import (
     affine_invariant,
     bures_wasserstein,
     log_euclidean,
@@ -20,22 +19,25 @@ from mmlp.divergences.core import (
 from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear, MercerSigmoid, RadialBasis
-from mmlp.networks.core import CholeskyMLP, MatrixMLP, ShallowMatrixMLP
+from mmlp.networks import CholeskyMLP, MatrixMLP, ShallowMatrixMLP
 from mmlp.registry import register
-from mmlp.spd.gram import DiagonalGram, Gram
-from mmlp.training.core import FitResult, fit, fit_many
+from mmlp.spd import SPD, DiagonalGram, Gram
+from mmlp.training import EpochInfo, FitResult, NonFiniteError, default_optimizer, fit, fit_many
 from mmlp.vae import VAE, paper_vae
 
 __all__ = [
+    "SPD",
     "VAE",
     "CholeskyMLP",
     "DiagonalGram",
+    "EpochInfo",
     "FitResult",
     "GaussianHead",
     "Gram",
     "Linear",
     "MatrixMLP",
     "MercerSigmoid",
+    "NonFiniteError",
     "PowerExponentialHead",
     "RadialBasis",
     "ShallowMatrixMLP",
@@ -45,6 +47,7 @@ __all__ = [
     "affine_invariant",
     "bures_wasserstein",
     "calibrate",
+    "default_optimizer",
     "fit",
     "fit_many",
     "kl_divergence",
@@ -60,10 +63,10 @@ __all__ = [
 
 warn_if_it_can_hang(jaxlib.__version__)
 
-# loaded on first use: they need scikit-learn or Matplotlib
+# loaded on first use: they need scikit-learn, SciPy or Matplotlib
 _LAZY = {
     **dict.fromkeys(("MatrixVAE", "MultivariateRegressor", "SPDRegressor"), "estimators"),
-    **dict.fromkeys(("estimators", "metrics", "plotting")),
+    **dict.fromkeys(("datasets", "estimators", "metrics", "plotting")),
 }
 
 

@@ -12,7 +12,7 @@ import mmlp
 ROOT = Path(mmlp.__file__).parent
 # A folder or module may import what stands before it.
 ORDER = """
-_version _versions registry linalg spd divergences distributions kernels networks heads vae
+_version registry linalg spd divergences distributions kernels networks heads vae
 initialisation checkpoint training metrics datasets plotting estimators tables pages experiments cli
 """.split()
 RANK = {name: rank for rank, name in enumerate(ORDER)}

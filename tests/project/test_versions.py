@@ -12,7 +12,7 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
 import mmlp
-from mmlp._versions import can_hang
+from mmlp._version import can_hang
 
 ROOT = Path(__file__).parents[2]
 GOOD = ("0.9.0", "0.9.0.1", "0.11.2", "0.12.0", "0.12.0.1", "1.0")
