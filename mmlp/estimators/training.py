@@ -8,7 +8,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mmlp.training import epoch as _epoch
-from mmlp.training.compiled import LastUsed
+from mmlp.training.compiled import Compiled
 from mmlp.training.core import FitResult, fit_many
 from mmlp.training.optimizers import default_optimizer
 
@@ -65,8 +65,7 @@ def train(
     data = jax.tree.map(lambda x: np.asarray(x, dtype), data)
     keys = jax.random.split(jax.random.key(seed), (2, count))
     some = np.random.default_rng(seed).integers(len(weight), size=CALIBRATION)
-    inputs = (keys[0], data[0][some])
-    params, frozen, static = _initialiser()(build, inputs)(*inputs)
+    params, frozen, static = _initial(build, keys[0], data[0][some])
     models = _epoch.join(params, frozen, static.value)
     rows = [
         _padded([getattr(part, name) for part in parts], weight, settings.batch_size)
@@ -113,7 +112,7 @@ def predict(function: Callable, models, X: np.ndarray):
     n = len(X)
     padded = np.concatenate([X, np.broadcast_to(X[:1], (-n % PIECE, X.shape[1]))])
     params, frozen, static = _epoch.split(models)
-    apply = _applied((function, static), (params, frozen, padded[:PIECE]))
+    apply = _applied.program((function, static), params, frozen, padded[:PIECE])
     pieces = [apply(params, frozen, padded[i : i + PIECE]) for i in range(0, len(padded), PIECE)]
     return jax.tree.map(lambda *x: np.concatenate([np.asarray(piece) for piece in x])[:n], *pieces)
 
@@ -147,14 +146,7 @@ def _padded(
     return index, weights * (m / weights.sum(axis=1, keepdims=True))
 
 
-@functools.lru_cache
-def _initialiser() -> Callable:
-    """`_initial`, compiled on a CPU without the passes that make up most of the time: it runs once, for milliseconds."""
-    quick = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-    options: dict[str, Any] = {"compiler_options": quick} if jax.default_backend() == "cpu" else {}
-    return LastUsed(_initial, **options)
-
-
+@functools.partial(Compiled, quickly=True)
 def _initial(build, keys, X):
     def one(key):
         return jax.tree.map(
@@ -173,7 +165,7 @@ class _Static:
     value: tuple
 
 
-@LastUsed
+@Compiled
 def _applied(static, params, frozen, X):
     function, rest = static
     return function(_epoch.join(params, frozen, rest), X)

@@ -227,7 +227,7 @@ def _run(
         )
 
     fixed = (frozen, data, validation, key, rate)
-    run_epoch = _epoch.compiled(program, (state, *fixed))
+    run_epoch = _epoch.compiled.program(program, state, *fixed)
     with (
         Progress(call.epochs, len(rows), show=call.progress) as bar,
         Interrupts(active=run is not None) as interrupts,

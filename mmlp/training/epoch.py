@@ -16,7 +16,7 @@ import optax
 from jax import Array
 from jax.sharding import Mesh
 
-from mmlp.training.compiled import LastUsed
+from mmlp.training.compiled import Compiled
 from mmlp.training.devices import sharding
 
 IN_A_ROW = 5
@@ -108,7 +108,7 @@ def first_state(params, optimizer: optax.GradientTransformation) -> State:
     return jax.tree.map(lambda x: jnp.array(x, dtype=x.dtype, copy=True), state)
 
 
-@functools.partial(LastUsed, donate_argnums=0)
+@functools.partial(Compiled, donate=0)
 def compiled(
     program: Program, state: State, frozen, data, validation, key, rate, epoch, epochs, patience
 ):

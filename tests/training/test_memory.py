@@ -1,6 +1,7 @@
 """A long process keeps the last programs that it compiled, not all of them."""
 
 import gc
+import os
 import subprocess
 import sys
 import weakref
@@ -16,7 +17,7 @@ from processes import environment
 import mmlp
 from mmlp.training import compiled as _compiled
 from mmlp.training import epoch as _epoch
-from mmlp.training.compiled import LastUsed
+from mmlp.training.compiled import Compiled
 
 KEY = jax.random.key(0)
 X = np.ones((8, 2))
@@ -65,11 +66,32 @@ def test_the_last_programs_are_kept_and_older_ones_compiled_again(monkeypatch):
         traces.append((factor, x.shape))
         return factor * x
 
-    compiled = LastUsed(scaled)
+    compiled = Compiled(scaled)
     one, two = np.ones(1), np.ones(2)
     for factor, x in ((2, one), (2, two), (2, one), (2, two), (3, one), (2, two), (2, one)):
-        assert np.array_equal(compiled(factor, (x,))(x), factor * x)
+        assert np.array_equal(compiled(factor, x), factor * x)
     assert traces == [(2, (1,)), (2, (2,)), (3, (1,)), (2, (1,))]
+
+
+def test_compiling_quickly_gives_the_same_values_with_llvms_lowest_level(monkeypatch):
+    options, jit = [], jax.jit
+
+    def recorded(*arguments, compiler_options, **others):
+        options.append(compiler_options)
+        return jit(*arguments, compiler_options=compiler_options, **others)
+
+    monkeypatch.setattr(jax, "jit", recorded)
+    for quickly in (False, True):
+        scaled = Compiled(lambda factor, x: factor * x, quickly=quickly)
+        assert np.array_equal(scaled(2, X), 2 * X)
+    assert options == [None, _compiled.ONCE if jax.default_backend() == "cpu" else None]
+
+
+def test_a_process_compiles_all_quickly_unless_its_user_says_otherwise(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=3")
+    _compiled.compile_all_quickly()
+    first, last = os.environ["XLA_FLAGS"].split()
+    assert (first, last) == (_compiled.LOOPS, "--xla_backend_optimization_level=3")
 
 
 PROGRAM = """

@@ -30,11 +30,8 @@ from tqdm import tqdm
 from mmlp._version import __version__
 from mmlp.checkpoint import files
 from mmlp.pages import page as report
+from mmlp.training.compiled import compile_all_quickly
 from mmlp.training.progress import FIRST
-
-# LLVM's second and third levels double the time to compile and gained nothing that could be measured, on loops of small
-# matrices that run for a few minutes
-QUICKLY = "--xla_backend_optimization_level=1"
 
 
 def main(
@@ -139,10 +136,7 @@ def each(function: Callable, work: Sequence[tuple], label: str, jobs: int = 1) -
 
 def _begin(turns: Any, jobs: int) -> None:
     """In a process of `each`: it compiles quickly, keeps to its own cores, and ends with a parent that is killed."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = (
-        f"{QUICKLY} {flags}".strip()
-    )  # read by the first computation; the user's own come last
+    compile_all_quickly()
     if sys.platform == "linux":
         share = sorted(os.sched_getaffinity(0))[turns.get() :: jobs]
         if share:  # there may be more jobs than cores
