@@ -1,3 +1,25 @@
-"""Tables as files: .csv, .arff, .npy and .npz."""
+"""Tables as files: .csv, .csv.gz, .arff, .npy and .npz in; .csv, .npz and .npy out."""
 
-from mmlp.tables.core import *  # noqa: F403
+from mmlp.tables.table import (
+    INPUTS,
+    OUTPUTS,
+    Table,
+    check_output,
+    extension,
+    numbered,
+    read,
+    read_matrices,
+    write,
+)
+
+__all__ = [
+    "INPUTS",
+    "OUTPUTS",
+    "Table",
+    "check_output",
+    "extension",
+    "numbered",
+    "read",
+    "read_matrices",
+    "write",
+]

@@ -1,31 +1,23 @@
-"""NumPy's files: arrays of finite numbers from .npy and .npz. Nothing is unpickled, because a pickle can run code."""
+"""NumPy's files: arrays of finite numbers from .npy and .npz.
 
-import tokenize
-import zipfile
+Nothing is unpickled, because a pickle can run code.
+"""
+
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from tokenize import TokenError
+from zipfile import BadZipFile
 
 import numpy as np
 
-DAMAGE = (
-    ValueError,
-    EOFError,
-    zipfile.BadZipFile,
-    zlib.error,
-    SyntaxError,
-    tokenize.TokenError,
-    RuntimeError,
-)
+DAMAGE = (ValueError, EOFError, BadZipFile, zlib.error, SyntaxError, TokenError, RuntimeError)
 
 
 def read_npy(path: Path) -> np.ndarray:
     """The array of an .npy, (n, p), float64."""
-    return matrix(
-        path,
-        "the array",
-        _numbers(path, "the array", _loaded(path, lambda content: content, np.ndarray)),
-    )
+    array = _loaded(path, lambda content: content, np.ndarray)
+    return matrix(path, "the array", _numbers(path, "the array", array))
 
 
 def read_npz(
@@ -35,18 +27,15 @@ def read_npz(
     names = _loaded(path, lambda content: content.files, np.lib.npyio.NpzFile)
     missing = [name for name in required if name not in names]
     if missing:
-        found, example = (
-            ", ".join(map(repr, names)) or "none",
-            ", ".join(f"{name}={name}" for name in required),
-        )
+        found = ", ".join(map(repr, names)) or "none"
+        example = ", ".join(f"{name}={name}" for name in required)
         raise ValueError(
-            f"{path} has no array {missing[0]!r} but {found}; write it by `numpy.savez({path.name!r}, {example})`."
+            f"{path} has no array {missing[0]!r} but {found}; write it by "
+            f"`numpy.savez({path.name!r}, {example})`."
         )
     wanted = [name for name in (*required, *optional) if name in names]
-    content = _loaded(
-        path, lambda content: {name: content[name] for name in wanted}, np.lib.npyio.NpzFile
-    )
-    arrays = {name: _numbers(path, name, array) for name, array in content.items()}
+    found = _loaded(path, lambda file: {name: file[name] for name in wanted}, np.lib.npyio.NpzFile)
+    arrays = {name: _numbers(path, name, array) for name, array in found.items()}
     if len({len(array) for array in arrays.values()}) > 1:
         lengths = " and ".join(f"{name} has {len(array)} rows" for name, array in arrays.items())
         raise ValueError(f"{path}: {lengths}; they must belong together.")
@@ -71,31 +60,29 @@ def _loaded(path: Path, take, kind: type):
         if "Object arrays" in str(error):
             text = "holds Python objects, which are not read; save `numpy.asarray(x, float)`"
         else:
-            text = f"is damaged, or not an {path.suffix.lower()} file; write it again by `numpy.save` or `numpy.savez`"
-        raise ValueError(f"{path} {text}.") from None
+            text = (
+                f"is damaged, or not an {path.suffix.lower()} file; write it again by `numpy.save` "
+                "or `numpy.savez`"
+            )
     except MemoryError:
-        raise ValueError(
-            f"{path} is damaged, or larger than the memory; write a smaller one."
-        ) from None
+        text = "is damaged, or larger than the memory; write a smaller one"
+    raise ValueError(f"{path} {text}.")
 
 
 def _numbers(path: Path, name: str, array) -> np.ndarray:
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
         kind = getattr(array, "dtype", type(array).__name__)
-        raise ValueError(
-            f"{path}: {name} holds {kind}, not numbers; save `numpy.asarray({name}, float)`."
-        )
+        remedy = f"save `numpy.asarray({name}, float)`"
+        raise ValueError(f"{path}: {name} holds {kind}, not numbers; {remedy}.")
     if array.ndim == 0 or array.size == 0:
         raise ValueError(f"{path}: {name} has the shape {array.shape}; it needs rows and columns.")
     array = array.astype(np.float64)
     wrong = np.argwhere(~np.isfinite(array))
     if len(wrong):
-        place, more = (
-            tuple(wrong[0].tolist()),
-            f" ({len(wrong) - 1} more such values)" if len(wrong) > 1 else "",
-        )
+        place = tuple(wrong[0].tolist())
+        more = f" ({len(wrong) - 1} more such values)" if len(wrong) > 1 else ""
         raise ValueError(
-            f"{path}: {name}[{', '.join(map(str, place))}] is {array[place]}, counted from 0; fill it in, or remove the "
-            f"row{more}."
+            f"{path}: {name}[{', '.join(map(str, place))}] is {array[place]}, counted from 0; fill "
+            f"it in, or remove the row{more}."
         )
     return array

@@ -1,4 +1,4 @@
-"""Tables in text: CSV (commas, semicolons or tabs) and ARFF, as names and rows of cells that know their line."""
+"""Tables in text: CSV (commas, semicolons or tabs) and ARFF, as names and rows of cells."""
 
 import csv
 import gzip
@@ -29,45 +29,38 @@ class Row(NamedTuple):
 
 
 def read_csv(path: Path) -> tuple[tuple[str, ...], list[Row]]:
-    """Names and rows. The separator is the one of comma, semicolon and tab that the line of names has most of."""
+    """Names and rows, separated by what the line of names has most of: comma, semicolon or tab."""
     text = _decoded(path)
-    names_line = re.sub(
-        '"[^"]*"', "", text.lstrip("\n").partition("\n")[0]
-    )  # without what is quoted
-    separator = max(",;\t", key=names_line.count)
-    reader = csv.reader(
-        io.StringIO(text.rstrip("\n ")), delimiter=separator, skipinitialspace=True, strict=True
-    )
+    unquoted = re.sub('"[^"]*"', "", text.lstrip("\n").partition("\n")[0])  # line of names
+    separator = max(",;\t", key=unquoted.count)
+    lines = io.StringIO(text.rstrip("\n "))
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
     try:
         rows = [Row(reader.line_num, cells or [""]) for cells in reader]
     except csv.Error as error:
-        raise ValueError(
-            f"{path}, line {reader.line_num}: {error}; is a quotation mark left open?"
-        ) from None
+        raise _left_open(f"{path}, line {reader.line_num}", error) from None
     while rows and rows[0].cells == [""]:
         rows.pop(0)
     if not rows:
         raise ValueError(f"{path} is empty; its first line must name the columns.")
     line, names = rows[0].line, tuple(cell.strip() for cell in rows[0].cells)
-    if all(is_number(name) for name in names):
+    if all(number(name) is not None for name in names):
         example = separator.join(f"x{i}" for i in range(len(names)))
         raise ValueError(
-            f"{path}, line {line} holds numbers where names belong; add a first line, such as {example:.40}."
+            f"{path}, line {line} holds numbers where names belong; add a first line, such as "
+            f"{example:.40}."
         )
     _check_names(f"{path}, line {line}", names)
     return names, [row for row in rows[1:] if row.cells != [""] or len(names) == 1]
 
 
 def read_arff(path: Path) -> tuple[tuple[str, ...], list[Row]]:
-    """Names and rows of Weka's format (https://waikato.github.io/weka-wiki/formats_and_processing/arff_stable/)."""
+    """Names and rows of Weka's format (https://waikato.github.io/weka-wiki/, "ARFF (stable)")."""
     names, rows, data = [], [], False
     for line, content in enumerate(map(str.strip, _decoded(path).split("\n")), 1):
-        place, keyword = (
-            f"{path}, line {line}",
-            content.partition(" ")[0].partition("\t")[0].lower(),
-        )
         if not content or content.startswith("%"):
             continue
+        place, keyword = f"{path}, line {line}", content.split(maxsplit=1)[0].lower()
         if data and content.startswith("{"):
             raise ValueError(f"{place}: sparse rows are not read; write all values of a row.")
         if data:
@@ -76,19 +69,18 @@ def read_arff(path: Path) -> tuple[tuple[str, ...], list[Row]]:
             match = re.match(r"@\w+\s+(?:'([^']+)'|\"([^\"]+)\"|([^\s'\"]+))\s+\S", content)
             if match is None:
                 raise ValueError(
-                    f"{place}: an attribute is written `@attribute NAME numeric`, this is {content!r:.60}."
+                    f"{place}: an attribute is written `@attribute NAME numeric`, this is "
+                    f"{content!r:.60}."
                 )
             names.append(next(group for group in match.groups() if group))
         elif keyword not in ("@relation", "@data"):
-            raise ValueError(
-                f"{place}: {content!r:.60} stands before `@data`; is this an ARFF file?"
-            )
+            what = f"{content!r:.60} stands before `@data`"
+            raise ValueError(f"{place}: {what}; is this an ARFF file?")
         data = data or keyword == "@data"
     if not data or not names:
-        raise ValueError(
-            f"{path} ends without `{'@data' if names else '@attribute'}`; is it whole?"
-        )
-    _check_names(f"{path}", names)
+        missing = "@data" if names else "@attribute"
+        raise ValueError(f"{path} ends without `{missing}`; is it whole?")
+    _check_names(str(path), names)
     return tuple(names), rows
 
 
@@ -100,24 +92,19 @@ def number(text: str) -> float | None:
         return None
 
 
-def is_number(text: str) -> bool:
-    return number(text) is not None
-
-
 def fault(cell: str, column: str) -> str | None:
     """What is wrong with a cell of a column that must be a finite number, and what to do."""
     if cell.strip().lower() in MISSING:
         return f"the value is missing ({cell.strip()!r}); fill it in, or remove the row"
-    if not is_number(cell):
-        remedy = (
-            "write decimals with a point" if is_number(cell.replace(",", ".")) else "correct it"
-        )
-        return f"{cell!r:.60} is not a number; {remedy}, or leave the column out (--ignore {shlex.quote(column)})"
-    return (
-        None
-        if math.isfinite(float(cell))
-        else f"{cell.strip()!r} is not finite; correct it, or remove the row"
-    )
+    value = number(cell)
+    if value is None:
+        decimal = number(cell.replace(",", ".")) is not None
+        remedy = "write decimals with a point" if decimal else "correct it"
+        ignore = f"leave the column out (--ignore {shlex.quote(column)})"
+        return f"{cell!r:.60} is not a number; {remedy}, or {ignore}"
+    if math.isfinite(value):
+        return None
+    return f"{cell.strip()!r} is not finite; correct it, or remove the row"
 
 
 def _decoded(path: Path) -> str:
@@ -141,7 +128,8 @@ def _decoded(path: Path) -> str:
         text, wrong, line = "", error.start, content.count(b"\n", 0, error.start) + 1
     if wrong >= 0:
         raise ValueError(
-            f"{path}, line {line} holds bytes that are not UTF-8 text; export the table as CSV in UTF-8."
+            f"{path}, line {line} holds bytes that are not UTF-8 text; export the table as CSV in "
+            "UTF-8."
         )
     if not text.strip():
         raise ValueError(f"{path} is empty; it needs the names of the columns and rows of numbers.")
@@ -152,24 +140,23 @@ def _arff_cells(place: str, content: str) -> list[str]:
     if "'" not in content and '"' not in content:
         return content.split(",")
     quote = "'" if "'" in content else '"'
+    options = {"quotechar": quote, "escapechar": "\\", "skipinitialspace": True, "strict": True}
     try:
-        return next(
-            csv.reader(
-                [content], quotechar=quote, escapechar="\\", skipinitialspace=True, strict=True
-            )
-        )
+        return next(csv.reader([content], **options))
     except csv.Error as error:
-        raise ValueError(f"{place}: {error}; is a quotation mark left open?") from None
+        raise _left_open(place, error) from None
+
+
+def _left_open(place: str, error: Exception) -> ValueError:
+    return ValueError(f"{place}: {error}; is a quotation mark left open?")
 
 
 def _check_names(place: str, names: Sequence[str]) -> None:
     first = {}
-    for i, name in enumerate(names):
+    for i, name in enumerate(names, 1):
         if not name:
-            raise ValueError(
-                f"{place}: column {i + 1} has no name; give it one (from pandas: `to_csv(index=False)`)."
-            )
+            remedy = "give it one (from pandas: `to_csv(index=False)`)"
+            raise ValueError(f"{place}: column {i} has no name; {remedy}.")
         if first.setdefault(name, i) != i:
-            raise ValueError(
-                f"{place}: columns {first[name] + 1} and {i + 1} are both called {name!r}; rename one."
-            )
+            both = f"columns {first[name]} and {i} are both called {name!r}"
+            raise ValueError(f"{place}: {both}; rename one.")

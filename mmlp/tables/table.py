@@ -1,22 +1,23 @@
-"""Users' tables: .csv, .csv.gz, .arff, .npy and .npz in; .csv, .npz and .npy out.
+"""Users' tables, read and written by the extension of the file.
 
-What cannot be read is a `ValueError` in one line: the file, the place in it, what is wrong there, and what to do. Columns
-of arrays, which have no names, are called x0, x1, ...; nothing is guessed or filled in.
+What cannot be read is a `ValueError` in one line: the file, the place in it, what is wrong there,
+and what to do. The columns of arrays, which have no names, are called x0, x1, ...; nothing is
+guessed or filled in.
 """
 
 import csv
 import difflib
 import io
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from mmlp.checkpoint import files
-from mmlp.tables import arrays as _arrays
-from mmlp.tables import text as _text
+from mmlp.tables.arrays import matrix, read_npy, read_npz
+from mmlp.tables.text import Row, fault, number, read_arff, read_csv
 
 INPUTS = (".csv", ".csv.gz", ".arff", ".npy", ".npz")
 OUTPUTS = (".csv", ".npz", ".npy")
@@ -28,7 +29,7 @@ class Table:
 
     path: Path
     names: tuple[str, ...]
-    rows: list[_text.Row] | np.ndarray  # (n, p)
+    rows: list[Row] | np.ndarray  # (n, p)
     targets: tuple[str, ...] = ()  # the columns of `y` in an .npz
 
     def __len__(self) -> int:
@@ -41,21 +42,17 @@ class Table:
         index = [position[name] for name in names]
         if isinstance(self.rows, np.ndarray):
             return self.rows[:, index]
-        # what is no number, None, becomes NaN
-        values = np.array(
-            [[_text.number(row.cells[j]) for j in index] for row in self.rows], dtype=np.float64
-        )
+        numbers = [[number(row.cells[j]) for j in index] for row in self.rows]
+        values = np.array(numbers, np.float64)  # None, for what is no number, becomes NaN
         if not np.isfinite(values).all():
             raise ValueError(self._faults(index))
         return values
 
     def place(self, row: int) -> str:
         """Where a row stands in the file."""
-        return (
-            f"row {row} (from 0)"
-            if isinstance(self.rows, np.ndarray)
-            else f"line {self.rows[row].line}"
-        )
+        if isinstance(self.rows, np.ndarray):
+            return f"row {row} (from 0)"
+        return f"line {self.rows[row].line}"
 
     def check(self, names: Sequence[str]) -> None:
         """Refuse names that the table has not, or that are given twice."""
@@ -68,24 +65,20 @@ class Table:
             seen.add(name)
             if name not in known:
                 near = difflib.get_close_matches(name, self.names, 1)
-                hint = f"did you mean {near[0]!r}" if near else f"it has {listed(self.names)}"
-                raise ValueError(
-                    f"{self.path} has no column {name!r}; {hint}{'?' if near else '.'}"
-                )
+                hint = f"did you mean {near[0]!r}?" if near else f"it has {_listed(self.names)}."
+                raise ValueError(f"{self.path} has no column {name!r}; {hint}")
 
     def _faults(self, index: Sequence[int]) -> str:
         """The first cell that is no finite number, and how many more there are."""
         cells = ((row.line, self.names[j], row.cells[j]) for row in self.rows for j in index)
-        faults = [
-            (line, name, text) for line, name, cell in cells if (text := _text.fault(cell, name))
-        ]
+        faults = [(line, name, text) for line, name, cell in cells if (text := fault(cell, name))]
         line, name, text = faults[0]
         more = f" ({len(faults) - 1} more such cells)" if len(faults) > 1 else ""
         return f"{self.path}, line {line}, column {name!r}: {text}{more}."
 
 
 def read(path: Path) -> Table:
-    """The table in a file, by its extension; an .npz holds X (n, p) and, for regression, y (n,) or (n, d).
+    """The table in a file; an .npz holds X (n, p) and, for regression, y (n,) or (n, d).
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -96,57 +89,60 @@ def read(path: Path) -> Table:
     (('height', 'speed'), [[4.5], [6.0]])
     """
     suffix = extension(path, INPUTS, "read")
-    if suffix == ".npy":
-        X = _arrays.read_npy(path)
-        return Table(path, numbered("x", X.shape[1]), X)
-    if suffix == ".npz":
-        arrays = _arrays.read_npz(path, required=("X",), optional=("y",))
-        X, y = _arrays.matrix(path, "X", arrays["X"]), arrays.get("y")
-        if y is None:
-            return Table(path, numbered("x", X.shape[1]), X)
-        y = _arrays.matrix(path, "y", y[:, None] if y.ndim == 1 else y)
-        targets = numbered("y", y.shape[1])
-        return Table(
-            path, numbered("x", X.shape[1]) + targets, np.concatenate([X, y], axis=1), targets
-        )
-    names, rows = _text.read_arff(path) if suffix == ".arff" else _text.read_csv(path)
+    if suffix in (".npy", ".npz"):
+        return _read_arrays(path, suffix)
+    names, rows = read_arff(path) if suffix == ".arff" else read_csv(path)
     for line, cells in rows:
         if len(cells) != len(names):
             raise ValueError(
-                f"{path}, line {line}: {len(cells)} cells where there are {len(names)} columns; correct it."
+                f"{path}, line {line}: {len(cells)} cells where there are {len(names)} columns; "
+                "correct it."
             )
     if not rows:
         raise ValueError(f"{path} has {len(names)} columns but no rows; add the data.")
     return Table(path, names, rows)
 
 
+def _read_arrays(path: Path, suffix: str) -> Table:
+    if suffix == ".npy":
+        arrays = {"X": read_npy(path)}
+    else:
+        arrays = read_npz(path, required=("X",), optional=("y",))
+    X, y, targets = matrix(path, "X", arrays["X"]), arrays.get("y"), ()
+    names = numbered("x", X.shape[1])
+    if y is not None:
+        y = matrix(path, "y", y[:, None] if y.ndim == 1 else y)
+        X, targets = np.concatenate([X, y], axis=1), numbered("y", y.shape[1])
+    return Table(path, names + targets, X, targets)
+
+
 def read_matrices(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """X (n, p) and the matrices Y (n, d, d) of an .npz."""
     if not path.name.lower().endswith(".npz"):
         raise ValueError(
-            f"{path} cannot hold matrices: they are read from an .npz with X (n, p) and Y (n, d, d); write it by "
-            "`numpy.savez('data.npz', X=X, Y=Y)`."
+            f"{path} cannot hold matrices: they are read from an .npz with X (n, p) and Y "
+            "(n, d, d); write it by `numpy.savez('data.npz', X=X, Y=Y)`."
         )
-    arrays = _arrays.read_npz(path, required=("X", "Y"))
-    X, Y = _arrays.matrix(path, "X", arrays["X"]), arrays["Y"]
+    arrays = read_npz(path, required=("X", "Y"))
+    X, Y = matrix(path, "X", arrays["X"]), arrays["Y"]
     if Y.ndim != 3 or Y.shape[1] != Y.shape[2]:
         raise ValueError(
-            f"{path}: Y has the shape {Y.shape}; it must be (n, d, d), one covariance matrix for each row of X."
+            f"{path}: Y has the shape {Y.shape}; it must be (n, d, d), one covariance matrix for "
+            "each row of X."
         )
     return X, Y
 
 
 def write(path: Path | None, arrays: Mapping[str, np.ndarray], axis: Sequence[str] = ()) -> None:
-    """Write arrays whose first axis is rows to a file, whole or not at all, or as CSV to stdout if `path` is None.
+    """Write arrays with a common first axis to a file, whole or not at all; None is CSV to stdout.
 
-    An .npz holds them by name, an .npy the only one. A CSV has the columns NAME for (n,), NAME_a for (n, d) and NAME_a_b for
-    the upper triangle of (n, d, d), with a and b from `axis`; columns of the array X are called a.
+    An .npz holds them by name, an .npy the only one. A CSV has the columns NAME for (n,), NAME_a
+    for (n, d) and NAME_a_b for the upper triangle of (n, d, d), with a and b from `axis`; columns
+    of the array X are called a.
     """
     if path is None:
-        _write_csv(sys.stdout, arrays, axis)
-        return
-    suffix, buffer = extension(path, OUTPUTS, "write"), io.BytesIO()
-    check_output(path, list(arrays))
+        return _write_csv(sys.stdout, arrays, axis)
+    suffix, buffer = check_output(path, list(arrays)), io.BytesIO()
     if suffix == ".npz":
         np.savez_compressed(buffer, allow_pickle=False, **arrays)
     elif suffix == ".npy":
@@ -158,12 +154,13 @@ def write(path: Path | None, arrays: Mapping[str, np.ndarray], axis: Sequence[st
     files.replace(path, buffer.getvalue())
 
 
-def check_output(path: Path, names: Sequence[str]) -> None:
-    """Refuse a file that cannot hold arrays of these names."""
-    if extension(path, OUTPUTS, "write") == ".npy" and len(names) > 1:
-        raise ValueError(
-            f"{path} can hold one array, but there are {' and '.join(names)}; use .npz or .csv."
-        )
+def check_output(path: Path, names: Sequence[str]) -> str:
+    """The extension of a file that can hold arrays of these names."""
+    suffix = extension(path, OUTPUTS, "write")
+    if suffix == ".npy" and len(names) > 1:
+        arrays = " and ".join(names)
+        raise ValueError(f"{path} can hold one array, but there are {arrays}; use .npz or .csv.")
+    return suffix
 
 
 def extension(path: Path, known: Sequence[str], verb: str) -> str:
@@ -171,11 +168,8 @@ def extension(path: Path, known: Sequence[str], verb: str) -> str:
     for suffix in known:
         if name.endswith(suffix) and name != suffix:
             return suffix
-    hint = (
-        " (text with commas, semicolons or tabs between its columns: .csv)"
-        if verb == "read"
-        else ""
-    )
+    hint = " (text with commas, semicolons or tabs between its columns: .csv)"
+    hint = hint if verb == "read" else ""
     endings = f"{', '.join(known[:-1])} or {known[-1]}" if known[1:] else known[0]
     raise ValueError(f"cannot {verb} {path}: its name must end in {endings}{hint}.")
 
@@ -184,11 +178,9 @@ def numbered(letter: str, count: int) -> tuple[str, ...]:
     return tuple(f"{letter}{i}" for i in range(count))
 
 
-def listed(names: Iterable[str], limit: int = 12) -> str:
-    names = [repr(name) for name in names]
-    return ", ".join(names[:limit]) + (
-        f" and {len(names) - limit} more" if len(names) > limit else ""
-    )
+def _listed(names: Sequence[str], limit: int = 12) -> str:
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(map(repr, names[:limit])) + more
 
 
 def _write_csv(file, arrays: Mapping[str, np.ndarray], axis: Sequence[str]) -> None:
@@ -202,9 +194,7 @@ def _write_csv(file, arrays: Mapping[str, np.ndarray], axis: Sequence[str]) -> N
             columns.append(array)
         else:
             i, j = np.triu_indices(array.shape[1])
-            names += [
-                f"{name}_{axis[a]}_{axis[b]}" for a, b in zip(i.tolist(), j.tolist(), strict=True)
-            ]
+            names += [f"{name}_{axis[a]}_{axis[b]}" for a, b in np.transpose([i, j]).tolist()]
             columns.append(array[:, i, j])
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(names)
