@@ -1,9 +1,13 @@
-"""Data: images with their principal components, covariance matrices that depend on an input, and splits."""
+"""Data: images, their principal components, covariances that depend on an input, and splits."""
 
-from mmlp.datasets.components import Components
-from mmlp.datasets.covariances import Covariances, Setting, synthetic_covariances
+from mmlp.datasets.components import Components, random_split
+from mmlp.datasets.covariances import (
+    Covariances,
+    Setting,
+    synthetic_covariances,
+    turning_factors,
+)
 from mmlp.datasets.images import FREY_SHAPE, digits, frey_faces
-from mmlp.datasets.split import random_split
 
 __all__ = [
     "FREY_SHAPE",
@@ -14,4 +18,5 @@ __all__ = [
     "frey_faces",
     "random_split",
     "synthetic_covariances",
+    "turning_factors",
 ]

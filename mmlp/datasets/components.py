@@ -1,4 +1,4 @@
-"""Standardised principal components: what a network sees of images, with the way back to images and to raw units."""
+"""Rows of data: standardised principal components, with the way back, and random splits."""
 
 import dataclasses
 
@@ -9,12 +9,13 @@ from mmlp.linalg.checks import checked_size
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Components:
-    """The first principal components of data X (n, p), each divided by its standard deviation: S (n, count).
+    """The first principal components of X (n, p), each over its standard deviation: S (n, count).
 
-        S = (X - mean) axes' / scale,   X ~ mean + (S scale) axes,   log p(X axes') = log p(S) - sum log scale
+        S = (X - mean) axes' / scale,   X ~ mean + (S scale) axes,
+        log p(X axes') = log p(S) - sum log scale, the log-density in the units of the pixels.
 
-    The last gives log-densities in the units of the pixels. Each axis has its largest entry (by magnitude, the first of
-    equals) positive, so that a fit does not depend on the signs that the decomposition happens to choose.
+    The entry of largest magnitude of each axis (the first of equals) is positive, so that a fit
+    does not depend on the signs that the decomposition happens to choose.
 
     >>> X = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> components = Components.fit(X, 2)
@@ -36,9 +37,8 @@ class Components:
         _, s, axes = np.linalg.svd(X - mean, full_matrices=False)
         rank = int(np.sum(s > max(X.shape) * np.finfo(float).eps * s[0]))
         if count > rank:
-            raise ValueError(
-                f"`Components.fit(count=...)` must be at most {rank}, the rank of the centred X, got {count}."
-            )
+            limit = f"must be at most {rank}, the rank of the centred X"
+            raise ValueError(f"`Components.fit(count=...)` {limit}, got {count}.")
         axes = axes[:count]
         largest = np.argmax(np.abs(axes), axis=1)
         axes = axes * np.sign(axes[np.arange(count), largest])[:, None]
@@ -46,7 +46,7 @@ class Components:
 
     @property
     def log_jacobian(self) -> float:
-        """What to add to log p(S) to have the log-density of the raw components: -sum log scale."""
+        """-sum log scale: log p(S) plus this is the log-density of the raw components."""
         return -float(np.sum(np.log(self.scale)))
 
     def encode(self, X: np.ndarray) -> np.ndarray:
@@ -54,19 +54,32 @@ class Components:
         return (_rows(X, "encode", len(self.mean)) - self.mean) @ self.axes.T / self.scale
 
     def decode(self, S: np.ndarray) -> np.ndarray:
-        """S (n, count) -> X (n, p), float64: the nearest that the components can say."""
+        """S (n, count) -> X (n, p), float64: the nearest that these components allow."""
         return self.mean + (_rows(S, "decode", len(self.scale)) * self.scale) @ self.axes
+
+
+def random_split(n: int, train: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """0, ..., n - 1 in random order, cut in two: training (train,) and test (n - train,).
+
+    >>> training, test = random_split(5, 3, seed=0)
+    >>> sorted([*training.tolist(), *test.tolist()])
+    [0, 1, 2, 3, 4]
+    """
+    n = checked_size(n, "random_split(n=...)")
+    if (train := checked_size(train, "random_split(train=...)")) >= n:
+        need = f"must leave some of the n = {n} for the test"
+        raise ValueError(f"`random_split(train=...)` {need}, got {train}.")
+    order = np.random.default_rng(seed).permutation(n)
+    return order[:train], order[train:]
 
 
 def _rows(X: np.ndarray, call: str, columns: int | None = None) -> np.ndarray:
     argument = f"Components.{call}({'S' if call == 'decode' else 'X'}=...)"
     X = np.asarray(X, np.float64)
     if X.ndim != 2 or 0 in X.shape or columns not in (None, X.shape[1]):
-        raise ValueError(
-            f"`{argument}` must have shape (n, {columns or 'p'}), got shape {X.shape}."
-        )
+        shape = f"(n, {columns or 'p'})"
+        raise ValueError(f"`{argument}` must have shape {shape}, got shape {X.shape}.")
     if not np.isfinite(X).all():
-        raise ValueError(
-            f"`{argument}` must be finite; row {np.argwhere(~np.isfinite(X))[0, 0]} is not: drop or fill it."
-        )
+        row = np.argwhere(~np.isfinite(X))[0, 0]
+        raise ValueError(f"`{argument}` must be finite; row {row} is not: drop or fill it.")
     return X
