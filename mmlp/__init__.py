@@ -7,7 +7,12 @@ from jaxlib import version as jaxlib
 
 from mmlp._version import __version__, warn_if_it_can_hang
 from mmlp.checkpoint import load, save
-from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential, kl_divergence
+from mmlp.distributions import (
+    Elliptical,
+    TraceOneGaussian,
+    TraceOnePowerExponential,
+    kl_divergence,
+)
 from mmlp.divergences import (
     affine_invariant,
     bures_wasserstein,
@@ -30,6 +35,7 @@ __all__ = [
     "VAE",
     "CholeskyMLP",
     "DiagonalGram",
+    "Elliptical",
     "EpochInfo",
     "FitResult",
     "GaussianHead",

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from mmlp.distributions.core import TraceOneGaussian, TraceOnePowerExponential
-from mmlp.spd.gram import SPD
+from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
+from mmlp.spd import SPD
 
 # a `MatrixMLP` or `CholeskyMLP` with `out_features`, or one's own
 Network = Callable[[Array], tuple[Array, SPD]]

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from mmlp.linalg.primitive import full_precision
-from mmlp.spd.gram import SPD, DiagonalGram, Gram
+from mmlp.spd import SPD, DiagonalGram, Gram
 
 Kernel = Callable[[Array], Array]
 

@@ -14,7 +14,7 @@ from jax.scipy.special import gammainc
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist
 
-from mmlp.distributions.core import TraceOneGaussian, TraceOnePowerExponential
+from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
 
 Distribution = TraceOneGaussian | TraceOnePowerExponential
 DRAWS = 1000  # a row, where a score needs samples of a distribution
@@ -26,7 +26,7 @@ def negative_log_likelihood(
 ) -> float:
     """The mean of -log p(y).
 
-    >>> from mmlp.spd.gram import Gram
+    >>> from mmlp.spd import Gram
     >>> p = TraceOneGaussian(jnp.zeros((3, 1)), Gram(jnp.ones((3, 1, 1))), 1.0)
     >>> print(f"{negative_log_likelihood(p, np.zeros((3, 1))):.4f}")  # log(2 pi) / 2
     0.9189
@@ -93,7 +93,7 @@ def mahalanobis_pit(distribution: Distribution, y: ArrayLike) -> np.ndarray:
 
     With u = |omega.whiten(y - loc)|^2 / (alpha eta): u^beta / 2 is Gamma(d / (2 beta)), for a Gaussian u is chi-squared.
 
-    >>> from mmlp.spd.gram import Gram
+    >>> from mmlp.spd import Gram
     >>> p = TraceOneGaussian(jnp.zeros((1, 2)), Gram.trace_one(jnp.eye(2)), 2.0)  # N(0, I)
     >>> print(mahalanobis_pit(p, np.array([[1.0, 1.0]])).round(4))  # 1 - exp(-1)
     [0.6321]

@@ -13,7 +13,7 @@ from numpyro.distributions import Distribution, constraints
 from numpyro.distributions.util import validate_sample
 
 from mmlp import distributions
-from mmlp.spd.gram import Gram
+from mmlp.spd import Gram
 
 
 class _TraceOne(Distribution):

@@ -10,9 +10,9 @@ from matplotlib.patches import Ellipse
 from numpy.typing import ArrayLike
 from scipy.special import gammaincinv
 
-from mmlp.distributions.core import TraceOneGaussian, TraceOnePowerExponential
+from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
 from mmlp.metrics import calibration_curve
-from mmlp.spd.gram import Gram
+from mmlp.spd import Gram
 
 Distribution = TraceOneGaussian | TraceOnePowerExponential
 

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import logsumexp
 
-from mmlp.distributions.core import TraceOneGaussian, kl_divergence
-from mmlp.divergences.core import von_neumann
+from mmlp.distributions import TraceOneGaussian, kl_divergence
+from mmlp.divergences import von_neumann
 from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.kernels import MercerSigmoid
 from mmlp.linalg.checks import checked_size
 from mmlp.networks.core import MatrixMLP
-from mmlp.spd.gram import DiagonalGram
+from mmlp.spd import DiagonalGram
 
 KL = ("exact", "sampled", "von_neumann")
 MODELS = ("NdNd", "NdNf", "NfNd", "NfNf", "EfNf", "EfEf")

@@ -13,7 +13,7 @@ from numpyro.infer.util import log_density
 
 import mmlp
 from mmlp.numpyro import TraceOneGaussian, TraceOnePowerExponential
-from mmlp.spd.gram import Gram
+from mmlp.spd import Gram
 
 T = np.array([[1.0, 0.4, -0.3], [0.2, 0.8, 0.5], [0.0, -0.1, 0.6]])
 MU = np.array([0.3, -1.0, 2.0])

@@ -13,19 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mmlp import distributions, heads, kernels, networks, vae
+from mmlp import heads, kernels, networks, vae
 from mmlp.checkpoint import files
 from mmlp.checkpoint.usable import misfit
 from mmlp.registry import REGISTRY, register
-from mmlp.spd import gram
 
 for _entry in (
-    *(
-        gram.Gram,
-        gram.DiagonalGram,
-        distributions.TraceOneGaussian,
-        distributions.TraceOnePowerExponential,
-    ),
     *(heads.GaussianHead, heads.PowerExponentialHead, vae.VAE),
     *(kernels.MercerSigmoid, kernels.Linear, kernels.RadialBasis),
     *(

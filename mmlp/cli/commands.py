@@ -32,13 +32,13 @@ from mmlp.cli.arguments import (
     Score,
 )
 from mmlp.cli.notices import check_cells, say_unfinished
-from mmlp.divergences.core import von_neumann
+from mmlp.divergences import von_neumann
 from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor
 from mmlp.estimators.outliers import FarCellWarning
 from mmlp.estimators.spd import factored
 from mmlp.experiments import demo as tour
 from mmlp.experiments import reproduce as paper
-from mmlp.spd.gram import Gram
+from mmlp.spd import Gram
 from mmlp.training.runs import AnotherRunError
 
 KINDS = {SPDRegressor: "spd", MultivariateRegressor: "regression", MatrixVAE: "vae"}

@@ -1,5 +1,8 @@
 """Elliptical distributions over R^d, with a dispersion matrix of trace one."""
 
-from mmlp.distributions.core import TraceOneGaussian, TraceOnePowerExponential, kl_divergence
+from mmlp.distributions.base import Elliptical
+from mmlp.distributions.gaussian import TraceOneGaussian
+from mmlp.distributions.kl import kl_divergence
+from mmlp.distributions.power_exponential import TraceOnePowerExponential
 
-__all__ = ["TraceOneGaussian", "TraceOnePowerExponential", "kl_divergence"]
+__all__ = ["Elliptical", "TraceOneGaussian", "TraceOnePowerExponential", "kl_divergence"]

@@ -29,7 +29,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.covariance import ledoit_wolf
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from mmlp.distributions.core import TraceOneGaussian, TraceOnePowerExponential
+from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
 from mmlp.estimators import saved
 from mmlp.estimators.base import NetworkEstimator, all_or_nothing
 from mmlp.estimators.outliers import Columns, names_of
@@ -41,7 +41,7 @@ from mmlp.kernels import Linear
 from mmlp.linalg.checks import checked_floats, checked_sizes
 from mmlp.networks.core import CholeskyMLP, MatrixMLP, Perceptron
 from mmlp.registry import register
-from mmlp.spd.gram import SPD, Gram
+from mmlp.spd import SPD, Gram
 
 HEADS = {"gaussian": (GaussianHead, 1), "power_exponential": (PowerExponentialHead, 3)}
 NETWORKS = ("matrix", "cholesky")

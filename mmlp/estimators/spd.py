@@ -17,7 +17,7 @@ from mmlp.estimators.training import each, folds, predict, train
 from mmlp.initialisation import calibrate
 from mmlp.linalg.checks import checked_sizes
 from mmlp.networks.core import MatrixMLP
-from mmlp.spd.gram import Gram
+from mmlp.spd import Gram
 
 
 def _loss_of(divergence):

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from mmlp.distributions.core import TraceOnePowerExponential
+from mmlp.distributions import TraceOnePowerExponential
 from mmlp.experiments.harness.run import main, progress
-from mmlp.spd.gram import Gram
+from mmlp.spd import Gram
 
 
 @dataclasses.dataclass(frozen=True)

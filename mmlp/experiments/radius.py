@@ -17,12 +17,12 @@ import numpy as np
 import scipy.special
 import scipy.stats
 
-from mmlp.distributions.core import TraceOnePowerExponential
-from mmlp.divergences.core import von_neumann
+from mmlp.distributions import TraceOnePowerExponential
+from mmlp.divergences import von_neumann
 from mmlp.experiments.harness.run import main, progress
 from mmlp.pages import page as report
 from mmlp.pages.numbers import show
-from mmlp.spd.gram import Gram
+from mmlp.spd import Gram
 
 RADII = ("gamma", "normal")
 

@@ -93,3 +93,17 @@ def _varying(x) -> frozenset:
     return (
         kind.vma if hasattr(kind, "vma") else kind.manual_axis_type.varying
     )  # before and since jax 0.12
+
+
+def _last_order_value(x, T):
+    return x
+
+
+def _last_order_rule(primals, tangents):
+    raise NotImplementedError(
+        "third derivatives of logm and of the divergences that use it are not implemented; differentiate twice at most"
+    )
+
+
+# (x, T) -> x, where x was computed from T: the point up to which derivatives by T are implemented
+last_order = primitive(_last_order_value, _last_order_rule)

@@ -17,7 +17,7 @@ from jax import Array
 from mmlp.kernels import Kernel, Linear, MercerSigmoid, activate
 from mmlp.linalg.checks import checked_floats, checked_size, checked_sizes
 from mmlp.linalg.primitive import full_precision
-from mmlp.spd.gram import SPD, DiagonalGram, Gram
+from mmlp.spd import SPD, DiagonalGram, Gram
 
 BIAS_SCALE = 0.5  # of the entries of B_l at the start: with B near zero H is an even function of x, and signs are lost
 

@@ -1,5 +1,6 @@
 """SPD values, held by what they are made of instead of their entries."""
 
-from mmlp.spd.gram import SPD, DiagonalGram, Gram
+from mmlp.spd.base import SPD, Gram
+from mmlp.spd.diagonal import DiagonalGram
 
 __all__ = ["SPD", "DiagonalGram", "Gram"]

@@ -21,10 +21,9 @@ import pytest
 import safetensors.numpy
 
 import mmlp
-from mmlp import distributions, heads, kernels, networks
+from mmlp import heads, kernels, networks
 from mmlp.checkpoint import core as checkpoint
 from mmlp.checkpoint import files as _files
-from mmlp.spd import gram
 from mmlp.training import runs
 
 KEY = jax.random.key(0)
@@ -111,14 +110,18 @@ def test_a_model_comes_back_bit_for_bit(name, dtype, tmp_path):
 
 
 def test_every_module_class_of_the_library_can_be_saved():
-    for module in (distributions, gram, heads, kernels, networks):
-        for name, entry in inspect.getmembers(module, inspect.isclass):
-            if (
-                issubclass(entry, eqx.Module)
-                and entry.__module__ == module.__name__
-                and name[0] != "_"
-            ):
-                assert checkpoint.REGISTRY[name] is entry
+    library = [*mmlp.distributions.__all__, *mmlp.spd.__all__]
+    entries = [getattr(mmlp, name) for name in library]
+    for module in (heads, kernels, networks):
+        entries += [entry for _, entry in inspect.getmembers(module, inspect.isclass)]
+    for entry in entries:
+        if (
+            isinstance(entry, type)
+            and issubclass(entry, eqx.Module)
+            and not inspect.isabstract(entry)
+        ):
+            if entry.__module__.startswith("mmlp"):
+                assert checkpoint.REGISTRY[entry.__name__] is entry
 
 
 def test_a_users_own_module_is_loaded_into_one_like_it(tmp_path):

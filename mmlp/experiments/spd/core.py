@@ -22,7 +22,7 @@ from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear, MercerSigmoid
 from mmlp.networks.core import CholeskyMLP, MatrixMLP, ShallowMatrixMLP
 from mmlp.pages.page import cell
-from mmlp.spd.gram import Gram
+from mmlp.spd import Gram
 from mmlp.training.core import fit_many
 from mmlp.training.optimizers import CLIP, default_optimizer
 

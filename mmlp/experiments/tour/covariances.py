@@ -17,13 +17,13 @@ import numpy as np
 from jax.scipy.linalg import expm
 from matplotlib.figure import Figure
 
-from mmlp.divergences.core import quadratic, stein, von_neumann
+from mmlp.divergences import quadratic, stein, von_neumann
 from mmlp.experiments.harness import run as _run
 from mmlp.experiments.spd import baselines
 from mmlp.experiments.tour import core as _tour
 from mmlp.initialisation import calibrate
 from mmlp.networks.core import CholeskyMLP, MatrixMLP
-from mmlp.spd.gram import Gram
+from mmlp.spd import Gram
 from mmlp.training.core import fit
 from mmlp.training.optimizers import default_optimizer
 

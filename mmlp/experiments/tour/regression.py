@@ -15,12 +15,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mmlp import metrics
-from mmlp.distributions.core import TraceOneGaussian
+from mmlp.distributions import TraceOneGaussian
 from mmlp.estimators import MultivariateRegressor
 from mmlp.experiments.harness import run as _run
 from mmlp.experiments.tour import core as _tour
 from mmlp.plotting import plot_calibration, plot_ellipses
-from mmlp.spd.gram import Gram
+from mmlp.spd import Gram
 
 TITLE = "regression with full covariance"
 LINKS = np.array([1.0, 0.7])

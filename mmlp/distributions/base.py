@@ -1,0 +1,172 @@
+"""`Elliptical`: distributions over R^d whose density depends on a distance from the mean alone.
+
+    x = loc + sqrt(eta) omega.color(r v),   v uniform on the unit sphere,   r >= 0 its radius
+    log p(x) = g(u) - log det(eta omega) / 2,   u = |omega.whiten(x - loc)|^2 / eta = r^2
+
+with a dispersion omega of trace one. A family says its law of the radius r; the rest follows.
+"""
+
+import abc
+from typing import Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from mmlp.linalg.checks import check_trace_one, checked_floats, checked_positive
+from mmlp.spd import SPD
+
+
+class Elliptical(eqx.Module):
+    """A distribution with location, dispersion omega of trace one, scale eta, and a `tail`.
+
+    Shapes: loc (..., d), omega (..., d, d), eta (...) and each parameter of the tail (...); leading
+    dimensions broadcast. A family adds the fields of its tail, which its constructor takes after
+    loc, omega and eta, and the six methods that are abstract here. A density costs one
+    factorisation. Metrics, plots and estimators never ask for the family.
+    """
+
+    loc: eqx.AbstractVar[Array]
+    omega: eqx.AbstractVar[SPD]
+    eta: eqx.AbstractVar[Array]
+
+    @property
+    @abc.abstractmethod
+    def tail(self) -> tuple[Array, ...]:
+        """The parameters beyond loc, omega and eta."""
+
+    @abc.abstractmethod
+    def log_generator(self, u: Array) -> Array:
+        """g(u) for u (...)."""
+
+    @abc.abstractmethod
+    def white(self, key, batch: tuple[int, ...]) -> Array:
+        """Draws (*batch, d) of r v."""
+
+    @abc.abstractmethod
+    def radius_cdf(self, r: ArrayLike, dim: int | None = None) -> Array:
+        """P(radius <= r), in `dim` dimensions if given: that of the family's law there."""
+
+    @abc.abstractmethod
+    def variance_factor(self, dim: int | None = None) -> Array:
+        """E[r^2] / d, so that the covariance is variance_factor() eta omega; `dim` as above."""
+
+    @abc.abstractmethod
+    def generator_entropy(self) -> Array:
+        """-E[g(r^2)]."""
+
+    @classmethod
+    def from_moments(cls, mean: ArrayLike, covariance: SPD, *tail: ArrayLike) -> Self:
+        """The law of this family with this mean, this covariance and this tail."""
+        trace = covariance.trace()
+        omega = covariance.scaled(1 / trace)
+        unit = cls(mean, omega, jnp.ones_like(trace), *tail)
+        return cls(mean, omega, trace / unit.variance_factor(), *tail)
+
+    @property
+    def dim(self) -> int:
+        return self.omega.dim
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        scalars = (x.shape for x in (self.eta, *self.tail))
+        return jnp.broadcast_shapes(self.loc.shape[:-1], self.omega.batch_shape, *scalars)
+
+    @property
+    def mean(self) -> Array:
+        """The location, shape (..., d)."""
+        return jnp.broadcast_to(self.loc, (*self.batch_shape, self.dim))
+
+    @property
+    def covariance(self) -> SPD:
+        """variance_factor() eta omega."""
+        return self.omega.scaled(self.variance_factor() * self.eta)
+
+    def log_prob(self, x: ArrayLike) -> Array:
+        """log p(x) for x (..., d); -inf where x is infinite."""
+        logdet, u, infinite = self._logdet_and_square(x, "log_prob")
+        value = self.log_generator(u) - (self.dim * jnp.log(self.eta) + logdet) / 2
+        return jnp.where(infinite & ~jnp.isnan(value), -jnp.inf, value)  # NaN: of a parameter
+
+    def sample(self, key, shape: int | tuple[int, ...] = ()) -> Array:
+        """Draws (*shape, ..., d), differentiable by every parameter; n is short for (n,)."""
+        sizes = shape if isinstance(shape, tuple | list) else (shape,)
+        if not all(isinstance(n, int | np.integer) and n >= 0 for n in sizes):
+            raise ValueError(
+                f"`{type(self).__name__}.sample(shape=...)` must be a whole number or a tuple of "
+                f"them, got {shape!r}."
+            )
+        white = self.white(key, (*(int(n) for n in sizes), *self.batch_shape))
+        return self.loc + jnp.sqrt(self.eta)[..., None] * self.omega.color(white)
+
+    def entropy(self) -> Array:
+        """-E[log p(x)], shape (...)."""
+        logdet = self.dim * jnp.log(self.eta) + self.omega.logdet()
+        return jnp.broadcast_to(self.generator_entropy() + logdet / 2, self.batch_shape)
+
+    def mahalanobis(self, x: ArrayLike) -> Array:
+        """The radius of x (..., d): |omega.whiten(x - loc)| / sqrt(eta).
+
+        This is the distance by the dispersion eta omega; divided by sqrt(variance_factor()) it is
+        the one by the covariance.
+        """
+        _, u, infinite = self._logdet_and_square(x, "mahalanobis")
+        return jnp.where(infinite, jnp.inf, jnp.sqrt(u))
+
+    def radius_quantile(self, level: float, dim: int | None = None) -> Array:
+        """The radius of the ellipsoid of probability `level`, by bisection of `radius_cdf`."""
+        shape = jnp.broadcast_shapes(*(x.shape for x in (self.eta, *self.tail)))
+        low = jnp.full(shape, -60.0, self.eta.dtype)  # of log r
+
+        def halve(_, bounds):
+            low, high = bounds
+            middle = (low + high) / 2
+            below = self.radius_cdf(jnp.exp(middle), dim) < level
+            return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+        return jnp.exp(sum(lax.fori_loop(0, 64, halve, (low, -low))) / 2)
+
+    def _logdet_and_square(self, x: ArrayLike, call: str) -> tuple[Array, Array, Array]:
+        """log det omega, u of x, and whether x is infinite, where u is that of loc instead.
+
+        In a dense solve infinities would meet, inf - inf.
+        """
+        x = jnp.asarray(x)
+        if x.ndim == 0 or x.shape[-1] != self.dim:
+            raise ValueError(
+                f"`{type(self).__name__}.{call}(x=...)` must have shape (..., {self.dim}), "
+                f"got shape {x.shape}."
+            )
+        residual = x - self.loc
+        infinite = jnp.any(jnp.isinf(residual), axis=-1) & ~jnp.any(jnp.isnan(residual), axis=-1)
+        residual = jnp.where(infinite[..., None], 0, residual)
+        logdet, y = self.omega.logdet_and_whiten(residual)
+        return logdet, jnp.sum((y / jnp.sqrt(self.eta)[..., None]) ** 2, axis=-1), infinite
+
+
+def parameters(name: str, loc: ArrayLike, omega: SPD, **scalars: ArrayLike):
+    """loc, omega, and the scalars as arrays, checked where they are concrete."""
+    loc = jnp.asarray(checked_floats(loc, f"{name}(loc=...)", "(..., d)", ndim=1))
+    if not isinstance(omega, SPD):
+        raise ValueError(
+            f"`{name}(omega=...)` must be an SPD value such as Gram or DiagonalGram, got "
+            f"{type(omega).__name__}; use `Gram.from_dense`."
+        )
+    if loc.shape[-1] != omega.dim:
+        raise ValueError(
+            f"`{name}(loc=...)` must have shape (..., {omega.dim}) to fit omega, "
+            f"got shape {loc.shape}."
+        )
+    check_trace_one(omega, f"{name}(omega=...)")
+    values = [checked_positive(x, f"{name}({key}=...)", loc.dtype) for key, x in scalars.items()]
+    try:
+        jnp.broadcast_shapes(loc.shape[:-1], omega.batch_shape, *(x.shape for x in values))
+    except ValueError:
+        shapes = [f"{key} {x.shape}" for key, x in zip(scalars, values, strict=True)]
+        raise ValueError(
+            f"`{name}(...)` cannot broadcast batch dimensions loc {loc.shape[:-1]}, "
+            f"omega {omega.batch_shape}, {', '.join(shapes)}."
+        ) from None
+    return loc, omega, *values

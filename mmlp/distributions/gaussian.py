@@ -1,0 +1,56 @@
+"""The Gaussian."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.special import gammainc
+from jax.typing import ArrayLike
+
+from mmlp.distributions.base import Elliptical, parameters
+from mmlp.registry import register
+from mmlp.spd import SPD
+
+
+@register
+class TraceOneGaussian(Elliptical):
+    """N(loc, eta omega) with tr omega = 1, Appendix H.
+
+        log p(x) = -(d log(2 pi eta) + log det omega + |omega.whiten(x - loc)|^2 / eta) / 2
+        x = loc + sqrt(eta) omega.color(eps),  eps ~ N(0, I)                          Eq. (rep)
+
+    >>> from mmlp.spd import Gram
+    >>> p = TraceOneGaussian(jnp.zeros(2), Gram.trace_one(jnp.eye(2)), eta=2.0)  # N(0, I)
+    >>> print(f"{p.log_prob(jnp.zeros(2)):.4f}")  # -log(2 pi)
+    -1.8379
+    """
+
+    loc: Array
+    omega: SPD
+    eta: Array
+
+    def __init__(self, loc: ArrayLike, omega: SPD, eta: ArrayLike):
+        self.loc, self.omega, self.eta = parameters("TraceOneGaussian", loc, omega, eta=eta)
+
+    @property
+    def tail(self) -> tuple[Array, ...]:
+        return ()
+
+    def log_generator(self, u: Array) -> Array:
+        """-(d log(2 pi) + u) / 2."""
+        return -(self.dim * math.log(2 * math.pi) + u) / 2
+
+    def white(self, key, batch: tuple[int, ...]) -> Array:
+        return jax.random.normal(key, (*batch, self.dim), self.loc.dtype)
+
+    def radius_cdf(self, r: ArrayLike, dim: int | None = None) -> Array:
+        """r^2 is chi-squared with d degrees of freedom."""
+        return gammainc((dim or self.dim) / 2, jnp.asarray(r) ** 2 / 2)
+
+    def variance_factor(self, dim: int | None = None) -> Array:
+        return jnp.ones((), self.eta.dtype)
+
+    def generator_entropy(self) -> Array:
+        """d (1 + log(2 pi)) / 2."""
+        return jnp.asarray(self.dim * (1 + math.log(2 * math.pi)) / 2, self.eta.dtype)

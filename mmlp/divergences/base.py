@@ -1,0 +1,75 @@
+"""What the divergences share: how they take two values, and sums that do not cancel.
+
+All of them are additive over blocks along the diagonal, so that they ask two values for the factors
+of blocks of one size: a dense matrix is one block, a diagonal has d blocks of size one, and two
+diagonals stay diagonal. Where both values are compact (`SPD.compact`) and not diagonal, those that
+can be written in determinants, traces and products are, and nothing of size d^2 is made.
+"""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jax import Array
+
+from mmlp.linalg.log import Spectrum, log_ratio, spectrum
+from mmlp.linalg.primitive import is_zero
+from mmlp.spd import SPD
+from mmlp.spd.arguments import check_pair, together
+
+
+def by_traces(A: SPD, B: SPD, name: str) -> bool:
+    """Whether two values, checked, are to be compared without dense factors."""
+    check_pair(A, B, f"{name}(A, B)")
+    return A.compact and B.compact and max(A.block, B.block) > 1
+
+
+def factors(A: SPD, B: SPD, name: str) -> tuple[Array, Array]:
+    """The factors of both (..., k, m, b), of k blocks."""
+    return together(*_blocks(A, B, name), trailing=3)
+
+
+def spectra(A: SPD, B: SPD, name: str) -> tuple[Spectrum, Spectrum]:
+    """The decompositions of both factors, each taken once, before batch dimensions broadcast."""
+    S_A, S_B = (spectrum(T) for T in _blocks(A, B, name))
+    return together(S_A, S_B, trailing=3)
+
+
+def roots(A: SPD, B: SPD, name: str) -> tuple[Array, Array, tuple[bool, bool]]:
+    """Square factors of both (..., k, b, b), and which of them are upper triangles."""
+    check_pair(A, B, f"{name}(A, B)")
+    if A.block == B.block < A.dim:
+        T_A, T_B = factors(A, B, name)
+        return T_A, T_B, (A.block == 1, B.block == 1)
+    (T_A, upper_A), (T_B, upper_B) = A.root(), B.root()
+    T_A, T_B = together(T_A[..., None, :, :], T_B[..., None, :, :], trailing=3)
+    return T_A, T_B, (upper_A, upper_B)
+
+
+def _blocks(A: SPD, B: SPD, name: str) -> tuple[Array, Array]:
+    check_pair(A, B, f"{name}(A, B)")
+    if A.block == B.block:
+        return A.block_factors(), B.block_factors()
+    return A.factor[..., None, :, :], B.factor[..., None, :, :]
+
+
+def along(T: Array, T_dot, gradient: Callable[[], Array]) -> Array:
+    """<dA, G> = 2 <T G, dT> with dA = T'dT + dT'T, given T G for a symmetric G; zero at no cost where A is constant."""
+    if is_zero(T_dot):
+        return jnp.zeros(T.shape[:-2], T.dtype)
+    return 2 * jnp.sum(gradient() * T_dot, axis=(-2, -1))
+
+
+def bregman_of_log(p: Array, q: Array) -> Array:
+    """p^2 - q^2 - q^2 log(p^2/q^2) >= 0, to relative precision near p = q.
+
+    With r = (p/q)^2, x = r - 1 and z = x/(2 + x), log r = 2 atanh z, so that r - 1 - log r = x z - 2 (z^3/3 + z^5/5 + ...).
+    """
+    difference = (p - q) * (p + q)
+    close = jnp.abs(difference) < 0.3 * q**2
+    x = jnp.where(close, difference / jnp.where(close, q**2, 1), 0)
+    z = x / (2 + x)
+    series = (
+        jnp.polyval(jnp.array([1 / (2 * k + 1) for k in range(9, 0, -1)], z.dtype), z**2) * z**3
+    )
+    apart = jnp.where(q == 0, p**2, difference - 2 * q**2 * log_ratio(p, q))
+    return jnp.where(close, q**2 * (x * z - 2 * series), apart)

@@ -1,0 +1,150 @@
+"""Divergences of the ratio T_A T_B^-1 of two factors: Stein, and the affine-invariant distance."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from mmlp.divergences.base import bregman_of_log, by_traces, roots
+from mmlp.linalg.log import log_gram, singular_values, spectrum, symmetric_part
+from mmlp.linalg.lu import factorise, log_abs_det, solve
+from mmlp.linalg.primitive import is_zero, primitive
+from mmlp.spd import SPD
+
+Variants = dict[tuple[bool, bool], Callable[[Array, Array], Array]]  # by which factor is upper
+
+
+def stein(A: SPD, B: SPD, *, symmetric: bool = True) -> Array:
+    """The Stein (log-det) divergence.
+
+        D(A||B) = tr(B^-1 (A - B)) - log det(A B^-1)       symmetric=False, Eq. (div)
+        (D(A||C) + D(B||C)) / 2, C = (A + B) / 2           symmetric=True,  Eq. (loss_stein)
+
+    The second is log det C - log det(AB) / 2. In the singular values s of T_A T_B^-1 they are
+    sum(s^2 - 1 - log s^2) and sum(log cosh log s).
+    """
+    if by_traces(A, B, "stein"):
+        return _stein_by_traces(A, B, symmetric)
+    T_A, T_B, upper = roots(A, B, "stein")
+    return jnp.sum((_stein_symmetric if symmetric else _stein)[upper](T_A, T_B), axis=-1)
+
+
+def affine_invariant(A: SPD, B: SPD) -> Array:
+    """The squared affine-invariant distance |log(B^-1/2 A B^-1/2)|^2 (Pennec et al., 2006)."""
+    T_A, T_B, upper = roots(A, B, "affine_invariant")
+    return jnp.sum(_affine_invariant[upper](T_A, T_B), axis=-1)
+
+
+def _stein_by_traces(A: SPD, B: SPD, symmetric: bool) -> Array:
+    """The textbook formulas; near A = B their error is absolute, that of the terms."""
+    if symmetric:
+        return (A + B).scaled(0.5).logdet() - (A.logdet() + B.logdet()) / 2
+    logdet, trace = B.logdet_and_trace_solve(A)
+    return trace - A.dim - A.logdet() + logdet
+
+
+def _ratio(T: Array, denominator: Array, upper: bool) -> Array:
+    """T D^-1 for the factors T and D of two matrices; infinite when D is singular."""
+    return solve(factorise(denominator, upper=upper), T.mT, transpose=True, refine=True).mT
+
+
+def _finite_ratio(T: Array, denominator: Array, upper: bool) -> Array:
+    """The ratio, or zero where it is infinite: an SVD needs finite numbers, zero is as far away."""
+    R = _ratio(T, denominator, upper)
+    return jnp.where(jnp.any(jnp.isinf(R), axis=(-2, -1), keepdims=True), 0, R)
+
+
+def _singular(T: Array, upper: bool) -> Array:
+    """Whether T has no inverse: the singular values of a ratio show it only to rounding."""
+    return jnp.isneginf(log_abs_det(factorise(T, upper=upper)))
+
+
+def _variants(make: Callable[[bool, bool], Callable]) -> Variants:
+    """A primitive for each choice of upper triangles, which are not decomposed."""
+    return {(a, b): make(a, b) for a in (False, True) for b in (False, True)}
+
+
+def _of_ratio(name: str, term: Callable[[Array], Array], weight: Callable[[Array], Array]):
+    """sum term(s) over the singular values s of R = T_B T_A^-1, where term(s) = term(1/s).
+
+    d = -<weight(R'R), dT_A T_A^-1> - <weight(R'R), dT_B T_B^-1>, R = T_A T_B^-1 in the second: each
+    factor's derivative by the ratio that has it below. The singular vectors of that ratio are
+    accurate where the inverse of the factor is large, so that nothing is squared, and weight(R'R)
+    is smooth where singular values meet. Infinite at a singular factor.
+    """
+
+    def make(upper_A: bool, upper_B: bool):
+        upper = (upper_A, upper_B)
+
+        def value(T_A, T_B):
+            s = spectrum(_finite_ratio(T_B, T_A, upper_A)).s
+            return jnp.where(_singular(T_B, upper_B), jnp.inf, jnp.sum(term(s), axis=-1))
+
+        def rule(primals, tangents):
+            total = jnp.zeros(primals[0].shape[:-2], primals[0].dtype)
+            for T, other, T_dot, u in zip(primals, primals[::-1], tangents, upper, strict=True):
+                if not is_zero(T_dot):
+                    G = weight(_finite_ratio(other, T, u))
+                    total -= jnp.sum(G * _ratio(T_dot, T, u), axis=(-2, -1))
+            return total
+
+        value.__name__ = name
+        return primitive(value, rule)
+
+    return _variants(make)
+
+
+def _log_cosh(s: Array) -> Array:
+    """log cosh log s = log(1 + sinh(log s)^2) / 2."""
+    sinh, u = (s - 1 / s) / 2, jnp.abs(jnp.log(s))
+    return jnp.where(u < 1, jnp.log1p(sinh**2) / 2, u + jnp.log1p(jnp.exp(-2 * u)) - jnp.log(2))
+
+
+def _tanh_log(R: Array) -> Array:
+    """(R'R - I)(R'R + I)^-1, with eigenvalues tanh log s."""
+    return jnp.eye(R.shape[-1], dtype=R.dtype) - _resolvent(*spectrum(R))
+
+
+def _resolvent_value(R, V, s):
+    """N = 2 (I + R'R)^-1."""
+    return (V * (2 / (1 + s**2))[..., None, :]) @ V.mT
+
+
+def _resolvent_rule(primals, tangents):
+    """dN = -N (R'dR + dR'R) N / 2."""
+    N = _resolvent(*primals)
+    return -N @ symmetric_part(primals[0].mT @ tangents[0]) @ N
+
+
+_resolvent = primitive(_resolvent_value, _resolvent_rule)
+_stein_symmetric = _of_ratio("stein_symmetric", _log_cosh, _tanh_log)
+_affine_invariant = _of_ratio(
+    "affine_invariant", lambda s: (2 * jnp.log(s)) ** 2, lambda R: 4 * log_gram(spectrum(R))
+)
+
+
+def _one_sided(upper_A: bool, upper_B: bool):
+    def stein_value(T_A, T_B):
+        s = singular_values(_finite_ratio(T_A, T_B, upper_B))
+        terms = bregman_of_log(s, jnp.ones_like(s))
+        return jnp.where(_singular(T_A, upper_A), jnp.inf, jnp.sum(terms, axis=-1))
+
+    def rule(primals, tangents):
+        """The same function is |Q|^2 - d - 2 log|det T_A| + 2 log|det T_B|, Q = T_A T_B^-1."""
+
+        def formula(T_A, T_B):
+            A, B = factorise(T_A, upper=upper_A), factorise(T_B, upper=upper_B)
+            square = jnp.sum(_ratio(T_A, T_B, upper_B) ** 2, axis=(-2, -1))
+            return square - 2 * (log_abs_det(A) - log_abs_det(B))
+
+        tangents = [
+            jnp.zeros_like(T) if is_zero(T_dot) else T_dot
+            for T, T_dot in zip(primals, tangents, strict=True)
+        ]
+        return jax.jvp(formula, primals, tuple(tangents))[1]
+
+    return primitive(stein_value, rule)
+
+
+_stein = _variants(_one_sided)

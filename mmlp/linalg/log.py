@@ -1,0 +1,188 @@
+"""One SVD T = USV' of a factor: the logarithm of A = T'T, with two orders of derivative.
+
+Differentiating through eigenvectors divides by differences of eigenvalues, which is NaN or noise
+where they meet. The rules here use divided differences of log instead (Daleckii and Krein; Higham,
+"Functions of Matrices", 2008, ch. 3), accurate for equal, close and widely spread singular values.
+Nothing is clamped. Functions broadcast nothing: their arguments share the leading dimensions.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from mmlp.linalg.primitive import is_zero, last_order, primitive
+
+
+def symmetric_part(M: Array) -> Array:
+    return (M + M.mT) / 2
+
+
+class Spectrum(NamedTuple):
+    """A factor T and the decomposition T'T = V diag(s^2) V'. T carries the derivatives, V and s are constants."""
+
+    factor: Array  # (..., m, d)
+    V: Array  # (..., d, d), eigenvectors in columns
+    s: Array  # (..., d), singular values of T
+
+
+def spectrum(T: Array) -> Spectrum:
+    return Spectrum(T, *_by_size_and_platform(_svd, _svd_by_eigh, lax.stop_gradient(T)))
+
+
+def singular_values(T: Array) -> Array:
+    """The singular values of T (..., m, d), m >= d, in no order. Not differentiable: rules give the derivatives."""
+    if T.shape[-2:] == (1, 1):
+        return _svd(lax.stop_gradient(T))[1]
+    return _by_size_and_platform(
+        lambda T: jnp.linalg.svd(T, compute_uv=False),
+        lambda T: jnp.abs(jnp.linalg.eigvalsh(_doubled(T))[..., -T.shape[-1] :]),
+        lax.stop_gradient(T),
+    )
+
+
+def _by_size_and_platform(usual, on_cuda, T: Array):
+    """On CUDA, batched SVDs larger than 32 run one after another; symmetric eigenproblems do not."""
+    return usual(T) if T.shape[-1] <= 32 else lax.platform_dependent(T, cuda=on_cuda, default=usual)
+
+
+def _svd(T: Array) -> tuple[Array, Array]:
+    if T.shape[-2:] == (1, 1):  # a block of a diagonal
+        return jnp.ones_like(T), jnp.abs(T[..., 0])
+    _, s, Vt = jnp.linalg.svd(T, full_matrices=False)
+    return Vt.mT, s
+
+
+def _svd_by_eigh(T: Array) -> tuple[Array, Array]:
+    d = T.shape[-1]
+    s, vectors = jnp.linalg.eigh(_doubled(T))
+    s, V = jnp.abs(s[..., -d:][..., ::-1]), vectors[..., :d, -d:][..., ::-1]
+    return jnp.linalg.qr(V)[0], s  # orthogonal to rounding, the largest directions first
+
+
+def _doubled(T: Array) -> Array:
+    """[0 T'; T 0]: its eigenvalues are s, -s and zeros, its eigenvectors (v, u). Like an SVD it does not square T."""
+    m, d = T.shape[-2:]
+    zeros = jnp.zeros((*T.shape[:-2], d + m, d + m), T.dtype)
+    return zeros.at[..., d:, :d].set(T).at[..., :d, d:].set(T.mT)
+
+
+def log_gram(S: Spectrum) -> Array:
+    """log A = V diag(2 log s) V' of A = T'T, shape (..., d, d); all -inf when T is singular."""
+    return _log_gram(*S)
+
+
+def _log_gram_value(T, V, s):
+    log_A = (V * (2 * jnp.log(s))[..., None, :]) @ V.mT
+    return jnp.where(jnp.any(s == 0, axis=-1)[..., None, None], -jnp.inf, symmetric_part(log_A))
+
+
+def _log_gram_rule(primals, tangents):
+    S = Spectrum(*primals)
+    return dlog_gram(S, 2 * symmetric_part(S.factor.mT @ tangents[0]))
+
+
+_log_gram = primitive(_log_gram_value, _log_gram_rule)
+
+
+def factor_log_gram(S: Spectrum) -> Array:
+    """T log A, shape (..., m, d): finite also when T is singular, because s log s tends to zero."""
+    return _factor_log_gram(*S)
+
+
+def _factor_log_gram_value(T, V, s):
+    return (T @ V * jnp.where(s == 0, 0, 2 * jnp.log(s))[..., None, :]) @ V.mT
+
+
+def _factor_log_gram_rule(primals, tangents):
+    S, T_dot = Spectrum(*primals), tangents[0]
+    return T_dot @ log_gram(S) + S.factor @ dlog_gram(S, 2 * symmetric_part(S.factor.mT @ T_dot))
+
+
+_factor_log_gram = primitive(_factor_log_gram_value, _factor_log_gram_rule)
+
+
+def dlog_gram(S: Spectrum, H: Array) -> Array:
+    """The derivative of the logarithm at A = T'T in direction H: V (log[s_i^2, s_j^2] o V'HV) V'.
+
+    Linear and self-adjoint in H, so that it is its own transpose.
+    """
+    return _dlog(*S, H)
+
+
+def _dlog_value(T, V, s, H):
+    return V @ (_log_difference(s[..., :, None], s[..., None, :]) * (V.mT @ H @ V)) @ V.mT
+
+
+def _dlog_rule(primals, tangents):
+    T, V, s, H = primals
+    T_dot, _, _, H_dot = tangents
+    terms = []  # never empty: V and s have no tangents, and JAX does not call with none at all
+    if not is_zero(H_dot):
+        terms.append(_dlog(T, V, s, H_dot))
+    if not is_zero(T_dot):
+        terms.append(_d2log(V, last_order(s, T), H, 2 * symmetric_part(T.mT @ T_dot)))
+    return functools.reduce(jnp.add, terms)
+
+
+_dlog = primitive(
+    _dlog_value, _dlog_rule, transpose=lambda cotangent, T, V, s: _dlog(T, V, s, cotangent)
+)
+
+
+def _d2log(V: Array, s: Array, H: Array, K: Array) -> Array:
+    """The second derivative, V (sum_k log[s_i^2, s_k^2, s_j^2] (H_ik K_kj + K_ik H_kj)) V', bilinear in H and K."""
+    H, K = V.mT @ H @ V, V.mT @ K @ V
+    f = _log_second_difference(
+        s[..., :, None, None], s[..., None, :, None], s[..., None, None, :]
+    )  # [i, k, j]
+    return (
+        V
+        @ (
+            jnp.einsum("...ikj,...ik,...kj->...ij", f, H, K)
+            + jnp.einsum("...ikj,...ik,...kj->...ij", f, K, H)
+        )
+        @ V.mT
+    )
+
+
+def log_ratio(p: Array, q: Array) -> Array:
+    """log(p/q) for p, q > 0, to relative precision when p and q are close."""
+    close = jnp.abs(p - q) < q / 2
+    return jnp.where(close, jnp.log1p((p - q) / q), jnp.log(p) - jnp.log(q))
+
+
+def _log_difference(a: Array, b: Array) -> Array:
+    """log[a^2, b^2] = 2 log(a/b) / ((a - b)(a + b)), and 1/a^2 where a = b: exact in the limit, hence no switch."""
+    equal = a == b
+    gap = jnp.where(equal, 1, a - b)
+    return jnp.where(equal, 1 / (a * b), 2 * log_ratio(a, b) / gap / (a + b))
+
+
+def _log_second_difference(a: Array, b: Array, c: Array) -> Array:
+    """log[a^2, b^2, c^2]: the quotient of first differences across the widest gap, or a series where that cancels."""
+    p = jnp.maximum(jnp.maximum(a, b), c)
+    q = jnp.minimum(jnp.minimum(a, b), c)
+    middle = jnp.maximum(jnp.minimum(a, b), jnp.minimum(jnp.maximum(a, b), c))
+    close = (p - q) < p / 16
+    gap = jnp.where(close, 1, (p - q) * (p + q))
+    quotient = (_log_difference(p, middle) - _log_difference(middle, q)) / gap
+    return jnp.where(close, _log_second_series(p, middle, q), quotient)
+
+
+def _log_second_series(a: Array, b: Array, c: Array, terms: int = 18) -> Array:
+    """sum_k (-1)^(k+1) h_k(x, y, z) / ((k+2) m^2), with x = a^2/m - 1 and so on about the mean m of the squares.
+
+    h_k are complete homogeneous polynomials; x + y + z = 0, so h_k = -e_2 h_{k-2} + e_3 h_{k-3}. With |x| below 1/8,
+    18 terms leave less than 1e-14 of the sum.
+    """
+    m = (a * a + b * b + c * c) / 3
+    x, y, z = a * a / m - 1, b * b / m - 1, c * c / m - 1
+    e2, e3 = x * y + y * z + z * x, x * y * z
+    h = [jnp.ones_like(m), jnp.zeros_like(m), -e2]
+    total = -h[0] / 2 - h[2] / 4
+    for k in range(3, terms):
+        h.append(-e2 * h[k - 2] + e3 * h[k - 3])
+        total += (-1) ** (k + 1) * h[k] / (k + 2)
+    return total / (m * m)

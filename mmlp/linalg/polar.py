@@ -1,0 +1,29 @@
+"""The orthogonal factor of a square matrix."""
+
+import jax.numpy as jnp
+from jax import Array
+
+from mmlp.linalg.primitive import last_order, primitive
+
+
+def _polar_value(M):
+    if M.shape[-1] == 1:
+        return jnp.where(M < 0, -1, 1).astype(M.dtype)
+    U, _, Vt = jnp.linalg.svd(M, full_matrices=False)
+    return U @ Vt
+
+
+def _polar_rule(primals, tangents):
+    if primals[0].shape[-1] == 1:
+        return jnp.zeros_like(primals[0])
+    U, s, Vt = jnp.linalg.svd(last_order(primals[0], primals[0]), full_matrices=False)
+    X = U.mT @ tangents[0] @ Vt.mT
+    return U @ ((X - X.mT) / (s[..., :, None] + s[..., None, :])) @ Vt
+
+
+_polar = primitive(_polar_value, _polar_rule)
+
+
+def polar(M: Array) -> Array:
+    """W = UV' of M = USV': the orthogonal matrix nearest to M. Its derivative divides by sums of singular values."""
+    return _polar(M)
