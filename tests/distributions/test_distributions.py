@@ -488,7 +488,9 @@ def test_mismatched_dimensions_are_refused():
         TraceOneGaussian(np.zeros((3, 2)), omega, np.ones(4))
     with pytest.raises(ValueError, match=r"log_prob\(x=...\)` must have shape \(..., 2\)"):
         TraceOneGaussian(np.zeros(2), omega, 1.0).log_prob(np.zeros(3))
-    with pytest.raises(ValueError, match="must be a Gram or DiagonalGram, got ndarray"):
+    with pytest.raises(
+        ValueError, match="must be an SPD value such as Gram or DiagonalGram, got ndarray"
+    ):
         TraceOneGaussian(np.zeros(2), np.eye(2) / 2, 1.0)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r'must be "gamma" or "normal", got'):
         TraceOnePowerExponential(np.zeros(2), omega, 1.0, 1.0, 1.0, radius="exact")

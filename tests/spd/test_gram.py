@@ -338,7 +338,7 @@ NAN_MATRIX = np.array([[1.0, np.nan], [np.nan, 1.0]])
         ),
         (lambda: Gram(np.ones(3)), r"must have shape \(..., m, d\).*got shape \(3,\)"),
         (lambda: Gram(np.ones((2, 3))), r"at least as many rows as columns.*got shape \(2, 3\)"),
-        (lambda: Gram(np.ones((3, 2)), upper=True), r"must have square to be `upper`"),
+        (lambda: Gram(np.ones((3, 2)), upper=True), r"must be square to be `upper`"),
         (lambda: Gram(np.ones((0, 0))), r"no axis of length 0, got shape \(0, 0\)"),
         (lambda: Gram(np.ones((0, 2, 2))), r"no axis of length 0, got shape \(0, 2, 2\)"),
         (lambda: Gram(NAN_MATRIX), r"must be finite, got nan at index \(0, 1\); drop or fill"),
