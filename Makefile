@@ -58,7 +58,7 @@ bench: .venv/.bench  ## speed, accuracy and scaling tables
 
 TARGETS ?= all
 reproduce: setup  ## the paper's tables and figures, into report/index.html; TARGETS="density --quick" for less
-	$(RUN) -m mmlp.experiments.reproduce $(TARGETS)
+	$(RUN) -m mmlp.cli reproduce $(TARGETS)
 
 clean:          ## remove the environment and caches
 	rm -rf .venv .cache .pytest_cache .ruff_cache docs/_build docs/gallery

@@ -1,12 +1,10 @@
 """The gallery: every program of examples/ is run, and gets a page with its text, output, pictures and code.
 
-A program writes its pictures into the working directory. It is run again only when it or the library has changed. One whose
-record is in results/ is not run: its page shows the record.
+A program writes its pictures into the working directory. It is run again only when it or the library has changed.
 """
 
 import ast
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -18,20 +16,14 @@ from sphinx.errors import ExtensionError
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from results import RESULTS, draw, verdicts
-
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES, PAGES = ROOT / "examples", ROOT / "docs" / "gallery"
 logger = logging.getLogger(__name__)
 
 
 def programs() -> list[Path]:
-    """The files of examples/ that can be run; others are parts of them."""
-    return [
-        path
-        for path in sorted(EXAMPLES.glob("*.py"))
-        if '__name__ == "__main__"' in path.read_text()
-    ]
+    """The files of examples/."""
+    return sorted(EXAMPLES.glob("*.py"))
 
 
 def describe(path: Path) -> tuple[str, str, int]:
@@ -45,16 +37,11 @@ def run(path: Path, folder: Path) -> None:
     """Run a program in its folder and keep what it prints, unless that was done for these very sources."""
     library = sorted((ROOT / "mmlp").rglob("*.py"))
     sources = hashlib.sha256(b"".join(file.read_bytes() for file in [path, *library])).hexdigest()
-    stamp, record = folder / "sources", RESULTS / f"{path.stem}.json"
-    if stamp.exists() and stamp.read_text() == sources and not record.exists():
+    stamp = folder / "sources"
+    if stamp.exists() and stamp.read_text() == sources:
         return
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    if record.exists():
-        content = json.loads(record.read_text())
-        draw(content, folder)
-        (folder / "output.txt").write_text("\n".join(verdicts(content)))
-        return
     logger.info("running %s", path.name)
     environment = os.environ | {
         "MPLBACKEND": "agg",

@@ -5,13 +5,13 @@ with figures drawn anew from the records, is put beside the documentation as rep
 """
 
 import json
-import runpy
 import shutil
 from pathlib import Path
 
 from sphinx.util.docutils import SphinxDirective
 
-from mmlp.experiments import reproduce
+from mmlp.experiments.harness.run import PAPER, find
+from mmlp.experiments.harness.targets import TARGETS
 from mmlp.pages import page as report
 
 ROOT = Path(__file__).parent.parent.parent
@@ -28,16 +28,13 @@ def build(app) -> None:
         if "experiment" in record:  # others are tables of benchmarks
             shutil.copy(path, folder)
             draw(record, folder)
-    report.build(folder)
+    report.build(folder, PAPER, TARGETS)
 
 
 def draw(record: dict, folder: Path) -> None:
-    """The figures of a record, by the experiment or the example that made it."""
-    name = record["experiment"]
-    if name in reproduce.TARGETS:
-        reproduce.load(name).draw(record, folder)
-    else:
-        runpy.run_path(str(ROOT / "examples" / f"{name}_page.py"))["draw"](record, folder)
+    """The figures of a record, by the experiment that made it."""
+    if record["result"].get("figures"):
+        find(record["experiment"]).draw(record, folder)
 
 
 def verdicts(record: dict) -> list[str]:
@@ -60,7 +57,7 @@ class Results(SphinxDirective):
 
 def text(name: str | None = None) -> str:
     """The stored records as text; those that are not there are named with the command that makes them."""
-    wanted = [name] if name else sorted(reproduce.TARGETS, key=report.rank)
+    wanted = [name] if name else TARGETS
     there = [one for one in wanted if (RESULTS / f"{one}.json").exists()]
     records = [json.loads((RESULTS / f"{one}.json").read_text()) for one in there]
     missing = ", ".join(f"`mmlp reproduce {one}`" for one in wanted if one not in there)

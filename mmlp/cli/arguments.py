@@ -7,6 +7,8 @@ from typing import Annotated, Literal, NamedTuple
 from tyro.conf import Positional, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
+from mmlp.experiments.harness.targets import Target
+
 Data = Annotated[Positional[Path], arg(metavar="DATA")]
 ModelFile = Annotated[Positional[Path], arg(metavar="MODEL")]
 Names = Annotated[
@@ -177,19 +179,6 @@ class Info:
     """Print JSON."""
 
 
-Target = Literal[
-    "example1",
-    "example1-mlp",
-    "example2",
-    "frey",
-    "frey-pixels",
-    "collapse",
-    "density",
-    "radius",
-    "all",
-]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Reproduce:
     """Run the experiments of the paper and write a page that shows its values beside those obtained.
@@ -197,7 +186,7 @@ class Reproduce:
     $ mmlp reproduce example1 --seeds 5
     """
 
-    targets: Annotated[Positional[tuple[Target, ...]], arg(metavar="TARGET")]
+    targets: Annotated[Positional[tuple[Literal[Target, "all"], ...]], arg(metavar="TARGET")]
     """example1 (losses), example1-mlp, example2 (depth), frey (VAEs), frey-pixels, collapse, density, radius, or all."""
     quick: bool = False
     """Small runs, to see that everything works; their numbers are not results."""

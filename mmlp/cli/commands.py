@@ -37,7 +37,7 @@ from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor
 from mmlp.estimators.outliers import FarCellWarning
 from mmlp.estimators.spd import factored
 from mmlp.experiments import demo as tour
-from mmlp.experiments import reproduce as paper
+from mmlp.experiments.harness.run import reproduce
 from mmlp.spd import Gram
 from mmlp.training.runs import AnotherRunError
 
@@ -63,11 +63,8 @@ def _(command: Demo) -> int:
 
 @run.register
 def _(command: Reproduce) -> int:
-    options = {"--seeds": command.seeds, "--data": command.data, "--out": command.out}
-    flags = [
-        word for flag, value in options.items() if value is not None for word in (flag, str(value))
-    ]
-    return paper.main([*command.targets, *(["--quick"] if command.quick else []), *flags])
+    given = {"seeds": command.seeds, "data": command.data}
+    return reproduce(command.targets, quick=command.quick, out=command.out, **given)
 
 
 @run.register

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from mmlp.experiments import frey
-from mmlp.experiments.harness import run as _run
+from mmlp.experiments.harness import jobs
 from mmlp.experiments.harness.claims import judged, more
+from mmlp.experiments.harness.run import main
 from mmlp.experiments.vaes.core import COLLAPSED, Recipe, score, train
 from mmlp.pages import page as report
 
@@ -100,7 +101,7 @@ def run(settings: Settings) -> dict:
     found = dict(
         zip(
             unique,
-            _run.each(scored, [(settings, one) for one in unique], "collapse", settings.jobs),
+            jobs.each(scored, [(settings, one) for one in unique], "collapse", settings.jobs),
             strict=True,
         )
     )
@@ -141,7 +142,7 @@ def scored(settings: Settings, recipe: Recipe) -> dict[str, list[float]]:
 
     about = {"recipe": dataclasses.asdict(recipe)}
     about |= {key: getattr(settings, key) for key in ("latent", "seeds", "samples", "images")}
-    return _run.kept(settings.keep, {"collapse": about}, make)
+    return jobs.kept(settings.keep, {"collapse": about}, make)
 
 
 def claims(
@@ -180,4 +181,4 @@ def draw(record: dict, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    _run.main("collapse", Settings, run, draw)
+    main("collapse")

@@ -10,12 +10,19 @@ from pathlib import Path
 
 from sklearn.exceptions import ConvergenceWarning
 
-from mmlp.experiments.harness import run as _run
+from mmlp.experiments.harness.run import perform, settings_of
 from mmlp.experiments.tour import core as _tour
 from mmlp.experiments.tour import covariances as demo_covariances
 from mmlp.experiments.tour import regression as demo_regression
 from mmlp.experiments.tour import vae as demo_vae
+from mmlp.pages.page import BOLD, Heading
 
+HEADING = Heading(
+    "A tour of matrix-mlp",
+    "Networks whose output is a covariance: learn covariance matrices, predict with full error "
+    "covariance, model a density. One seed, a small run each; " + BOLD,
+    "What was run",
+)
 PARTS = {
     "demo-covariances": demo_covariances,
     "demo-regression": demo_regression,
@@ -34,15 +41,14 @@ def main(argv: list[str] | None = None) -> None:
         "--out", type=Path, default=Path("demo"), help="folder of the page and its pictures"
     )
     options = parser.parse_args(argv)
-    start, flags = (
-        time.perf_counter(),
-        ["--out", str(options.out), *(["--quick"] if options.quick else [])],
-    )
+    start = time.perf_counter()
     for number, (name, part) in enumerate(PARTS.items(), 1):
         print(f"[{number}/{len(PARTS)}] {part.TITLE}", flush=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the tour is short on purpose
-            record = _run.main(name, part.Settings, part.run, part.draw, flags)
+            settings = settings_of(part.Settings, quick=options.quick)
+            how = {"quick": options.quick, "out": options.out, "heading": HEADING}
+            record = perform(name, part, settings, **how)
         print(
             "\n".join(f"\n{_tour.text(table)}\n" for table in record["result"]["tables"]),
             flush=True,

@@ -13,7 +13,8 @@ import numpy as np
 import scipy.special
 
 from mmlp.distributions import TraceOnePowerExponential
-from mmlp.experiments.harness.run import main, progress
+from mmlp.experiments.harness.jobs import progress
+from mmlp.experiments.harness.run import main
 from mmlp.spd import Gram
 
 
@@ -191,4 +192,4 @@ def draw(record: dict, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main("density", Settings, run, draw)
+    main("density")

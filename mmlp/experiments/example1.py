@@ -15,7 +15,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mmlp.experiments.harness.claims import advantage, ahead, shares, verdict
-from mmlp.experiments.harness.run import main, progress
+from mmlp.experiments.harness.jobs import progress
+from mmlp.experiments.harness.run import main
 from mmlp.experiments.spd import core as _spd
 from mmlp.experiments.spd.core import (
     HEADINGS,
@@ -309,4 +310,4 @@ def draw(record: dict, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main("example1", Settings, run, draw)
+    main("example1")

@@ -14,7 +14,8 @@ from typing import ClassVar
 
 from mmlp.experiments.example1 import MLP, NOTES, OURS, PAPERS_MLP, claim_to_be_ahead
 from mmlp.experiments.harness.claims import verdict
-from mmlp.experiments.harness.run import main, progress
+from mmlp.experiments.harness.jobs import progress
+from mmlp.experiments.harness.run import main
 from mmlp.experiments.spd import core as _spd
 from mmlp.experiments.spd.core import (
     HEADINGS,
@@ -117,4 +118,4 @@ def draw(record: dict, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main("example1-mlp", Settings, run, draw)
+    main("example1-mlp")

@@ -15,7 +15,8 @@ import numpy as np
 
 from mmlp.experiments.example1 import NOTES
 from mmlp.experiments.harness.claims import ahead, shares, verdict
-from mmlp.experiments.harness.run import main, progress
+from mmlp.experiments.harness.jobs import progress
+from mmlp.experiments.harness.run import main
 from mmlp.experiments.spd import core as _spd
 from mmlp.experiments.spd.core import HEADINGS, PAPER_RATE, Budget, Model, Task, paper, tuned
 from mmlp.pages.page import cell
@@ -174,4 +175,4 @@ def draw(record: dict, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main("example2", Settings, run, draw)
+    main("example2")

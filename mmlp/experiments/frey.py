@@ -19,7 +19,8 @@ import numpy as np
 from sklearn.mixture import GaussianMixture
 
 from mmlp.datasets import FREY_SHAPE, digits, frey_faces
-from mmlp.experiments.harness import run as _run
+from mmlp.experiments.harness import jobs
+from mmlp.experiments.harness.run import main
 from mmlp.experiments.vaes.core import COLLAPSED, Recipe, Split, make_split, put, score, take, train
 from mmlp.experiments.vaes.frey_claims import (
     BEST,
@@ -152,7 +153,7 @@ def run(settings: Settings) -> dict:
     work = [(settings, *row) for row in recipes(settings)]
     longest = max(range(len(work)), key=lambda i: (work[i][2] == BEST, work[i][-1]))
     work.insert(0, work.pop(longest))  # first, so that no process waits for it at the end
-    done = _run.each(trained_row, work, "frey", settings.jobs)
+    done = jobs.each(trained_row, work, "frey", settings.jobs)
     done.insert(longest, done.pop(0))
     for found in done:
         draws = found.pop("draws")
@@ -244,7 +245,7 @@ def trained_row(
         name: getattr(settings, name)
         for name in ("components", "train", "validation", "samples", "images")
     }
-    found = _run.kept(settings.keep, {"frey": about | data}, make)
+    found = jobs.kept(settings.keep, {"frey": about | data}, make)
     return {"k": k, "group": group, "model": recipe.model, "recipe": about["recipe"], **found}
 
 
@@ -335,4 +336,4 @@ def draw(record: dict, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    _run.main("frey", Settings, run, draw)
+    main("frey")

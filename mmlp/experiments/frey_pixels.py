@@ -26,8 +26,9 @@ import numpy as np
 
 from mmlp.datasets import Components, random_split
 from mmlp.experiments import frey
-from mmlp.experiments.harness import run as _run
+from mmlp.experiments.harness import jobs
 from mmlp.experiments.harness.claims import judged
+from mmlp.experiments.harness.run import device, main
 from mmlp.experiments.vaes import mosaics
 from mmlp.experiments.vaes.core import Recipe, Split, scores_of_rows, take, train
 
@@ -198,13 +199,13 @@ def run(settings: Settings) -> dict:
         for name, value in dataclasses.asdict(settings).items()
         if name not in ("data", "keep")
     }
-    for name, (recipe, latent) in _run.progress(recipes(settings).items(), "frey-pixels"):
+    for name, (recipe, latent) in jobs.progress(recipes(settings).items(), "frey-pixels"):
         splits = coordinates[name]
 
         def make(splits=splits, recipe=recipe, latent=latent):
             return trained_and_scored(recipe, splits, latent, settings.samples, most)
 
-        found = _run.kept(
+        found = jobs.kept(
             settings.keep,
             {"frey-pixels": about, "of": name, "recipe": dataclasses.asdict(recipe)},
             make,
@@ -289,7 +290,7 @@ def timed(recipe: Recipe, splits: list[Split], latent: int) -> tuple[Any, dict[s
     )
     steps = recipe.steps(len(splits[0].train)) // recipe.epochs
     costs = {
-        "device": f"{_run.device()}, jax {jax.__version__}",
+        "device": f"{device()}, jax {jax.__version__}",
         "seconds per step": float(np.diff(times).min()) / steps,
         "seconds": times[-1] - times[0],
         "peak memory (GiB)": peak_memory() / 2**30,
@@ -383,4 +384,4 @@ def draw(record: dict, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    _run.main("frey-pixels", Settings, run, draw)
+    main("frey-pixels")

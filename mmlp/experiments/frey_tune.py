@@ -18,7 +18,8 @@ import numpy as np
 
 from mmlp.checkpoint import files
 from mmlp.experiments import frey
-from mmlp.experiments.harness import run as _run
+from mmlp.experiments.harness import jobs
+from mmlp.experiments.harness.run import main
 from mmlp.experiments.vaes.core import score, train
 from mmlp.pages import page as report
 
@@ -85,7 +86,7 @@ def run(settings: Settings) -> dict:
         settings
     )  # before any work: a file that is missing is told, or downloaded, once
     work = itertools.product([settings], settings.groups, settings.optimizers, settings.decays)
-    tried = list(itertools.chain(*_run.each(grid_entries, list(work), "tune", settings.jobs)))
+    tried = list(itertools.chain(*jobs.each(grid_entries, list(work), "tune", settings.jobs)))
     found = merged(known, tried, settings.groups)
     if settings.write:
         write(found, frey.FILE)
@@ -125,7 +126,7 @@ def grid_entries(settings: Settings, group: str, optimizer: str, decay: float) -
         "first": FIRST_SEED,
         **task,
     }
-    found = _run.kept(settings.keep, {"frey-tune": about}, make)
+    found = jobs.kept(settings.keep, {"frey-tune": about}, make)
     rows = [dataclasses.asdict(recipe) | cell for cell in cells]
     listed = [{"group": group, **task, **{name: row[name] for name in TRIED}} for row in rows]
     tried = [
@@ -209,4 +210,4 @@ def draw(record: dict, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    _run.main("frey-tune", Settings, run, draw)
+    main("frey-tune")

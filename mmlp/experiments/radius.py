@@ -19,7 +19,8 @@ import scipy.stats
 
 from mmlp.distributions import TraceOnePowerExponential
 from mmlp.divergences import von_neumann
-from mmlp.experiments.harness.run import main, progress
+from mmlp.experiments.harness.jobs import progress
+from mmlp.experiments.harness.run import main
 from mmlp.pages import page as report
 from mmlp.pages.numbers import show
 from mmlp.spd import Gram
@@ -267,4 +268,4 @@ def _panels(record: dict, quantity: str, label: str, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main("radius", Settings, run, draw)
+    main("radius")

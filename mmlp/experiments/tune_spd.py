@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from mmlp.checkpoint import files
-from mmlp.experiments.harness import run as _run
+from mmlp.experiments.harness import jobs as _jobs
+from mmlp.experiments.harness.run import versions
 from mmlp.experiments.spd.core import FAMILIES, FIRST_SEEDS, TUNED, Budget, Recipe, Task, train
 from mmlp.training.core import NonFiniteError
 
@@ -60,7 +61,7 @@ def tune(
         for name, recipes in families.items()
         for recipe in recipes
     ]
-    found = _run.each(candidates, work, "tune", jobs)
+    found = _jobs.each(candidates, work, "tune", jobs)
     tried = list(itertools.chain(*found))
     chosen: dict[str, dict] = {}
     for task, family in itertools.product(tasks, families):
@@ -78,7 +79,7 @@ def tune(
         "loss": LOSS,
         "chosen": chosen,
         "tried": tried,
-        "versions": _run.versions(),
+        "versions": versions(),
     }
 
 

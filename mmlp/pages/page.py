@@ -1,8 +1,6 @@
 """One self-contained page of all results in a folder: OUT/index.html from OUT/*.json and the figures beside them.
 
-    python -m mmlp.pages.page [OUT]        builds the page again; every experiment does it when it ends
-
-A record (`_run.main` writes it) has "experiment" (the name of its file), "command", "quick", "seconds", "date", "device",
+Every experiment builds it again when it ends. A record has "experiment" (the name of its file), "command", "quick", "seconds", "date", "device",
 "versions", "settings" and "result". The page shows these entries of "result", all of them optional:
 
     title      what the experiment is, a few words
@@ -20,7 +18,6 @@ line on stderr and on the page says which and why. Text is escaped; the page hol
 needs no network.
 """
 
-import argparse
 import base64
 import json
 import re
@@ -29,20 +26,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
+from typing import NamedTuple
 
 from mmlp.checkpoint import files
 from mmlp.pages.numbers import decimals, duration, needs_powers, show
 
-ORDER = (
-    "example1",
-    "example1-mlp",
-    "example2",
-    "frey",
-    "frey-pixels",
-    "collapse",
-    "density",
-    "radius",
-)  # the targets of `reproduce`, in the order of running; on the page the others follow by name
 IMAGES = {".png": "image/png", ".svg": "image/svg+xml"}
 VERDICTS = {
     "holds": "holds",
@@ -51,20 +39,14 @@ VERDICTS = {
 }  # its first words, the colour
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 BOLD = '<strong class="best">bold</strong> marks the best of its kind.'
-PAPER = (  # title, introduction and the heading of the contents of a page of the paper's experiments
-    "The paper&rsquo;s results, reproduced",
-    """What <em>Constructing the Matrix Multilayer Perceptron and its Application to the VAE</em> (Taghia, Bånkestad,
-Lindsten and Schön, 2019) reports, beside what matrix-mlp obtains. Each section was made by the command that it shows. A
-number with ± is a mean and its standard error over seeds; """
-    + BOLD,
-    "The paper&rsquo;s claims",
-)
-TOUR = (  # the same, where all experiments are parts of the tour
-    "A tour of matrix-mlp",
-    "Networks whose output is a covariance: learn covariance matrices, predict with full error covariance, model a "
-    "density. One seed, a small run each; " + BOLD,
-    "What was run",
-)
+
+
+class Heading(NamedTuple):
+    """What stands above the results, in HTML: title, introduction, heading of the contents."""
+
+    title: str
+    about: str
+    contents: str
 
 
 def cell(values: Iterable[float], **more) -> dict:
@@ -78,10 +60,15 @@ def cell(values: Iterable[float], **more) -> dict:
     return {"mean": statistics.fmean(values), "error": error, **more}
 
 
-def build(out: Path) -> dict[str, str]:
-    """Write OUT/index.html from OUT/*.json; gives the files that were left out, each with the reason."""
+def build(out: Path, heading: Heading, order: Sequence[str] = ()) -> dict[str, str]:
+    """Write OUT/index.html from OUT/*.json; gives the files that were left out, with the reasons.
+
+    Those in `order` come first, the others follow by name.
+    """
     sections, contents, skipped = {}, {}, {}
-    for path in sorted(out.glob("*.json"), key=lambda path: rank(path.stem)):
+    rank = {name: place for place, name in enumerate(order)}
+    paths = sorted(out.glob("*.json"), key=lambda path: (rank.get(path.stem, len(rank)), path.stem))
+    for path in paths:
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(record, dict) or not isinstance(record.get("result"), dict):
@@ -103,19 +90,14 @@ def build(out: Path) -> dict[str, str]:
             missing = "it lacks " if isinstance(error, KeyError) else ""
             skipped[path.name] = f"{missing}{error}"
             print(f"report: left out {path}: {missing}{error}", file=sys.stderr)
-    files.replace(out / "index.html", _page(sections, contents, skipped).encode())
+    files.replace(out / "index.html", _page(heading, sections, contents, skipped).encode())
     return skipped
 
 
-def rank(name: str) -> tuple[int, str]:
-    """The place of an experiment on the page."""
-    return (ORDER.index(name) if name in ORDER else len(ORDER)), name
-
-
-def _page(sections: dict[str, str], contents: dict[str, str], skipped: dict[str, str]) -> str:
-    title, about, heading = (
-        TOUR if sections and all(name.startswith("demo-") for name in sections) else PAPER
-    )
+def _page(
+    heading: Heading, sections: dict[str, str], contents: dict[str, str], skipped: dict[str, str]
+) -> str:
+    title, about, over = heading
     left_out = "".join(
         f"<li><code>{escape(name)}</code>: {escape(reason)}" for name, reason in skipped.items()
     )
@@ -137,7 +119,7 @@ def _page(sections: dict[str, str], contents: dict[str, str], skipped: dict[str,
 </header>
 <main>
 <nav aria-labelledby="verdicts">
-<h2 id="verdicts">{heading}</h2>
+<h2 id="verdicts">{over}</h2>
 {"".join(contents.values()) or "<p>No results yet.</p>"}
 </nav>
 {f'<section id="left-out"><h2>Left out</h2><ul>{left_out}</ul></section>' if left_out else ""}
@@ -312,27 +294,3 @@ def _value(value, error=None, **style) -> str:
     if _is_number(value):
         return show(value, error, **style)
     return escape("" if value is None else str(value))
-
-
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m mmlp.pages.page", description="Build the page of results again."
-    )
-    parser.add_argument(
-        "out",
-        type=Path,
-        nargs="?",
-        default=Path("report"),
-        help="folder of the JSON files and the figures",
-    )
-    out = parser.parse_args(argv).out
-    if not out.is_dir():
-        parser.error(
-            f"there is no folder {out}; run an experiment first: python -m mmlp.experiments.reproduce all"
-        )
-    build(out)
-    print(out / "index.html")
-
-
-if __name__ == "__main__":
-    main()

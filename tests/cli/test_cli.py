@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import typing
 import warnings
 from pathlib import Path
 
@@ -20,10 +19,10 @@ import pytest
 import mmlp
 from mmlp import cli, metrics, tables
 from mmlp.checkpoint import files
-from mmlp.cli import arguments, commands
+from mmlp.cli import commands
 from mmlp.estimators import MultivariateRegressor
 from mmlp.estimators import training as _training
-from mmlp.experiments import reproduce
+from mmlp.experiments.harness.targets import TARGETS
 from mmlp.training.core import FitResult, NonFiniteError
 from mmlp.training.runs import AnotherRunError
 
@@ -526,26 +525,19 @@ def test_a_fit_that_ends_at_its_limit_is_told_by_the_option(here, capsys, monkey
 
 def test_reproduce_passes_its_options_on_and_its_status_back(capsys, monkeypatch):
     seen = []
-    monkeypatch.setattr(reproduce, "main", lambda argv: seen.append(argv) or 1)
-    assert (
-        run(
-            capsys,
-            "reproduce",
-            "density",
-            "radius",
-            "--quick",
-            "--seeds",
-            "3",
-            "--data",
-            "d",
-            "-o",
-            "r",
-        )[0]
-        == 1
+    monkeypatch.setattr(
+        commands, "reproduce", lambda *args, **given: seen.append((args, given)) or 1
     )
-    assert " ".join(seen[0]) == "density radius --quick --seeds 3 --data d --out r"
-    known = set(typing.get_args(arguments.Target))
-    assert {"all", *reproduce.TARGETS} == known, "a new experiment needs its name in arguments.py"
+    words = "reproduce density radius --quick --seeds 3 --data d -o r"
+    assert run(capsys, *words.split())[0] == 1
+    given = {"quick": True, "seeds": 3, "data": Path("d"), "out": Path("r")}
+    assert seen == [((("density", "radius"),), given)]
+
+
+def test_reproduce_refuses_an_unknown_target_with_the_list(capsys):
+    status, _, error = run(capsys, "reproduce", "densty")
+    assert status == 2
+    assert all(name in error for name in ("all", *TARGETS))
 
 
 def start(folder, *words, stdout=subprocess.PIPE):

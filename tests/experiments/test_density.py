@@ -6,20 +6,14 @@ import matplotlib
 import numpy as np
 import pytest
 
-from mmlp.experiments import density, radius
-from mmlp.experiments.harness import run as _run
+from mmlp.experiments import radius
+from mmlp.experiments.harness.run import main
 
 matplotlib.use("agg")
 
 
 def test_density_writes_json_and_draws_from_it(tmp_path):
-    record = _run.main(
-        "density",
-        density.Settings,
-        density.run,
-        density.draw,
-        ["--quick", "--out", str(tmp_path), "--rho", "0.3"],
-    )
+    record = main("density", ["--quick", "--out", str(tmp_path), "--rho", "0.3"])
     assert json.loads((tmp_path / "density.json").read_text())["settings"]["rho"] == 0.3
     assert (tmp_path / "density.png").stat().st_size > 10_000
     panels = record["result"]["panels"]
@@ -37,13 +31,7 @@ def test_density_writes_json_and_draws_from_it(tmp_path):
 
 @pytest.mark.slow
 def test_radius_writes_json_and_draws_from_it(tmp_path):
-    record = _run.main(
-        "radius",
-        radius.Settings,
-        radius.run,
-        radius.draw,
-        ["--quick", "--seeds", "1", "--out", str(tmp_path)],
-    )
+    record = main("radius", ["--quick", "--seeds", "1", "--out", str(tmp_path)])
     assert record["settings"]["seeds"] == 1
     for name in ("radius_covariance.png", "radius_mean.png"):
         assert (tmp_path / name).stat().st_size > 10_000

@@ -1,28 +1,18 @@
 """The forecast of share covariances: no look into the future, its estimates, its input file, and a run on made-up prices."""
 
 import gzip
-import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import optax
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "examples"
+from mmlp.experiments import shares
+from mmlp.experiments import shares_data as data
+from mmlp.experiments import shares_page as page
+from mmlp.experiments.harness.run import main
 
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-data = load("shares_data")  # under the names by which shares.py imports them
-page = load("shares_page")
-shares = load("shares")
 SMALL = shares.Settings(
     shares=3, first=2020, last=2022, block=3, seeds=2, origins=20, batch_size=10, epochs=1
 )
@@ -117,18 +107,17 @@ PRICES = np.exp(0.01 * np.random.default_rng(0).normal(size=(len(DATES), 2)).cum
 
 @pytest.mark.parametrize("name", ["prices.csv", "prices.csv.gz"])
 def test_a_price_file_becomes_returns(tmp_path, name):
-    market = data.find_market(str(write(tmp_path / name, DATES, PRICES)), 20)
+    market = data.find_market(None, write(tmp_path / name, DATES, PRICES), 20)
     assert (market.source, market.names) == (name, ["A", "B"])
     np.testing.assert_array_equal(market.dates, DATES[1:])
     np.testing.assert_allclose(market.returns[:5], 100 * np.log(PRICES[1:6] / PRICES[:5]))
-    assert data.find_market(str(tmp_path / name), 2).returns.shape[1] == 2
+    assert data.find_market(None, tmp_path / name, 2).returns.shape[1] == 2
 
 
-def test_without_a_file_prices_are_made_up(tmp_path, monkeypatch):
-    monkeypatch.setenv("MMLP_DATA", str(tmp_path))
-    assert data.find_market("", 3).source == "made-up prices"
+def test_without_a_file_prices_are_made_up(tmp_path):
+    assert data.find_market(None, None, 3).source == "made-up prices"
     write(tmp_path / "sp500_prices.csv.gz", DATES, PRICES)
-    assert data.find_market("", 3).source == "sp500_prices.csv.gz"
+    assert data.find_market(tmp_path, None, 3).source == "sp500_prices.csv.gz"
 
 
 def bad(array, value):
@@ -157,31 +146,25 @@ def test_a_bad_price_file_is_named(tmp_path, dates, prices, message):
     assert str(path) in str(error.value)
 
 
-def test_a_missing_file_and_settings_out_of_range_are_named(monkeypatch):
-    with pytest.raises(ValueError, match=r"--prices nowhere\.csv`: there is no such file"):
-        data.find_market("nowhere.csv", 20)
+def test_a_missing_file_and_settings_out_of_range_are_named():
+    for name in ("data", "prices"):
+        where = {"data": None, "prices": None, name: Path("nowhere")}
+        with pytest.raises(ValueError, match=f"--{name} nowhere`: there is no file nowhere"):
+            data.find_market(**where, shares=20)
     with pytest.raises(ValueError, match="--shares 21` must be 2 to 20"):
         shares.run(shares.Settings(shares=21))
-    monkeypatch.delenv("MMLP_DATA", raising=False)
     with pytest.raises(ValueError, match=r"--first 2020 --last 2030` must be within 199. to 2022"):
         shares.run(shares.Settings(last=2030, first=2020, shares=3))
 
 
 def test_a_run_makes_a_record_and_a_picture(tmp_path, market, forecast, monkeypatch):
-    monkeypatch.setattr(shares, "find_market", lambda prices, shares: market)
+    monkeypatch.setattr(shares, "find_market", lambda *_: market)
     monkeypatch.setattr(shares, "forecasts", lambda market, settings: forecast)  # trained above
     flags = ["--quick", "--shares", "3", "--first", "2020", "--out", str(tmp_path)]
-    shares.main(
-        "shares",
-        shares.Settings,
-        shares.run,
-        shares.draw,
-        flags,
-        program="python examples/shares.py",
-    )
+    main("shares", flags)
     record = json.loads((tmp_path / "shares.json").read_text())
     result = record["result"]
-    assert record["command"] == "python examples/shares.py --quick --shares 3 --first 2020"
+    assert record["command"] == "python -m mmlp.experiments.shares --quick --shares 3"
     assert (tmp_path / "shares.png").stat().st_size > 20_000
     assert len(result["months"]) == 36
     table = result["tables"][0]

@@ -15,8 +15,9 @@ import scipy.stats
 from paper_weights import paper_constants, weights
 
 from mmlp.datasets import images as datasets_images
-from mmlp.experiments import collapse, frey, frey_pixels, frey_tune, reproduce
-from mmlp.experiments.harness import run as _run
+from mmlp.experiments import collapse, frey, frey_pixels, frey_tune
+from mmlp.experiments.harness import jobs
+from mmlp.experiments.harness.run import main, reproduce
 from mmlp.experiments.vaes import frey_claims, mosaics
 from mmlp.experiments.vaes.core import (
     Recipe,
@@ -394,12 +395,7 @@ def test_without_the_file_a_target_says_where_it_is_and_where_it_goes(
 
     monkeypatch.setattr(pooch.HTTPDownloader, "__call__", offline)
     targets = ["frey", "frey-pixels", "collapse"]
-    assert (
-        reproduce.main(
-            [*targets, "--quick", "--data", str(tmp_path), "--out", str(tmp_path / "report")]
-        )
-        == 1
-    )
+    assert reproduce(targets, quick=True, data=tmp_path, out=tmp_path / "report") == 1
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 4
     for name, line in zip(targets, lines, strict=False):
@@ -493,17 +489,17 @@ def wait_or_fail(seconds):
 
 
 def test_work_is_done_in_order():
-    assert _run.each(square, [(i,) for i in range(5)], "squares") == [0, 1, 4, 9, 16]
+    assert jobs.each(square, [(i,) for i in range(5)], "squares") == [0, 1, 4, 9, 16]
 
 
 @pytest.mark.slow
 def test_processes_share_the_work_and_pass_errors_on():
-    assert _run.each(square, [(i,) for i in range(5)], "squares", 2) == [0, 1, 4, 9, 16]
+    assert jobs.each(square, [(i,) for i in range(5)], "squares", 2) == [0, 1, 4, 9, 16]
     with pytest.raises(TypeError, match="multiply"):
-        _run.each(square, [(1,), ("a",)], "squares", 2)
+        jobs.each(square, [(1,), ("a",)], "squares", 2)
     start = time.perf_counter()
     with pytest.raises(ZeroDivisionError):  # of the second, while the first is at work
-        _run.each(wait_or_fail, [(600,), (0,)], "waits", 2)
+        jobs.each(wait_or_fail, [(600,), (0,)], "waits", 2)
     assert time.perf_counter() - start < 300
 
 
@@ -563,7 +559,7 @@ def test_the_table_has_every_row_and_a_verdict_for_each_claim(tmp_path):
         "--hidden",
         "4",
     ]
-    record = _run.main("frey", frey.Settings, frey.run, frey.draw, [*flags, "--out", str(tmp_path)])
+    record = main("frey", [*flags, "--out", str(tmp_path)])
     groups = [row["group"] for row in record["result"]["trained"]]
     assert groups.count(frey.PAPERS) == groups.count(frey.OURS) == 2
     assert {frey.BEST, frey.NARROW, frey.WIDE, frey_claims.VON_NEUMANN} <= set(groups)
@@ -592,7 +588,7 @@ def test_collapse_runs(tmp_path):
         "--out",
         str(tmp_path),
     ]
-    record = _run.main("collapse", collapse.Settings, collapse.run, collapse.draw, flags)
+    record = main("collapse", flags)
     assert len(record["result"]["tables"]) == 3
 
 
@@ -613,7 +609,7 @@ def test_the_search_writes_its_choice(tmp_path, monkeypatch):
         "--out",
         str(tmp_path),
     ]
-    record = _run.main("frey-tune", frey_tune.Settings, frey_tune.run, frey_tune.draw, flags)
+    record = main("frey-tune", flags)
     assert "test" not in json.dumps(record["result"])
     known = json.loads(path.read_text())
     assert len(known["tried"]) == 4
@@ -641,9 +637,7 @@ def test_the_dense_covariance_of_all_pixels_is_trained_and_compared(network, tmp
         "--out",
         str(tmp_path),
     ]
-    record = _run.main(
-        "frey-pixels", frey_pixels.Settings, frey_pixels.run, frey_pixels.draw, flags
-    )
+    record = main("frey-pixels", flags)
     result = record["result"]
     assert result["costs"]["dense"]["steps"] == 6
     assert result["costs"]["dense"]["skipped steps"] == 0

@@ -1,18 +1,15 @@
-"""The page of results: every kind of entry, hostile text, files that are no results, and the flags of an experiment."""
+"""The page of results: every kind of entry, hostile text, and files that are no results."""
 
-import dataclasses
 import json
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from report_pages import PNG, RECORD, write
 
-from mmlp.experiments import reproduce
-from mmlp.experiments.harness import run as _run
 from mmlp.pages import page as report
 
+HEADING = report.Heading("Results", "What was found.", "Claims")
 HOSTILE = "<script>alert('x')</script> & \" </style>"
 VOID = {"meta", "link", "br", "img"}  # elements without an end tag
 OPTIONAL_END = {"li", "dt", "dd"}
@@ -53,9 +50,10 @@ def read(folder: Path) -> Reader:
 
 def test_every_entry_of_a_record_is_on_the_page(tmp_path):
     write(tmp_path, "example1", RECORD)
-    assert report.build(tmp_path) == {}
+    assert report.build(tmp_path, HEADING) == {}
     page = read(tmp_path)
     for text in (
+        *HEADING,
         "example1: the losses compared",
         "(1.07 ± 0.03)·10⁻²",
         "5.8·10⁻⁶",  # the paper's, with its own digits
@@ -83,7 +81,7 @@ def test_every_entry_of_a_record_is_on_the_page(tmp_path):
 
 def test_a_column_with_values_of_the_paper_is_two(tmp_path):
     write(tmp_path, "example1", RECORD)
-    report.build(tmp_path)
+    report.build(tmp_path, HEADING)
     page = read(tmp_path)
     assert page.text.count("obtained") == page.text.count("paper") == 2  # of three columns
     rows = [
@@ -124,7 +122,7 @@ def test_text_is_escaped_wherever_it_stands(tmp_path):
     }
     write(tmp_path, "hostile", {"result": result, "date": HOSTILE, "quick": True, **rest})
     (tmp_path / "x.png").write_bytes(PNG)
-    assert report.build(tmp_path) == {}
+    assert report.build(tmp_path, HEADING) == {}
     read(tmp_path)
     assert "alert('x')" not in (tmp_path / "index.html").read_text()
 
@@ -133,7 +131,7 @@ def test_a_missing_figure_is_named_and_the_rest_is_shown(tmp_path, capsys):
     write(
         tmp_path, "density", {"result": {"title": "densities", "figures": [{"file": "gone.png"}]}}
     )
-    assert report.build(tmp_path) == {}
+    assert report.build(tmp_path, HEADING) == {}
     assert "The figure gone.png is missing: run the command again." in read(tmp_path).text
     assert "gone.png" in capsys.readouterr().err
 
@@ -170,7 +168,7 @@ BAD_TABLE = {"title": "t", "columns": ["", "a", "b"], "rows": [{"name": "short",
 def test_a_file_that_is_no_record_is_left_out_and_named(tmp_path, capsys, content, reason):
     (tmp_path / "bad.json").write_bytes(content)
     write(tmp_path, "example1", RECORD)
-    skipped = report.build(tmp_path)
+    skipped = report.build(tmp_path, HEADING)
     assert list(skipped) == ["bad.json"]
     assert reason in skipped["bad.json"]
     assert f"report: left out {tmp_path / 'bad.json'}: " in capsys.readouterr().err
@@ -178,168 +176,17 @@ def test_a_file_that_is_no_record_is_left_out_and_named(tmp_path, capsys, conten
     assert {"bad.json", "example1: the losses compared"} <= set(page.text)
 
 
-def test_experiments_stand_in_the_order_of_the_paper(tmp_path):
+def test_experiments_stand_in_the_order_that_is_told(tmp_path):
     for name in ("zebra", "radius", "example1-mlp", "alpha", "example1"):
         write(tmp_path, name, {"result": {}})
-    report.build(tmp_path)
+    report.build(tmp_path, HEADING, ("example1", "example1-mlp", "frey", "radius"))
     ids = [i for i in read(tmp_path).ids if not i.endswith("-title") and i != "verdicts"]
     assert ids == ["example1", "example1-mlp", "radius", "alpha", "zebra"]
 
 
-def test_an_empty_folder_and_a_quick_run_say_what_they_are(tmp_path, capsys):
-    report.main([str(tmp_path)])
+def test_an_empty_folder_and_a_quick_run_say_what_they_are(tmp_path):
+    assert report.build(tmp_path, HEADING) == {}
     assert "No results yet." in read(tmp_path).text
     write(tmp_path, "density", {"result": {}, "quick": True})
-    report.build(tmp_path)
+    report.build(tmp_path, HEADING)
     assert "quick run" in read(tmp_path).text
-    with pytest.raises(SystemExit):
-        report.main([str(tmp_path / "nowhere")])
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """All types of settings."""
-
-    seeds: int = 3
-    data: Path | None = None
-    widths: tuple[int, ...] = (20, 20)
-    rate: float | None = None
-    exact: bool = True
-    label: str = "plain"
-
-    QUICK: ClassVar = {"seeds": 1}
-
-
-def run(settings: Settings) -> dict:
-    if settings.data is not None and not settings.data.exists():
-        raise FileNotFoundError(f"`data` has no file\n{settings.data}")
-    return {"claims": [{"claim": "It runs.", "verdict": "holds"}]}
-
-
-def draw(record: dict, out: Path) -> None:
-    pass
-
-
-def test_flags_are_made_from_the_settings_and_the_command_repeats_the_run(tmp_path):
-    flags = [
-        "--data",
-        str(tmp_path),
-        "--widths",
-        "3,4",
-        "--rate",
-        "0.5",
-        "--no-exact",
-        "--label",
-        "a b",
-    ]
-    record = _run.main(
-        "all-types", Settings, run, draw, ["--quick", "--out", str(tmp_path), *flags]
-    )
-    assert record["settings"] == {
-        "seeds": 1,
-        "data": "DIR",
-        "widths": (3, 4),
-        "rate": 0.5,
-        "exact": False,
-        "label": "a b",
-    }
-    assert record["command"] == (
-        "python -m mmlp.experiments.all_types --quick --data DIR --widths 3,4 --rate 0.5 --no-exact --label 'a b'"
-    )
-    assert {"mmlp", "jax", "jaxlib", "numpy", "python"} <= set(record["versions"])
-    assert str(tmp_path) not in (tmp_path / "all-types.json").read_text()
-    assert "It runs." in read(tmp_path).text
-
-
-def test_a_result_that_does_not_fit_the_page_is_an_error(tmp_path):
-    with pytest.raises(ValueError, match="does not fit the page: it lacks 'verdict'"):
-        _run.main(
-            "bad", Settings, lambda _: {"claims": [{"claim": "c"}]}, draw, ["--out", str(tmp_path)]
-        )
-
-
-def test_what_was_made_for_equal_settings_is_kept(tmp_path):
-    made = []
-
-    def make():
-        made.append(1)
-        return {"x": len(made)}
-
-    folder = tmp_path / "kept"
-    assert [_run.kept(folder, {"n": n}, make)["x"] for n in (1, 1, 2, 1)] == [1, 1, 2, 1]
-    assert _run.kept(None, {"n": 1}, make) == {"x": 3}
-
-
-def test_no_seeds_at_all_are_refused(tmp_path):
-    for main in (
-        lambda argv: _run.main("x", Settings, run, draw, argv),
-        lambda argv: reproduce.main(["all", *argv]),
-    ):
-        with pytest.raises(SystemExit) as exit:
-            main(["--seeds", "0", "--out", str(tmp_path)])
-        assert exit.value.code == 2
-
-
-@pytest.fixture
-def targets(monkeypatch):
-    """Three targets: one that runs, one that wants data, one with a bug and no settings but its own."""
-
-    @dataclasses.dataclass(frozen=True)
-    class Bare:
-        QUICK: ClassVar = {}
-
-    def broken(settings):
-        raise ZeroDivisionError
-
-    class Module:
-        def __init__(self, settings, run):
-            self.Settings, self.run, self.draw = settings, run, draw
-
-    modules = {
-        "good": Module(Settings, run),
-        "with-bug": Module(Bare, broken),
-        "last": Module(Bare, lambda _: {}),
-    }
-    monkeypatch.setattr(reproduce, "TARGETS", ("good", "with-bug", "last"))
-    monkeypatch.setattr(reproduce, "load", modules.get)
-
-
-@pytest.mark.usefixtures("targets")
-def test_reproduce_goes_on_after_a_failure_and_names_it(tmp_path, capsys):
-    arguments = ["all", "--seeds", "2", "--data", str(tmp_path / "none"), "--out", str(tmp_path)]
-    assert reproduce.main(arguments) == 1
-    error = capsys.readouterr().err
-    assert f"good failed: `data` has no file {tmp_path / 'none'}\n" in error  # one line
-    assert "ZeroDivisionError" in error  # a bug comes with its traceback
-    assert "2 of 3 targets failed: good, with-bug" in error
-    assert (tmp_path / "last.json").exists()
-
-
-@pytest.mark.usefixtures("targets")
-def test_reproduce_runs_what_is_named_once(tmp_path):
-    assert (
-        reproduce.main(["last", "good", "last", "--quick", "--seeds", "2", "--out", str(tmp_path)])
-        == 0
-    )
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "good.json",
-        "index.html",
-        "last.json",
-    ]
-    assert json.loads((tmp_path / "good.json").read_text())["settings"]["seeds"] == 2
-
-
-def test_reproduce_refuses_an_unknown_target_with_the_list(capsys):
-    with pytest.raises(SystemExit) as exit:
-        reproduce.main(["densty"])
-    assert exit.value.code == 2
-    error = capsys.readouterr().err
-    assert all(name in error for name in ("all", *reproduce.TARGETS))
-
-
-@pytest.mark.parametrize("name", reproduce.TARGETS)
-def test_every_target_is_an_experiment_with_small_settings(name):
-    module = reproduce.load(name)
-    assert callable(module.run)
-    assert callable(module.draw)
-    module.Settings(**module.Settings.QUICK)

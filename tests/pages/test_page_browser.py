@@ -7,7 +7,8 @@ import pytest
 from browser import Browser
 from report_pages import RECORD, TABLE, write
 
-from mmlp.experiments import reproduce
+from mmlp.experiments.harness.run import PAPER, reproduce
+from mmlp.experiments.harness.targets import TARGETS
 from mmlp.pages import page as report
 
 matplotlib.use("agg")
@@ -35,7 +36,7 @@ def browser():
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
-    for name in report.ORDER:
+    for name in TARGETS:
         write(folder, name, RECORD | {"quick": name == "density"})
     write(
         folder,
@@ -47,7 +48,7 @@ def folder(tmp_path_factory):
         },
     )
     (folder / "damaged.json").write_text("{")
-    report.build(folder)
+    report.build(folder, PAPER, TARGETS)
     return folder
 
 
@@ -62,7 +63,7 @@ def check_whole(page, folder):
     assert [
         request for request in page.requests if not request.startswith(("file:", "data:"))
     ] == []
-    paths = [folder / f"{name}.json" for name in report.ORDER]
+    paths = [folder / f"{name}.json" for name in TARGETS]
     results = [json.loads(path.read_text())["result"] for path in paths if path.exists()]
     widths = page.evaluate("[...document.images].map(image => image.naturalWidth)")
     assert len(widths) == sum(len(result["figures"]) for result in results)
@@ -121,11 +122,11 @@ def test_all_text_has_the_contrast_that_wcag_asks_for(browser, url, dark):
 def test_links_lead_to_their_sections(browser, url):
     page = browser.open(url)
     assert page.evaluate("[...document.links].every(link => document.querySelector(link.hash))")
-    assert page.evaluate("document.links.length") == len(report.ORDER)
+    assert page.evaluate("document.links.length") == len(TARGETS)
 
 
 def test_the_page_of_a_real_run_loads_whole(browser, tmp_path):
-    assert reproduce.main(["density", "--quick", "--out", str(tmp_path)]) == 0
+    assert reproduce(["density"], quick=True, out=tmp_path) == 0
     page = browser.open((tmp_path / "index.html").as_uri(), width=390)
     check_whole(page, tmp_path)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

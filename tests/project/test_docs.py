@@ -17,7 +17,7 @@ EXAMPLES = [
     if '__name__ == "__main__"' in path.read_text()
 ]
 QUICK = {"numpyro_model": {"draws": 5}}  # of `main`; the others take `epochs`
-OTHERWISE = {"tensorboard", "two_processes", "shares"}  # have tests of their own
+OTHERWISE = {"tensorboard", "two_processes"}  # have tests of their own
 each_example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 
 
@@ -64,7 +64,7 @@ def test_an_example_is_short_and_has_a_title(path):
     source = path.read_text()
     title = (ast.get_docstring(ast.parse(source)) or "").splitlines()[0]
     assert title.endswith(".")
-    assert path.stem == "shares" or len(source.splitlines()) < 100  # shares.py is a study
+    assert len(source.splitlines()) < 100
 
 
 def test_every_example_is_in_the_gallery():

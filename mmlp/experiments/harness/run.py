@@ -1,85 +1,132 @@
-"""One experiment is one script: a frozen dataclass of settings, flags made from it, one JSON out, figures from the JSON.
+"""How an experiment is run: settings in; one JSON, its figures and the page of all results out.
 
-The entries of the result that the page of all results shows are listed in report.py.
+An experiment is a module with a frozen dataclass `Settings`, whose `QUICK` holds what `--quick`
+changes, a function `run(settings) -> result`, and, if the result has figures, `draw(record, out)`,
+which reads the JSON only. `mmlp.pages.page` lists the entries of a result that the page shows.
+
+`python -m mmlp.experiments.NAME` (`main`) and `mmlp reproduce` (`reproduce`) both end in `perform`.
 """
 
 import argparse
 import dataclasses
 import datetime
-import hashlib
+import importlib
 import importlib.metadata
 import json
-import multiprocessing
 import os
 import platform
 import shlex
 import sys
-import threading
 import time
+import traceback
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from tqdm import tqdm
 
 from mmlp._version import __version__
 from mmlp.checkpoint import files
-from mmlp.pages import page as report
-from mmlp.training.compiled import compile_all_quickly
-from mmlp.training.progress import FIRST
+from mmlp.experiments.harness.targets import TARGETS
+from mmlp.pages import page
+
+PAPER = page.Heading(
+    "The paper&rsquo;s results, reproduced",
+    """What <em>Constructing the Matrix Multilayer Perceptron and its Application to the VAE</em>
+(Taghia, Bånkestad, Lindsten and Schön, 2019) reports, beside what matrix-mlp obtains. Each section
+was made by the command that it shows. A number with ± is a mean and its standard error over seeds;
+"""
+    + page.BOLD,
+    "The paper&rsquo;s claims",
+)
+LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
 
 
-def main(
-    name: str,
-    settings: type,
-    run: Callable[[Any], dict],
-    draw: Callable[[dict, Path], None],
-    argv=None,
-    program: str | None = None,
-) -> dict:
-    """Parse the flags, run, write OUT/NAME.json, draw the figures into OUT, build OUT/index.html and print the verdicts.
+def main(name: str, argv: Sequence[str] | None = None, *, module: str | None = None) -> dict:
+    """`python -m mmlp.experiments.NAME`, or of another `module`, with the flags in `argv`."""
+    experiment = find(module or name)
+    program = f"python -m {experiment.__name__}"
+    settings, quick, out = parsed(experiment.Settings, argv, program)
+    return perform(name, experiment, settings, quick=quick, out=out)
 
-    `settings.QUICK` holds what `--quick` changes. A tuple is given as values separated by commas. `name` is that of the
-    module, with dashes; what is no module of this package says in `program` how it is called. A path is recorded as DIR:
-    where the files of one machine lie is nobody else's concern.
-    """
-    program = program or f"python -m mmlp.experiments.{name.replace('-', '_')}"
-    parser = argparse.ArgumentParser(prog=program, description=settings.__doc__)
+
+def parsed(kind: type, argv: Sequence[str] | None, program: str) -> tuple[Any, bool, Path]:
+    """Settings of this `kind`, `--quick` and `--out`, from flags; commas separate a tuple's values."""
+    parser = argparse.ArgumentParser(prog=program, description=kind.__doc__)
     parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("report"),
-        help="folder of the JSON, the figures and the page",
-    )
-    hints = typing.get_type_hints(settings)
-    for field in dataclasses.fields(settings):
+    parser.add_argument("--out", type=Path, default=Path("report"), help="folder of the results")
+    hints = typing.get_type_hints(kind)
+    for field in dataclasses.fields(kind):
         flag, text = "--" + field.name.replace("_", "-"), f"default: {field.default}"
-        parser.add_argument(
-            flag, dest=field.name, default=None, help=text, **_option(hints[field.name])
-        )
+        parser.add_argument(flag, dest=field.name, help=text, **_option(hints[field.name]))
     flags = vars(parser.parse_args(argv))
     quick, out = flags.pop("quick"), flags.pop("out")
-    given = {key: value for key, value in flags.items() if value is not None}
+    try:
+        return settings_of(kind, quick=quick, **flags), quick, out
+    except ValueError as error:
+        parser.error(str(error))
+
+
+def reproduce(
+    targets: Sequence[str], *, quick: bool = False, out: Path = Path("report"), **given
+) -> int:
+    """Run these targets, or "all", one after the other; gives 1 if one failed, otherwise 0.
+
+    Each is passed those of `given` that it has settings for. One that fails, such as for want of
+    data, is named, and the others go on.
+    """
+    names, failed = TARGETS if "all" in targets else tuple(dict.fromkeys(targets)), []
+    for number, name in enumerate(names, 1):
+        print(f"[{number}/{len(names)}] {name}", flush=True)
+        try:
+            experiment = find(name)
+            fields = {field.name for field in dataclasses.fields(experiment.Settings)}
+            known = {key: value for key, value in given.items() if key in fields}
+            settings = settings_of(experiment.Settings, quick=quick, **known)
+            perform(name, experiment, settings, quick=quick, out=out)
+        except Exception as error:  # whatever it is, the other targets are worth their numbers
+            if not isinstance(error, ValueError | OSError):
+                traceback.print_exc()
+            failed.append(name)
+            reason = " ".join(str(error).split()) or type(error).__name__
+            print(f"{name} failed: {reason}", file=sys.stderr, flush=True)
+    if failed:
+        print(f"{len(failed)} of {len(names)} targets failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def find(name: str) -> Any:
+    """The module of an experiment."""
+    return importlib.import_module(f"mmlp.experiments.{name.replace('-', '_')}")
+
+
+def settings_of(kind: Any, *, quick: bool = False, **given) -> Any:
+    """The defaults of this kind, then what `--quick` changes, then what is given (not None)."""
+    given = {key: value for key, value in given.items() if value is not None}
     for count in ("seeds", "duel", "jobs"):
         if given.get(count, 1) < 1:
-            parser.error(f"--{count} must be at least 1, got {given[count]}")
+            raise ValueError(f"--{count} must be at least 1, got {given[count]}.")
+    return kind(**((kind.QUICK if quick else {}) | given))
 
-    out.mkdir(
-        parents=True, exist_ok=True
-    )  # before the work: a folder that cannot be made costs nothing
-    chosen, start = settings(**((settings.QUICK if quick else {}) | given)), time.perf_counter()
-    result = run(chosen)
+
+def perform(
+    name: str, experiment: Any, settings: Any, *, quick: bool, out: Path, heading=PAPER
+) -> dict:
+    """Run an experiment, write OUT/NAME.json, its figures and OUT/index.html, print the verdicts.
+
+    A path is recorded as DIR: where the files of one machine lie is nobody else's concern.
+    """
+    out.mkdir(parents=True, exist_ok=True)  # before the work: a folder may be impossible to make
+    start = time.perf_counter()
+    result = experiment.run(settings)
     record = {
         "experiment": name,
-        "command": shlex.join([*program.split(), *(["--quick"] if quick else []), *_flags(given)]),
+        "command": _command(experiment, settings, quick),
         "quick": quick,
-        "settings": {key: _placed(value) for key, value in dataclasses.asdict(chosen).items()},
+        "settings": {key: _placed(value) for key, value in dataclasses.asdict(settings).items()},
         "versions": versions(),
         "device": device(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -88,132 +135,57 @@ def main(
     }
     path = out / f"{name}.json"
     files.replace(path, (json.dumps(record) + "\n").encode())
-    draw(json.loads(path.read_text()), out)
-    skipped = report.build(out)
+    if result.get("figures"):
+        experiment.draw(json.loads(path.read_text()), out)
+    skipped = page.build(out, heading, TARGETS)
     if path.name in skipped:
-        raise ValueError(
-            f"the result of {name} does not fit the page: {skipped[path.name]} (see mmlp/experiments/report.py)"
-        )
+        reason = f"{skipped[path.name]} (see mmlp/pages/page.py)"
+        raise ValueError(f"the result of {name} does not fit the page: {reason}")
     for claim in result.get("claims", []):
         print(f"{claim['verdict']}: {claim['claim']} {claim.get('evidence', '')}".rstrip())
     print(f"{path}: {record['seconds']} s; page: {out / 'index.html'}")
     return record
 
 
-def progress(items: Iterable, label: str, total: int | None = None) -> Iterable:
-    """The items, with a bar on a terminal from the second second on; `total` is for those that come one by one."""
-    items, quiet = (list(items) if total is None else items), not sys.stderr.isatty()
-    return tqdm(
-        items, desc=label, total=total, delay=FIRST, disable=quiet, dynamic_ncols=True, leave=False
-    )
-
-
-def each(function: Callable, work: Sequence[tuple], label: str, jobs: int = 1) -> list:
-    """`function(*one)` for each of `work`, in its order; on a CPU, `jobs` processes take one after the other.
-
-    The programs of small matrices keep one core busy, compilation as well: two jobs on two cores take half the time. On
-    Linux each has cores of its own, so that threads do not wait for those of another. If one fails, or on Ctrl-C, all stop.
-    """
-    jobs = min(jobs, len(work))
-    if jobs <= 1 or jax.default_backend() != "cpu":
-        return [function(*one) for one in progress(work, label)]
-    context = multiprocessing.get_context("spawn")
-    turns = context.SimpleQueue()
-    for turn in range(jobs):
-        turns.put(turn)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read as a process starts, before `_begin`
-    with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(turns, jobs)) as pool:
-        try:
-            futures = [pool.submit(function, *one) for one in work]
-            for future in progress(as_completed(futures), label, len(work)):
-                future.result()  # the first that fails is seen at once
-            return [future.result() for future in futures]
-        except BaseException:
-            for process in multiprocessing.active_children():
-                process.terminate()
-            raise
-
-
-def _begin(turns: Any, jobs: int) -> None:
-    """In a process of `each`: it compiles quickly, keeps to its own cores, and ends with a parent that is killed."""
-    compile_all_quickly()
-    if sys.platform == "linux":
-        share = sorted(os.sched_getaffinity(0))[turns.get() :: jobs]
-        if share:  # there may be more jobs than cores
-            os.sched_setaffinity(0, share)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def end() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=end, daemon=True).start()
-
-
-def kept(folder: Path | None, about: dict[str, Any], make: Callable[[], dict]) -> dict:
-    """What `make` gives, from `folder` if it was made for equal settings `about` before: a long run can be done in parts.
-
-    The versions of the libraries count, the device and the code do not.
-    """
-    if folder is None:
-        return make()
-    name = hashlib.sha256(json.dumps([about, versions()], sort_keys=True).encode()).hexdigest()[:20]
-    path = folder / f"{name}.json"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        files.replace(path, json.dumps(make()).encode())
-    return json.loads(path.read_text())
-
-
 def versions() -> dict[str, str]:
     """What the numbers may depend on."""
-    libraries = {
-        name: importlib.metadata.version(name)
-        for name in ("jax", "jaxlib", "equinox", "optax", "numpy")
-    }
+    libraries = {name: importlib.metadata.version(name) for name in LIBRARIES}
     return {"mmlp": __version__, **libraries, "python": platform.python_version()}
 
 
 def device() -> str:
     """Where this process computes, and the precision."""
-    first = jax.devices()[0]
-    kind = (
-        f"CPU ({platform.machine()}, {os.cpu_count()} cores)"
-        if first.platform == "cpu"
-        else first.device_kind
-    )
-    return f"{kind}, {jnp.result_type(float)}"
+    first, cpu = jax.devices()[0], f"CPU ({platform.machine()}, {os.cpu_count()} cores)"
+    return f"{cpu if first.platform == 'cpu' else first.device_kind}, {jnp.result_type(float)}"
 
 
 def _option(hint) -> dict[str, Any]:
-    """How argparse reads a field of this type: int, float, str, Path, bool, a tuple of one of these, each perhaps None."""
+    """How argparse reads a field: int, float, str, Path, bool, a tuple of one, each perhaps None."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
     if hint is bool:
         return {"action": argparse.BooleanOptionalAction}
     if typing.get_origin(hint) is tuple:
-        return {"type": _tuple_of(typing.get_args(hint)[0])}
+        convert = typing.get_args(hint)[0]
+        return {"type": lambda text: tuple(convert(part) for part in text.split(","))}
     return {"type": hint}
 
 
-def _tuple_of(convert: type) -> Callable[[str], tuple]:
-    return lambda text: tuple(convert(part) for part in text.split(","))
-
-
-def _flags(given: dict[str, Any]) -> list[str]:
-    """The flags that give these settings."""
-    words = []
-    for name, value in given.items():
-        flag = name.replace("_", "-")
+def _command(experiment: Any, settings: Any, quick: bool) -> str:
+    """What to type for these settings."""
+    words = ["python", "-m", experiment.__name__, *(["--quick"] if quick else [])]
+    start = settings_of(type(settings), quick=quick)
+    for field in dataclasses.fields(settings):
+        value, flag = getattr(settings, field.name), field.name.replace("_", "-")
+        if value == getattr(start, field.name):
+            continue
         if isinstance(value, bool):
-            words += [f"--{flag}" if value else f"--no-{flag}"]
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif isinstance(value, tuple):
+            words += [f"--{flag}", ",".join(map(str, value))]
         else:
-            words += [
-                f"--{flag}",
-                ",".join(map(str, value)) if isinstance(value, tuple) else str(_placed(value)),
-            ]
-    return words
+            words += [f"--{flag}", str(_placed(value))]
+    return shlex.join(words)
 
 
 def _placed(value: Any) -> Any:

@@ -18,7 +18,7 @@ from jax.scipy.linalg import expm
 from matplotlib.figure import Figure
 
 from mmlp.divergences import quadratic, stein, von_neumann
-from mmlp.experiments.harness import run as _run
+from mmlp.experiments.harness.run import main
 from mmlp.experiments.spd import baselines
 from mmlp.experiments.tour import core as _tour
 from mmlp.initialisation import calibrate
@@ -145,4 +145,4 @@ def draw(record: dict, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    _run.main("demo-covariances", Settings, run, draw)
+    main("demo-covariances", module="tour.covariances")

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from mmlp import metrics
 from mmlp.distributions import TraceOneGaussian
 from mmlp.estimators import MultivariateRegressor
-from mmlp.experiments.harness import run as _run
+from mmlp.experiments.harness.run import main
 from mmlp.experiments.tour import core as _tour
 from mmlp.plotting import plot_calibration, plot_ellipses
 from mmlp.spd import Gram
@@ -151,4 +151,4 @@ def draw(record: dict, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    _run.main("demo-regression", Settings, run, draw)
+    main("demo-regression", module="tour.regression")

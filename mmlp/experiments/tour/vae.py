@@ -16,7 +16,7 @@ from sklearn.mixture import GaussianMixture
 
 from mmlp.datasets import Components, digits, random_split
 from mmlp.estimators import MatrixVAE
-from mmlp.experiments.harness import run as _run
+from mmlp.experiments.harness.run import main
 from mmlp.experiments.tour import core as _tour
 from mmlp.plotting import plot_images
 
@@ -93,4 +93,4 @@ def draw(record: dict, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    _run.main("demo-vae", Settings, run, draw)
+    main("demo-vae", module="tour.vae")

@@ -1,8 +1,8 @@
 """Forecast the covariance of next month's daily returns of 20 shares: networks against the usual estimates.
 
-    MMLP_DATA=folder python examples/shares.py        the prices of folder/sp500_prices.csv.gz (the data file of skfolio)
-    python examples/shares.py --prices FILE           any CSV file: dates first, then a column of prices for each share
-    python examples/shares.py [--quick]               without a file on made-up prices, to see that it works
+    python -m mmlp.experiments.shares --data DIR       sp500_prices.csv.gz (the data file of skfolio)
+    python -m mmlp.experiments.shares --prices FILE    CSV: dates, then prices, a column for a share
+    python -m mmlp.experiments.shares [--quick]        made-up prices, to see that it works
 
 Question. Does a network beat exponentially weighted (EWMA) and Ledoit-Wolf covariances? Score: the Gaussian log-likelihood
 of the next month's daily returns, mean zero. Test: 2005 to 2022, month by month; every three years all is tuned or
@@ -36,15 +36,21 @@ more than noise.
 """
 
 import dataclasses
-import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from shares_data import (
+from sklearn.covariance import ledoit_wolf
+
+from mmlp.distributions import TraceOneGaussian
+from mmlp.divergences import quadratic, stein, von_neumann
+from mmlp.experiments import shares_page
+from mmlp.experiments.harness.run import main
+from mmlp.experiments.shares_data import (
     HISTORY,
     WARMUP,
     Market,
@@ -56,23 +62,33 @@ from shares_data import (
     two_decays,
     weighted,
 )
-from shares_page import BASE, CHOLESKY, EWMA, HORIZON, LEDOIT_WOLF, MATRIX, SCALE, draw, summary
-from sklearn.covariance import ledoit_wolf
-
-import mmlp
-from mmlp.experiments.harness.run import main
+from mmlp.experiments.shares_page import (
+    BASE,
+    CHOLESKY,
+    EWMA,
+    HORIZON,
+    LEDOIT_WOLF,
+    MATRIX,
+    SCALE,
+    summary,
+)
+from mmlp.initialisation import calibrate
+from mmlp.networks.core import CholeskyMLP, MatrixMLP
+from mmlp.spd import Gram
+from mmlp.training.core import fit_many
 from mmlp.training.optimizers import default_optimizer
 
 DECAYS, SLOW = (0.94, 0.97, 0.98, 0.985, 0.99, 0.995, 0.9975), (0.99, 0.995, 0.9975)
 WINDOWS = (21, 63, 126, 250, 500, HISTORY)
-MEASURES = {"Stein": mmlp.stein, "von Neumann": mmlp.von_neumann, "quadratic": mmlp.quadratic}
+MEASURES = {"Stein": stein, "von Neumann": von_neumann, "quadratic": quadratic}
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """Next month's covariance of daily share returns: networks against the usual estimates, trained anew every few years."""
 
-    prices: str = ""  # a CSV file, .gz or not; without one MMLP_DATA/sp500_prices.csv.gz, without that made-up prices
+    data: Path | None = None  # folder of sp500_prices.csv.gz
+    prices: Path | None = None  # a CSV file, .gz or not, in its place; without both, made-up prices
     shares: int = 20  # the first so many columns
     first: int = 2005  # test years
     last: int = 2022
@@ -90,6 +106,8 @@ class Settings:
     QUICK: ClassVar = {"shares": 4, "first": 2020, "seeds": 2, "origins": 60, "epochs": 3}
 
 
+draw = shares_page.draw
+
 # -- networks -----------------------------------------------------------------------------------------------------------
 
 
@@ -99,13 +117,11 @@ class Residual(eqx.Module):
     network: Callable  # x -> (log eta, Omega)
     strength: float = eqx.field(static=True)
 
-    def __call__(self, x) -> mmlp.TraceOneGaussian:
+    def __call__(self, x) -> TraceOneGaussian:
         (log_eta,), omega = self.network(x)
         d = omega.dim
         mixed = (1 - self.strength) * jnp.eye(d) / d + self.strength * omega.dense()
-        return mmlp.TraceOneGaussian(
-            jnp.zeros(d), mmlp.Gram.from_dense(mixed), d * jnp.exp(log_eta)
-        )
+        return TraceOneGaussian(jnp.zeros(d), Gram.from_dense(mixed), d * jnp.exp(log_eta))
 
 
 def loss(model, batch, key, t):
@@ -126,10 +142,10 @@ def new_models(kind: str, keys, X, settings: Settings, d: int):
         first, second = jax.random.split(key)
         if kind == MATRIX:
             sizes = (settings.hidden_dims, 1, settings.hidden_features)
-            network = mmlp.MatrixMLP(X.shape[1], d, *sizes, key=first)
+            network = MatrixMLP(X.shape[1], d, *sizes, key=first)
         else:
-            network = mmlp.CholeskyMLP(X.shape[1], d, settings.hidden_features, 1, key=first)
-        network = mmlp.calibrate(network, X, key=second)
+            network = CholeskyMLP(X.shape[1], d, settings.hidden_features, 1, key=first)
+        network = calibrate(network, X, key=second)
         network = eqx.tree_at(
             LAST_LAYER[kind], network, replace_fn=lambda weights: settings.start * weights
         )
@@ -139,7 +155,7 @@ def new_models(kind: str, keys, X, settings: Settings, d: int):
 
 
 @eqx.filter_jit
-def residuals(models, X) -> mmlp.Gram:
+def residuals(models, X) -> Gram:
     """Covariances (models, n, d, d) in the principal coordinates of the baseline, for X (n, p)."""
     return eqx.filter_vmap(lambda model: jax.vmap(lambda x: model(x).covariance)(X))(models)
 
@@ -159,7 +175,7 @@ def network_forecasts(
     )  # white under the baseline
     keys = jax.random.split(jax.random.key(0), settings.seeds)
     steps = settings.epochs * -(-settings.origins // settings.batch_size)
-    models = mmlp.fit_many(
+    models = fit_many(
         new_models(kind, keys, X[origins], settings, returns.shape[1]),
         loss,
         (X[origins], Y),
@@ -248,7 +264,7 @@ def run(settings: Settings) -> dict:
         raise ValueError(
             f"`--shares {settings.shares}` must be 2 to {HORIZON - 1}: last month's covariance has its rank."
         )
-    market = find_market(settings.prices, settings.shares)
+    market = find_market(settings.data, settings.prices, settings.shares)
     known = months_of(market)[2]
     if not known[0] < settings.first <= settings.last <= known[-1]:
         raise ValueError(
@@ -259,13 +275,13 @@ def run(settings: Settings) -> dict:
     W = np.array([x.T @ x / len(x) for x in days])
     shrunk = np.array([ledoit_wolf(x, assume_centered=True)[0] for x in days])
     size = np.trace(shrunk, axis1=1, axis2=2)[:, None, None]
-    target = mmlp.Gram.from_dense(shrunk / size)
+    target = Gram.from_dense(shrunk / size)
     months = [str(market.dates[a])[:7] for a, _ in spans]
     years = np.array([month[:4] for month in months])
     scores = {}
     for name, A in S.items():
         scores[name] = {"log-likelihood": log_likelihood(A, W)}
-        forecast = mmlp.Gram.from_dense(A / size)
+        forecast = Gram.from_dense(A / size)
         scores[name] |= {
             measure: np.asarray(f(forecast, target)) for measure, f in MEASURES.items()
         }
@@ -292,5 +308,4 @@ def rounded(values: np.ndarray) -> list[float]:
 
 
 if __name__ == "__main__":
-    where = "MMLP_DATA=DIR " if "MMLP_DATA" in os.environ else ""
-    main("shares", Settings, run, draw, program=f"{where}python examples/shares.py")
+    main("shares")

@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,14 +62,15 @@ def made_up_market(shares: int, seed: int = 0) -> Market:
     return Market("made-up prices", [f"share {i + 1}" for i in range(shares)], dates, returns)
 
 
-def find_market(prices: str, shares: int) -> Market:
-    """Those of the file `prices`, else of sp500_prices.csv.gz in the folder MMLP_DATA, else made-up ones."""
-    path = Path(prices or Path(os.environ.get("MMLP_DATA", "."), "sp500_prices.csv.gz"))
-    if prices and not path.is_file():
-        raise ValueError(
-            f"`--prices {path}`: there is no such file; without the flag prices are made up."
-        )
-    return read_market(path, shares) if path.is_file() else made_up_market(shares)
+def find_market(data: Path | None, prices: Path | None, shares: int) -> Market:
+    """The file `prices`, else sp500_prices.csv.gz in the folder `data`, else made-up prices."""
+    path = prices or (data and data / "sp500_prices.csv.gz")
+    if path is None:
+        return made_up_market(shares)
+    if not path.is_file():
+        flag = f"--prices {path}" if prices else f"--data {data}"
+        raise ValueError(f"`{flag}`: there is no file {path}; without the flag prices are made up.")
+    return read_market(path, shares)
 
 
 def months_of(market: Market) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
