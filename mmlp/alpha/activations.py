@@ -1,4 +1,7 @@
-"""Activation matrix functions H(Z) = K(Z) / tr K(Z) with D_Z H (Appendix G), and activation functions h(z) with D_z h."""
+"""Activation matrix functions H(Z) = K(Z) / tr K(Z) and functions h(z), beside D_Z H and D_z h.
+
+See Appendix G.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,8 +21,8 @@ def mercer_sigmoid(
 ) -> Activation:
     """kappa(z_m, z_n) = f(z_m) . f(z_n) with f(z) = tanh(slope z + intercept), Eq. (msk).
 
-    Appendix G prints tanh(slope z - intercept). With `diagonal`, kappa(z_m, z_n) = 0 for m != n (the paper's table of
-    activations, *).
+    Appendix G prints tanh(slope z - intercept). With `diagonal`, kappa(z_m, z_n) = 0 for m != n
+    (the paper's table of activations, *).
 
     >>> H = mercer_sigmoid().value(np.array([[1.0, 2.0], [0.0, 1.0]]))
     >>> print(f"{np.trace(H):.4f}")
@@ -38,7 +41,7 @@ def linear(*, diagonal: bool = False) -> Activation:
 
 
 def _normalised_kernel(f: Callable, d_f: Callable, diagonal: bool) -> Activation:
-    """H(Z) = K / tr K and D_Z H for kappa(z_m, z_n) = f(z_m) . f(z_n); d_f is the derivative of f, entry by entry."""
+    """H(Z) = K / tr K and D_Z H for kappa(z_m, z_n) = f(z_m) . f(z_n); d_f is f' by entries."""
 
     def kernel(Z):
         K = f(Z).T @ f(Z)
@@ -49,7 +52,7 @@ def _normalised_kernel(f: Callable, d_f: Callable, diagonal: bool) -> Activation
         return K / np.trace(K)
 
     def derivative(Z):
-        """The block of row (m, n), columns z_i: d(kappa_mn / tr K) / dz_i, a row of d numbers, Appendix G."""
+        """Row (m, n), columns z_i: d(kappa_mn / tr K) / dz_i, d numbers, Appendix G."""
         d = Z.shape[1]
         F, K = f(Z), kernel(Z)
         trace = np.trace(K)
@@ -58,8 +61,8 @@ def _normalised_kernel(f: Callable, d_f: Callable, diagonal: bool) -> Activation
             for m in range(d):
                 for i in range(d):
                     kept = m == n or not diagonal
-                    # d(f(z_m) o f(z_n)) / d f(z_i); the paper prints f(d(z_m o z_n) / dz_i), which is f(0) instead of 0
-                    # where i is neither m nor n, and f(2 z_i) instead of 2 f(z_i) where it is both
+                    # d(f(z_m) o f(z_n)) / d f(z_i); the paper prints f(d(z_m o z_n) / dz_i), which
+                    # is f(0) for 0 where i is neither m nor n, and f(2 z_i) for 2 f(z_i) where both
                     d_product = ((i == m) * F[:, n] + (i == n) * F[:, m]) * kept
                     block = d_f(Z[:, i]) / trace**2 * (trace * d_product - 2 * K[m, n] * F[:, i])
                     D[m + d * n, d * i : d * (i + 1)] = block
@@ -73,7 +76,7 @@ identity = Activation(lambda z: z, lambda z: np.eye(len(z)))
 
 
 def power_exponential_output(d: int) -> Activation:
-    """z -> (mu, log eta, alpha, beta) with mu (d,): alpha and beta are 1/2 + sigmoid, all else is as it stands, Section 5.2.
+    """z -> (mu, log eta, alpha, beta), mu (d,): 1/2 + sigmoid for alpha and beta, Section 5.2.
 
     >>> print(power_exponential_output(1).value(np.array([3.0, 2.0, 0.0, 0.0])))
     [3. 2. 1. 1.]

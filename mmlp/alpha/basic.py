@@ -14,7 +14,7 @@ from mmlp.alpha.calculus import commutation, product_rule, unvec
 
 
 class Layer(NamedTuple):
-    """The weights W_l (d_l, d_{l+1}) and B_l (d_l, d_l) with the activation matrix function; W_{j+1} is (d_{j+1}, p)."""
+    """W_l (d_l, d_{l+1}), B_l (d_l, d_l) and the matrix function; W_{j+1} is (d_{j+1}, p)."""
 
     W: np.ndarray
     B: np.ndarray
@@ -32,7 +32,8 @@ def feedforward(layers: Sequence[Layer], x: np.ndarray) -> Latent:
     """Z_{j+1} = W x (W 1)' + B,   Z_l = W_l H_{l+1} W_l' + B_l,   H_l = H(Z_l), Eq. (mlpa).
 
     >>> from mmlp.alpha.activations import mercer_sigmoid
-    >>> layers = [Layer(np.eye(2), np.eye(2), mercer_sigmoid()), Layer(np.ones((2, 3)), np.eye(2), mercer_sigmoid())]
+    >>> weights = (np.eye(2), np.ones((2, 3)))
+    >>> layers = [Layer(W, np.eye(2), mercer_sigmoid()) for W in weights]
     >>> Y_hat = feedforward(layers, np.ones(3)).H[0]
     >>> print(f"{np.trace(Y_hat):.4f}")
     1.0000
@@ -51,7 +52,7 @@ def feedforward(layers: Sequence[Layer], x: np.ndarray) -> Latent:
 def backpropagation(
     layers: Sequence[Layer], x: np.ndarray, d_loss: Callable[[np.ndarray], np.ndarray]
 ) -> list[dict[str, np.ndarray]]:
-    """The gradients by W_l and B_l, in their shapes, for l = 0, ..., j+1; `d_loss` maps Yhat to the row D_Yhat l.
+    """The gradients by W_l and B_l, in their shapes; `d_loss` maps Yhat to the row D_Yhat l.
 
     D_{Z_l} l = D_{H_l} l D_{Z_l} H_l,   D_{W_l} l = D_{Z_l} l D_{W_l} Z_l,   D_{B_l} l = D_{Z_l} l,
     D_{H_{l+1}} l = D_{Z_l} l D_{H_{l+1}} Z_l,   Appendix E
@@ -72,15 +73,18 @@ def backpropagation(
 
 
 def matrix_by_weight(W: np.ndarray, H: np.ndarray) -> np.ndarray:
-    """D_{W_l} Z_l = (W kron I)(H' kron I) + (I kron WH) K_(d_l, d_{l+1}) for Z_l = W H_{l+1} W' + B_l, Appendix E."""
+    """D_{W_l} Z_l = (W kron I)(H' kron I) + (I kron WH) K_(d_l, d_{l+1}), Appendix E.
+
+    For Z_l = W H_{l+1} W' + B_l.
+    """
     d, d_next = W.shape
     return product_rule(W @ H, W.T, np.kron(H.T, np.eye(d)), commutation(d, d_next))
 
 
 def matrix_by_input_weight(W: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """D_W Z = (W1 kron I)(x' kron I) + (I kron Wx)(I kron 1') K_(d, p) for Z = W x (W 1)' + B, l = j+1, Appendix E.
+    """D_W Z = (W1 kron I)(x' kron I) + (I kron Wx)(I kron 1') K_(d, p), l = j+1, Appendix E.
 
-    (Printed as the derivative of Z_l.)
+    For Z = W x (W 1)' + B. (Printed as the derivative of Z_l.)
     """
     d, p = W.shape
     F, G = (W @ x)[:, None], (W @ np.ones(p))[None, :]
@@ -90,7 +94,7 @@ def matrix_by_input_weight(W: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def matrix_by_input(W: np.ndarray) -> np.ndarray:
-    """D_x Z = (W 1) kron W for Z = W x (W 1)' + B, l = j+1; for a network fed by another, as in Appendix J."""
+    """D_x Z = (W 1) kron W for Z = W x (W 1)' + B: for a network fed by another, Appendix J."""
     return np.kron(W.sum(axis=1)[:, None], W)
 
 
@@ -103,9 +107,10 @@ def matrix_by_matrix(W: np.ndarray) -> np.ndarray:
 def feedforward_shallow(
     W: Sequence, b: Sequence, B_0: np.ndarray, x: np.ndarray, h: Activation, H: Activation
 ) -> np.ndarray:
-    """Yhat of the shallow design, Eq. (mlps), with W = (W_0, ..., W_{j+1}) and b = (b_1, ..., b_{j+1}).
+    """Yhat of the shallow design, Eq. (mlps); W = (W_0, ..., W_{j+1}), b = (b_1, ..., b_{j+1}).
 
-    h_{j+1} = h(W_{j+1} x + b_{j+1}),   h_l = h(W_l h_{l+1} + b_l),   Z_0 = W_0 h_1 (W_0 1)' + B_0,   Yhat = H(Z_0)
+    h_{j+1} = h(W_{j+1} x + b_{j+1}),   h_l = h(W_l h_{l+1} + b_l),
+    Z_0 = W_0 h_1 (W_0 1)' + B_0,   Yhat = H(Z_0)
     """
     h_next = x
     for l in reversed(range(1, len(W))):

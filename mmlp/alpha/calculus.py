@@ -1,8 +1,9 @@
 """Matrix notation (Appendix A) and rules of the alpha-derivative (Appendix B).
 
-The alpha-derivative of F (m, p) by X (n, q) is the mp x nq matrix D_X F = d vec F / d (vec X)'; that of a number is a row,
-here an array (nq,). The chain rule D_X G(F(X)) = D_F G D_X F is `@`, the Kronecker product is `numpy.kron`.
-(The paper's definition gives F the shape m x n; only m x p fits the mp rows.)
+The alpha-derivative of F (m, p) by X (n, q) is the mp x nq matrix D_X F = d vec F / d (vec X)';
+that of a number is a row, here an array (nq,). The chain rule D_X G(F(X)) = D_F G D_X F is `@`, the
+Kronecker product is `numpy.kron`. (The paper's definition gives F the shape m x n; only m x p fits
+the mp rows.)
 """
 
 import numpy as np
@@ -41,7 +42,7 @@ def commutation(m: int, n: int) -> np.ndarray:
 
 
 def product_rule(F: np.ndarray, G: np.ndarray, D_F: np.ndarray, D_G: np.ndarray) -> np.ndarray:
-    """D_X (FG) = (G' kron I_m) D_X F + (I_r kron F) D_X G for F (m, p), G (p, r), Eq. (product_alpha)."""
+    """D_X (FG) = (G' kron I) D_X F + (I kron F) D_X G, Eq. (product_alpha)."""
     m, r = F.shape[0], G.shape[1]
     return np.kron(G.T, np.eye(m)) @ D_F + np.kron(np.eye(r), F) @ D_G
 

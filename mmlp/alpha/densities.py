@@ -1,9 +1,10 @@
-"""Appendices H and I: the alpha-derivatives of both log densities and both stochastic representations, corrected.
+"""Appendices H and I: the alpha-derivatives of both log densities and both samplers, corrected.
 
     D_X F = d vec F / d (vec X)',   vec stacks columns
 
-Every function takes one point and returns its derivatives by name, each of shape (size of F, size of X). Entries of Omega
-count as free, as in the paper; r = theta - mu and t = r' Omega^-1 r. `docs/errata` lists what differs from the paper.
+Every function takes one point and returns its derivatives by name, each of shape (size of F, size
+of X). Entries of Omega count as free, as in the paper; r = theta - mu and t = r' Omega^-1 r.
+`docs/errata` lists what differs from the paper.
 """
 
 import math
@@ -51,7 +52,7 @@ def gaussian_sample(eps, Omega, eta) -> Derivatives:
 
 
 def power_exponential_sample(nu, radius, D_radius, Omega, eta, alpha) -> Derivatives:
-    """Derivatives of theta = mu + radius Phi nu, Phi the symmetric root of alpha eta Omega, Eq. (rt_mpe).
+    """Derivatives of theta = mu + radius Phi nu, Phi Phi = alpha eta Omega, Eq. (rt_mpe).
 
     `D_radius` is the derivative of the radius by beta: `normal_radius` or `gamma_radius`.
     """
@@ -67,7 +68,7 @@ def power_exponential_sample(nu, radius, D_radius, Omega, eta, alpha) -> Derivat
 
 
 def normal_radius(eps, beta, d) -> tuple[float, float]:
-    """radius = y^(1/(2 beta)) with y = d/beta + eps sqrt(2 d/beta) > 0, Eq. (gauss_app), and its derivative by beta."""
+    """radius = y^(1/(2 beta)), y = d/beta + eps sqrt(2 d/beta) > 0, and by beta, Eq. (gauss_app)."""
     y = d / beta + eps * math.sqrt(2 * d / beta)
     radius = y ** (1 / (2 * beta))
     by_base = -d / (2 * beta**3 * radius ** (2 * beta - 1)) * (1 + eps / math.sqrt(2 * d / beta))
@@ -76,9 +77,10 @@ def normal_radius(eps, beta, d) -> tuple[float, float]:
 
 
 def gamma_radius(x, beta, d) -> tuple[float, float]:
-    """radius = (2 x)^(1/(2 beta)) for a draw x of Gamma(a, 1), a = d/(2 beta), and its derivative by beta.
+    """radius = (2 x)^(1/(2 beta)) for a draw x of Gamma(d/(2 beta)), and its derivative by beta.
 
-    dx/da = -(dP/da) / p keeps the quantile of x, with P = sum_n x^(a + n) e^-x / Gamma(a + n + 1) and p its density.
+    With a = d/(2 beta), dx/da = -(dP/da) / p keeps the quantile of x, with P = sum_n x^(a + n) e^-x
+    / Gamma(a + n + 1) and p its density.
     """
     a, radius = d / (2 * beta), (2 * x) ** (1 / (2 * beta))
     terms = [
@@ -96,13 +98,13 @@ def symmetric_root(A: NDArray) -> NDArray:
 
 
 def root_derivative(Phi: NDArray) -> NDArray:
-    """D_A Phi of the symmetric root Phi Phi = A: dA = dPhi Phi + Phi dPhi gives (Phi x I + I x Phi)^-1, x Kronecker."""
+    """D_A Phi = (Phi kron I + I kron Phi)^-1, as Phi Phi = A gives dA = dPhi Phi + Phi dPhi."""
     identity = np.eye(len(Phi))
     return np.linalg.inv(np.kron(Phi, identity) + np.kron(identity, Phi))
 
 
 def digamma(z: float) -> float:
-    """psi(z), z > 0: up to z >= 10 by psi(z) = psi(z + 1) - 1/z, then its asymptotic series (error below 1e-15).
+    """psi(z), z > 0: by psi(z) = psi(z + 1) - 1/z to z >= 10, then a series (error below 1e-15).
 
     >>> print(f"{digamma(1.0):.12f}")
     -0.577215664902
@@ -110,12 +112,8 @@ def digamma(z: float) -> float:
     below = 0.0
     while z < 10:
         below, z = below - 1 / z, z + 1
-    series = sum(
-        c / z ** (2 * k)
-        for k, c in enumerate(
-            (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12), 1
-        )
-    )
+    coefficients = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+    series = sum(c / z ** (2 * k) for k, c in enumerate(coefficients, 1))
     return below + math.log(z) - 1 / (2 * z) - series
 
 

@@ -1,6 +1,7 @@
-"""The general form of the matrix MLP, Eq. (mmlpb): feedforward and backpropagation as in Appendix F.
+"""The general form of the matrix MLP, Eq. (mmlpb): feedforward and backpropagation, Appendix F.
 
-Beside the matrices of the basic form it carries vectors h_l; l counts the layers from 0 at the output to j+1 at the input.
+Beside the matrices of the basic form it carries vectors h_l; l counts the layers from 0 at the
+output to j+1 at the input.
 """
 # ruff: noqa: E741
 
@@ -33,9 +34,9 @@ class Layer(NamedTuple):
 
 
 class Latent(NamedTuple):
-    """What the feedforward step stores: Z_l, H_l, z_l, h_l for l = 0, ..., j+1, with Yhat = H_0, yhat = h_0.
+    """What the feedforward step stores: Z_l, H_l, z_l, h_l for l = 0, ..., j+1.
 
-    h has one entry more, h_{j+2} = 1.
+    Yhat = H_0, yhat = h_0; h has one entry more, h_{j+2} = 1.
     """
 
     Z: list[np.ndarray]
@@ -45,7 +46,7 @@ class Latent(NamedTuple):
 
 
 def feedforward(layers: Sequence[Layer], x: np.ndarray) -> Latent:
-    """The basic form for Z_l, H_l; beside it z_l = C_l H_l A_l h_{l+1} + b_l and h_l = h(z_l), Eq. (mmlpb)."""
+    """Z_l and H_l of the basic form; z_l = C_l H_l A_l h_{l+1} + b_l, h_l = h(z_l), Eq. (mmlpb)."""
     Z, H = basic.feedforward([layer.matrix() for layer in layers], x)
     z, h = [], [np.ones(len(layers[-1].b))]
     for l in reversed(range(len(layers))):
@@ -60,15 +61,16 @@ def backpropagation(
     x: np.ndarray,
     d_loss: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
 ) -> list[dict[str, np.ndarray]]:
-    """The gradients by W_l, B_l, A_l, C_l, b_l, in their shapes; `d_loss` maps (yhat, Yhat) to the rows D_yhat l, D_Yhat l.
+    """The gradients by W_l, B_l, A_l, C_l, b_l; `d_loss` maps (yhat, Yhat) to D_yhat l, D_Yhat l.
 
         D_{z_l} l = D_{h_l} l D_{z_l} h_l,           D_{h_{l+1}} l = D_{z_l} l D_{h_{l+1}} z_l,
         D_{H_0} l = D_{z_0} l D_{H_0} z_0 + D_Yhat l,
         D_{H_{l+1}} l = D_{z_{l+1}} l D_{H_{l+1}} z_{l+1} + D_{Z_l} l D_{H_{l+1}} Z_l,
-        D_{A_l} l = D_{z_l} l D_{A_l} z_l,   D_{C_l} l = D_{z_l} l D_{C_l} z_l,   D_{b_l} l = D_{z_l} l,   Appendix F;
+        D_{A_l} l = D_{z_l} l D_{A_l} z_l,   D_{C_l} l = D_{z_l} l D_{C_l} z_l,
+        D_{b_l} l = D_{z_l} l,   Appendix F;
 
-    W_l and B_l as in the basic form. D_{H_0} l counts both ways from Yhat to the loss, the D_Yhat l on its right only the
-    direct one; the paper writes D_Yhat l for both.
+    W_l and B_l as in the basic form. D_{H_0} l counts both ways from Yhat to the loss, the D_Yhat l
+    on its right only the direct one; the paper writes D_Yhat l for both.
     """
     Z, H, z, h = feedforward(layers, x)
     gradients = []
@@ -86,24 +88,16 @@ def backpropagation(
             D_h = D_z @ vector_by_vector(C, H[l], A)
         D_A = D_z @ vector_by_inner_weight(C, H[l], h[l + 1])
         D_C = D_z @ vector_by_outer_weight(H[l], A, h[l + 1], len(layer.b))
-        gradients.append(
-            {
-                "W": unvec(D_W, W.shape),
-                "B": unvec(D_Z, layer.B.shape),
-                "A": unvec(
-                    D_A, A.shape
-                ),  # printed P_(d_l, r_{l+1}) for all l; there is no r_{j+2}, A_{j+1} has r_{j+1}
-                "C": unvec(D_C, C.shape),
-                "b": D_z,
-            }
-        )
+        # A: printed P_(d_l, r_{l+1}) for all l; there is no r_{j+2}, A_{j+1} has r_{j+1}
+        D = {"W": unvec(D_W, W.shape), "B": unvec(D_Z, layer.B.shape), "b": D_z}
+        gradients.append(D | {"A": unvec(D_A, A.shape), "C": unvec(D_C, C.shape)})
     return gradients
 
 
 def vector_by_inner_weight(C: np.ndarray, H: np.ndarray, h: np.ndarray) -> np.ndarray:
     """D_{A_l} z_l = h_{l+1}' kron (C_l H_l), Appendix F.
 
-    The paper prints C_l H_l for l <= j, and the right (C H)(1' kron I) for l = j+1, where h_{l+1} = 1.
+    The paper prints C_l H_l for l <= j, and the right (C H)(1' kron I) for l = j+1, h_{l+1} = 1.
     """
     return np.kron(h[None, :], C @ H)
 

@@ -1,10 +1,8 @@
-"""The paper's three losses l(Yhat, Y) and their alpha-derivatives D_Yhat l, rows of d_0^2 numbers."""
+"""The paper's three losses l(Yhat, Y) and their alpha-derivatives D_Yhat l, rows (d_0^2,)."""
 
 import numpy as np
 
 from mmlp.alpha.calculus import d_inverse, d_log_det, product_rule, vec
-
-# -- quadratic --------------------------------------------------------------------------------------------------------
 
 
 def quadratic(Y_hat: np.ndarray, Y: np.ndarray) -> float:
@@ -15,9 +13,6 @@ def quadratic(Y_hat: np.ndarray, Y: np.ndarray) -> float:
 def d_quadratic(Y_hat: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """D_Yhat l = 2 vec(Yhat - Y)'."""
     return 2 * vec(Y_hat - Y)
-
-
-# -- Stein, Appendix C ------------------------------------------------------------------------------------------------
 
 
 def stein(Y_hat: np.ndarray, Y: np.ndarray) -> float:
@@ -33,17 +28,12 @@ def _delta_stein(X: np.ndarray, M: np.ndarray) -> float:
 
 
 def d_stein(Y_hat: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """D_Yhat l = -(D log|Y (Y + Yhat)^-1| + D log|Yhat (Y + Yhat)^-1|) / 2, Appendix C (as printed, which is right)."""
+    """D_Yhat l = -(D log|Y (Y + Yhat)^-1| + D log|Yhat (Y + Yhat)^-1|) / 2, Appendix C."""
     d = len(Y)
     inverse = np.linalg.inv(Y + Y_hat)
-    D = product_rule(
-        Y, inverse, np.zeros((d * d, d * d)), d_inverse(Y + Y_hat)
-    )  # D_Yhat of Y (Y + Yhat)^-1
-    # Yhat (Y + Yhat)^-1 = I - Y (Y + Yhat)^-1, hence the minus sign of the second term
+    # D is that of Y (Y + Yhat)^-1; Yhat (Y + Yhat)^-1 = I - Y (Y + Yhat)^-1 has the other sign
+    D = product_rule(Y, inverse, np.zeros((d * d, d * d)), d_inverse(Y + Y_hat))
     return -(d_log_det(Y @ inverse, D) + d_log_det(Y_hat @ inverse, -D)) / 2
-
-
-# -- von Neumann, Appendix D ------------------------------------------------------------------------------------------
 
 
 def logm(Y: np.ndarray) -> np.ndarray:
@@ -53,7 +43,10 @@ def logm(Y: np.ndarray) -> np.ndarray:
 
 
 def von_neumann(Y_hat: np.ndarray, Y: np.ndarray) -> float:
-    """(Delta(Yhat || Y) + Delta(Y || Yhat)) / 2 with Delta(A || B) = tr(A log A - A log B), Eqs. (qre) and (loss_qre)."""
+    """(Delta(Yhat || Y) + Delta(Y || Yhat)) / 2, Eq. (loss_qre), Appendix D.
+
+    Delta(A || B) = tr(A log A - A log B), Eq. (qre).
+    """
     return np.trace((Y_hat - Y) @ (logm(Y_hat) - logm(Y))) / 2
 
 
@@ -65,22 +58,22 @@ def d_von_neumann(Y_hat: np.ndarray, Y: np.ndarray) -> np.ndarray:
 
 
 def d_logm(Y_hat: np.ndarray) -> np.ndarray:
-    """D_Yhat log Yhat (d_0^2, d_0^2) through the eigendecomposition; its columns are vec(d log Yhat / d Yhat_ij).
+    """D_Yhat log Yhat (d_0^2, d_0^2) through eigenvalues; columns are vec(d log Yhat / d Yhat_ij).
 
-    Needs distinct eigenvalues: Xi divides by their differences. The derivative itself exists at equal eigenvalues too.
+    They must be distinct: Xi divides by their differences. The derivative itself exists at equal
+    eigenvalues too.
     """
     d = len(Y_hat)
     eigenvalues, V = np.linalg.eigh(Y_hat)  # V is the paper's Upsilon
-    columns = [
-        vec(_d_logm_by_entry(eigenvalues, V, i, j)) for j in range(d) for i in range(d)
-    ]  # Y_11, Y_21, ...
+    # Y_11, Y_21, ...
+    columns = [vec(_d_logm_by_entry(eigenvalues, V, i, j)) for j in range(d) for i in range(d)]
     return np.stack(columns, axis=1)
 
 
 def _d_logm_by_entry(eigenvalues: np.ndarray, V: np.ndarray, i: int, j: int) -> np.ndarray:
-    """d log Yhat / d Yhat_ij = V Xi Lambda V' + V dLambda V' - V Lambda Xi V' with Lambda = diag(log lambda), Eq. (jacob1).
+    """d log Yhat / d Yhat_ij = V Xi Lambda V' + V dLambda V' - V Lambda Xi V', Eq. (jacob1).
 
-    Yhat stays symmetric: Yhat_ij and Yhat_ji move by half each.
+    Lambda = diag(log lambda). Yhat stays symmetric: Yhat_ij and Yhat_ji move by half each.
     """
     d = len(eigenvalues)
     Lambda = np.diag(np.log(eigenvalues))
@@ -91,7 +84,6 @@ def _d_logm_by_entry(eigenvalues: np.ndarray, V: np.ndarray, i: int, j: int) -> 
     for k in range(d):
         for m in range(d):
             if m != k:
-                Xi[k, m] = (V[i, k] * V[j, m] + V[i, m] * V[j, k]) / (
-                    2 * (eigenvalues[m] - eigenvalues[k])
-                )
+                gap = eigenvalues[m] - eigenvalues[k]
+                Xi[k, m] = (V[i, k] * V[j, m] + V[i, m] * V[j, k]) / (2 * gap)
     return V @ Xi @ Lambda @ V.T + V @ d_Lambda @ V.T - V @ Lambda @ Xi @ V.T

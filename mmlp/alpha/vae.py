@@ -1,8 +1,9 @@
-"""Appendix J: the alpha-derivatives of both estimators of the ELBO by the weights theta and phi, corrected.
+"""Appendix J: the alpha-derivatives of both estimators of the ELBO by theta and phi, corrected.
 
-Decoder and encoder are general-form networks whose outputs are those of Section 5.2: yhat = (mu, log eta) or
-(mu, log eta, alpha, beta), and Yhat = Omega. One x, prior N(0, I), r draws s_l whose noise is held fixed. The gradients
-by theta and by phi are returned as by `general.backpropagation`.
+Decoder and encoder are general-form networks whose outputs are those of Section 5.2: yhat =
+(mu, log eta) or (mu, log eta, alpha, beta), and Yhat = Omega. One x, prior N(0, I), r draws s_l
+whose noise is held fixed. The gradients by theta and by phi are returned as by
+`general.backpropagation`.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,16 +19,15 @@ from mmlp.alpha.general import Layer, backpropagation, feedforward
 
 Network = Sequence[Layer]
 Gradients = list[dict[str, NDArray]]
+LogDensity = Callable[..., Derivatives]
 
 
 def d_est_n(
-    decoder: Network,
-    encoder: Network,
-    d_log_p: Callable[..., Derivatives],
-    x: NDArray,
-    eps: NDArray,
+    decoder: Network, encoder: Network, d_log_p: LogDensity, x: NDArray, eps: NDArray
 ) -> tuple[Gradients, Gradients]:
-    """D_theta and D_phi of Eq. (est_n): q is Gaussian, `d_log_p` belongs to the decoder's family, eps (r, k) is normal.
+    """D_theta and D_phi of Eq. (est_n): q is Gaussian, eps (r, k) is normal.
+
+    `d_log_p` belongs to the decoder's family.
 
     D_theta L = 1/r sum_l D_theta log p(x | s_l)
     D_phi L = 1/r sum_l D_s log p(x | s_l) D_phi s_l - D_phi KL(q || N(0, I)),   s_l from Eq. (rep)
@@ -41,26 +41,27 @@ def d_est_n(
         by_theta.append(D_theta)
         by_sample.append({name: D_s @ D_sample[name] for name in D_sample})
     D_q, D_kl = _mean(by_sample), d_kl(mu, Omega, eta)
-    return _mean_of_layers(by_theta), _by_weights(
-        encoder, x, {name: D_q[name] - D_kl[name] for name in D_kl}
-    )
+    D_phi = _by_weights(encoder, x, {name: D_q[name] - D_kl[name] for name in D_kl})
+    return _mean_of_layers(by_theta), D_phi
 
 
 def d_est_mpe(
     decoder: Network,
     encoder: Network,
-    d_log_p: Callable[..., Derivatives],
+    d_log_p: LogDensity,
     x: NDArray,
     nu: NDArray,
     radius: Sequence[tuple[float, float]],
 ) -> tuple[Gradients, Gradients]:
-    """D_theta and D_phi of Eq. (est_mpe): q is power exponential, nu (r, k) are directions on the unit sphere.
+    """D_theta and D_phi of Eq. (est_mpe): q is power exponential, nu (r, k) are unit vectors.
 
         D_theta L = 1/r sum_l D_theta log p(x | s_l)
-        D_phi L = 1/r sum_l (D_s(log p(x | s_l) + log p(s_l) - log q(s_l | x)) D_phi s_l - D_phi log q(s_l | x))
+        D_phi L = 1/r sum_l (D_s(log p(x | s_l) + log p(s_l) - log q(s_l | x)) D_phi s_l
+                             - D_phi log q(s_l | x))
 
-    with s_l from Eq. (rt_mpe) and the last D_phi at fixed s_l; the paper prints that term after the sum. `radius` holds each
-    draw's radius and its derivative by beta (`densities.normal_radius`, `densities.gamma_radius`).
+    with s_l from Eq. (rt_mpe) and the last D_phi at fixed s_l; the paper prints that term after the
+    sum. `radius` holds each draw's radius and its derivative by beta (`densities.normal_radius`,
+    `densities.gamma_radius`).
     """
     mu, Omega, eta, alpha, beta = output(encoder, x)
     Phi = densities.symmetric_root(alpha * eta * Omega)
@@ -77,11 +78,12 @@ def d_est_mpe(
 
 
 def d_log_likelihood(
-    decoder: Network, d_log_p: Callable[..., Derivatives], x: NDArray, s: NDArray
+    decoder: Network, d_log_p: LogDensity, x: NDArray, s: NDArray
 ) -> tuple[Gradients, NDArray]:
     """D_theta log p(x | s), and the row D_s log p(x | s) through the decoder's input layer.
 
-    D_s log p = D_{Z_{j+1}} log p D_s Z_{j+1}: the input enters nowhere else. The appendices leave this derivative out.
+    D_s log p = D_{Z_{j+1}} log p D_s Z_{j+1}: the input enters nowhere else. The appendices leave
+    this derivative out.
     """
     D_theta = _by_weights(decoder, s, d_log_p(x, *output(decoder, s)))
     D_Z = vec(D_theta[-1]["B"])  # D_B Z = I
@@ -89,7 +91,7 @@ def d_log_likelihood(
 
 
 def d_kl(mu: NDArray, Omega: NDArray, eta: float) -> Derivatives:
-    """Derivatives of KL(N(mu, eta Omega) || N(0, I)) = (eta tr Omega - k - log det(eta Omega) + mu'mu) / 2."""
+    """Of KL(N(mu, eta Omega) || N(0, I)) = (eta tr Omega - k - log det(eta Omega) + mu'mu) / 2."""
     k = len(mu)
     return {
         "mu": mu[None],
@@ -99,7 +101,7 @@ def d_kl(mu: NDArray, Omega: NDArray, eta: float) -> Derivatives:
 
 
 def output(network: Network, x: NDArray) -> tuple:
-    """(mu, Omega, eta) or (mu, Omega, eta, alpha, beta): the network's output in the order of `densities`."""
+    """The network's output in the order of `densities`: (mu, Omega, eta), then alpha and beta."""
     latent = feedforward(network, x)
     y_hat, Omega = latent.h[0], latent.H[0]
     d = len(Omega)
@@ -108,9 +110,8 @@ def output(network: Network, x: NDArray) -> tuple:
 
 def _by_weights(network: Network, x: NDArray, D: Derivatives) -> Gradients:
     """Backpropagation from the derivatives by the outputs of the network."""
-    D_y_hat = np.concatenate(
-        [np.ravel(D[name]) for name in ("mu", "log_eta", "alpha", "beta") if name in D]
-    )
+    names = [name for name in ("mu", "log_eta", "alpha", "beta") if name in D]
+    D_y_hat = np.concatenate([np.ravel(D[name]) for name in names])
     return backpropagation(network, x, lambda y_hat, Y_hat: (D_y_hat, np.ravel(D["Omega"])))
 
 
