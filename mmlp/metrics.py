@@ -1,7 +1,8 @@
-"""How good multivariate predictions are: proper scores and calibration, of distributions or of samples, against y (n, d).
+"""How good multivariate predictions of y (n, d) are: proper scores and calibration.
 
-A distribution is one of this library's with batch shape (n,), as `predict_distribution` returns it; samples are an array
-(m, n, d) of m draws a row. Scores are means over the n rows, and smaller is better; `sample_weight` (n,) weighs rows.
+A prediction is a distribution of batch shape (n,), as `predict_distribution` returns it; two of the
+scores also take samples (m, n, d), m draws for each row. Scores are means over the n rows, and
+smaller is better; `sample_weight` (n,) weighs the rows.
 """
 
 from collections.abc import Callable
@@ -10,55 +11,48 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammainc
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist
 
-from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
+from mmlp.distributions import Elliptical
 
-Distribution = TraceOneGaussian | TraceOnePowerExponential
-DRAWS = 1000  # a row, where a score needs samples of a distribution
+DRAWS = 1000  # for each row, where a score needs samples of a distribution
 NUMBERS = 2**22  # of these draws, held at once
 
 
-def negative_log_likelihood(
-    distribution: Distribution, y: ArrayLike, *, sample_weight=None
-) -> float:
+def negative_log_likelihood(distribution: Elliptical, y: ArrayLike, *, sample_weight=None) -> float:
     """The mean of -log p(y).
 
-    >>> from mmlp.spd import Gram
+    >>> from mmlp import Gram, TraceOneGaussian
     >>> p = TraceOneGaussian(jnp.zeros((3, 1)), Gram(jnp.ones((3, 1, 1))), 1.0)
     >>> print(f"{negative_log_likelihood(p, np.zeros((3, 1))):.4f}")  # log(2 pi) / 2
     0.9189
     """
     y = _targets(distribution, y, "negative_log_likelihood")
-    return _mean(
-        -_centred(distribution).log_prob(jnp.asarray(y - _loc(distribution))), sample_weight
-    )
+    loc, centred = _centred(distribution)
+    return _mean(-centred.log_prob(jnp.asarray(y - loc)), sample_weight)
 
 
 def energy_score(prediction, y: ArrayLike, *, key=None, sample_weight=None) -> float:
-    """The mean of E|x - y| - E|x - x'| / 2 for independent draws x, x' (Gneiting and Raftery, 2007), without bias.
+    """The mean of E|x - y| - E|x - x'| / 2 for independent draws x, x', estimated without bias.
 
-    `prediction` is samples (m, n, d), m at least 2, or a distribution, of which 1000 draws a row are taken with `key`
-    (default `jax.random.key(0)`). In one dimension it is the continuous ranked probability score.
+    `prediction` is samples (m, n, d), m at least 2, or a distribution, of which 1000 draws are
+    taken for each row with `key` (default `jax.random.key(0)`). In one dimension this is the
+    continuous ranked probability score (Gneiting and Raftery, 2007).
 
     >>> samples = np.array([[[0.0]], [[2.0]]])
     >>> print(energy_score(samples, np.zeros((1, 1))))
     0.0
     """
-    if isinstance(
-        prediction, Distribution
-    ):  # draws are cheap: each is compared with one other, not with all
+    if isinstance(prediction, Elliptical):
         y = _targets(prediction, y, "energy_score")
-        scores = _expected(
-            lambda x: _norm(x - y) - _norm(x - np.roll(x, 1, axis=0)) / 2, prediction, key, y.size
-        )
-    else:
-        x, y = _samples(prediction, y, "energy_score")
-        scores = [
-            np.mean(_norm(x[:, i] - y[i])) - np.mean(pdist(x[:, i])) / 2 for i in range(len(y))
-        ]
+
+        def score(x):  # draws are cheap: each is compared with one other, not with all
+            return _norm(x - y) - _norm(x - np.roll(x, 1, axis=0)) / 2
+
+        return _mean(_expected(score, prediction, key, y.size), sample_weight)
+    x, y = _samples(prediction, y, "energy_score")
+    scores = [np.mean(_norm(x[:, i] - y[i])) - np.mean(pdist(x[:, i])) / 2 for i in range(len(y))]
     return _mean(scores, sample_weight)
 
 
@@ -73,59 +67,52 @@ def variogram_score(
     >>> print(variogram_score(samples, np.array([[0.0, 1.0]])))  # 2 (1 - 2)^2
     2.0
     """
+    call = "variogram_score"
     if not order > 0:
-        raise ValueError(
-            f"`variogram_score(order=...)` must be positive, got {order!r}; 0.5 is usual."
-        )
-    if isinstance(prediction, Distribution):
-        y = _targets(prediction, y, "variogram_score")
+        raise ValueError(f"`{call}(order=...)` must be positive, got {order!r}; 0.5 is usual.")
+    if isinstance(prediction, Elliptical):
+        y = _targets(prediction, y, call)
         expected = _expected(lambda x: _variogram(x, order), prediction, key, y.size * y.shape[1])
     else:
-        x, y = _samples(prediction, y, "variogram_score")
+        x, y = _samples(prediction, y, call)
         expected = np.stack([np.mean(_variogram(x[:, i], order), axis=0) for i in range(len(y))])
-    return _mean(
-        2 * np.sum((_variogram(y, order) - expected) ** 2, axis=-1), sample_weight
-    )  # of i < j, twice
+    # twice: a variogram holds i < j only
+    return _mean(2 * np.sum((_variogram(y, order) - expected) ** 2, axis=-1), sample_weight)
 
 
-def mahalanobis_pit(distribution: Distribution, y: ArrayLike) -> np.ndarray:
-    """The probability of the ellipsoid about the mean that has y on its surface, (n,): uniform if predictions are right.
+def mahalanobis_pit(distribution: Elliptical, y: ArrayLike) -> np.ndarray:
+    """The probability of the ellipsoid about the mean that has y on its surface, shape (n,).
 
-    With u = |omega.whiten(y - loc)|^2 / (alpha eta): u^beta / 2 is Gamma(d / (2 beta)), for a Gaussian u is chi-squared.
+    If the predictions are right, these probabilities are uniform on (0, 1).
 
-    >>> from mmlp.spd import Gram
+    >>> from mmlp import Gram, TraceOneGaussian
     >>> p = TraceOneGaussian(jnp.zeros((1, 2)), Gram.trace_one(jnp.eye(2)), 2.0)  # N(0, I)
     >>> print(mahalanobis_pit(p, np.array([[1.0, 1.0]])).round(4))  # 1 - exp(-1)
     [0.6321]
     """
     y = _targets(distribution, y, "mahalanobis_pit")
-    alpha, beta = (1.0, 1.0)
-    if isinstance(distribution, TraceOnePowerExponential):
-        alpha, beta = distribution.alpha, distribution.beta
-    z = (
-        distribution.omega.whiten(jnp.asarray(y - _loc(distribution)))
-        / jnp.sqrt(alpha * distribution.eta)[..., None]
-    )
-    return np.asarray(
-        gammainc(distribution.dim / (2 * beta), jnp.sum(z**2, axis=-1) ** beta / 2), float
-    )
+    loc, centred = _centred(distribution)
+    return np.asarray(centred.radius_cdf(centred.mahalanobis(jnp.asarray(y - loc))), float)
 
 
 def ellipsoid_coverage(
-    distribution: Distribution, y: ArrayLike, level: float = 0.9, *, sample_weight=None
+    distribution: Elliptical, y: ArrayLike, level: float = 0.9, *, sample_weight=None
 ) -> float:
-    """The share of rows whose y lies in the ellipsoid of probability `level` about the mean; `level` if all is right."""
+    """The share of rows whose y lies in the ellipsoid of probability `level` about the mean.
+
+    If the predictions are right, it is `level`.
+    """
     if not 0 < level < 1:
-        raise ValueError(
-            f"`ellipsoid_coverage(level=...)` must lie between 0 and 1, got {level!r}."
-        )
+        raise ValueError(f"`ellipsoid_coverage(level=...)` must be in (0, 1), got {level!r}.")
     return _mean(mahalanobis_pit(distribution, y) <= level, sample_weight)
 
 
 def calibration_curve(
     pit: ArrayLike, levels: ArrayLike | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(levels, shares): for each level the share of `mahalanobis_pit` values below it; equal if predictions are right.
+    """(levels, shares): for each level, the share of `mahalanobis_pit` values up to it.
+
+    If the predictions are right, the two are equal.
 
     >>> levels, shares = calibration_curve(np.array([0.1, 0.6]), np.array([0.5, 1.0]))
     >>> print(shares)
@@ -136,7 +123,7 @@ def calibration_curve(
 
 
 def calibration_error(pit: ArrayLike) -> float:
-    """The area between the calibration curve and the diagonal, exact for the n values: 0 is best, 0.5 worst.
+    """The area between the calibration curve and the diagonal, exactly: 0 is best, 0.5 worst.
 
     >>> print(f"{calibration_error((np.arange(100) + 0.5) / 100):.4f}")
     0.0025
@@ -145,9 +132,8 @@ def calibration_error(pit: ArrayLike) -> float:
     edges = np.concatenate([[0.0], u, [1.0]])
     height = np.arange(len(u) + 1) / len(u)  # of the curve between two edges
     below, above = (edges[1:] - height), (edges[:-1] - height)
-    return float(
-        np.sum(below * np.abs(below) - above * np.abs(above)) / 2
-    )  # the integral of |level - height|
+    # the integral of |level - height|
+    return float(np.sum(below * np.abs(below) - above * np.abs(above)) / 2)
 
 
 def _variogram(x: np.ndarray, order: float) -> np.ndarray:
@@ -160,36 +146,33 @@ def _norm(x: np.ndarray) -> np.ndarray:
     return np.linalg.norm(x, axis=-1)
 
 
-def _expected(function: Callable, distribution: Distribution, key, numbers: int) -> np.ndarray:
-    """The mean of function(x) (m, n, ...) over `DRAWS` draws, m of them at a time, x (m, n, d) in float64.
+def _expected(function: Callable, distribution: Elliptical, key, numbers: int) -> np.ndarray:
+    """The mean of function(x) (m, n, ...) over `DRAWS` draws x (m, n, d) in float64.
 
-    The function needs so many `numbers` for each draw.
+    The function needs so many `numbers` for each draw; m is what fits into `NUMBERS`.
     """
-    at_once = max(
-        m for m in range(2, DRAWS + 1) if DRAWS % m == 0 and (m == 2 or m * numbers <= NUMBERS)
-    )
-    loc, centred, mean = _loc(distribution), _centred(distribution), 0.0
+    fits = [m for m in range(2, DRAWS + 1) if DRAWS % m == 0 and m * numbers <= NUMBERS]
+    at_once = max(fits, default=2)
+    (loc, centred), mean = _centred(distribution), 0.0
     for piece in jax.random.split(jax.random.key(0) if key is None else key, DRAWS // at_once):
         x = loc + np.asarray(centred.sample(piece, (at_once,)), np.float64)
         mean += np.mean(function(x), axis=0) * (at_once / DRAWS)
     return np.asarray(mean)
 
 
-def _centred(distribution: Distribution) -> Distribution:
-    """The same about zero, where its dtype has its digits."""
-    return eqx.tree_at(lambda p: p.loc, distribution, jnp.zeros_like(distribution.loc))
-
-
-def _loc(distribution: Distribution) -> np.ndarray:
-    return np.asarray(distribution.loc, np.float64)
+def _centred(distribution: Elliptical) -> tuple[np.ndarray, Elliptical]:
+    """The location in float64, and the distribution about zero, where its dtype has its digits."""
+    zero = jnp.zeros_like(distribution.loc)
+    centred = eqx.tree_at(lambda p: p.loc, distribution, zero)
+    return np.asarray(distribution.loc, np.float64), centred
 
 
 def _samples(prediction, y, call: str) -> tuple[np.ndarray, np.ndarray]:
     x, y = np.asarray(prediction), np.asarray(y)
     if x.ndim != 3 or y.shape != x.shape[1:] or len(x) < 2:
         raise ValueError(
-            f"`{call}(prediction, y)` needs samples (m, n, d) with m at least 2 and y (n, d), got shapes {x.shape} and "
-            f"{y.shape}."
+            f"`{call}(prediction, y)` needs samples (m, n, d) with m at least 2 and y (n, d), got "
+            f"shapes {x.shape} and {y.shape}."
         )
     _check_finite(x, f"{call}(prediction=...)")
     _check_finite(y, f"{call}(y=...)")
@@ -197,20 +180,17 @@ def _samples(prediction, y, call: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _targets(distribution, y, call: str) -> np.ndarray:
-    if not isinstance(distribution, Distribution):
+    if not isinstance(distribution, Elliptical):
         raise ValueError(
-            f"`{call}(distribution, y)` needs a distribution of this library, got {type(distribution).__name__}; use "
-            "`predict_distribution`."
+            f"`{call}(distribution, y)` needs a distribution of this library, got "
+            f"{type(distribution).__name__}; use `predict_distribution`."
         )
-    y = np.asarray(y)
-    y = y[:, None] if y.ndim == 1 and distribution.dim == 1 else y
-    if len(distribution.batch_shape) != 1 or y.shape != (
-        *distribution.batch_shape,
-        distribution.dim,
-    ):
+    batch, d, y = distribution.batch_shape, distribution.dim, np.asarray(y)
+    y = y[:, None] if y.ndim == 1 and d == 1 else y
+    if len(batch) != 1 or y.shape != (*batch, d):
         raise ValueError(
-            f"`{call}(distribution, y)` needs a distribution of batch shape (n,) and y (n, d), got batch shape "
-            f"{distribution.batch_shape}, dimension {distribution.dim} and y of shape {y.shape}."
+            f"`{call}(distribution, y)` needs a distribution of batch shape (n,) and y (n, d), got "
+            f"batch shape {batch}, dimension {d} and y of shape {y.shape}."
         )
     _check_finite(y, f"{call}(y=...)")
     return y
@@ -225,7 +205,8 @@ def _probabilities(pit, call: str) -> np.ndarray:
     pit = np.asarray(pit, float)
     if pit.ndim != 1 or not len(pit) or not np.all((pit >= 0) & (pit <= 1)):
         raise ValueError(
-            f"`{call}(pit=...)` must hold probabilities (n,), as `mahalanobis_pit` returns, got {pit!r:.80}."
+            f"`{call}(pit=...)` must hold probabilities (n,), as `mahalanobis_pit` returns, got "
+            f"{pit!r:.80}."
         )
     return pit
 

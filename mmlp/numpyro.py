@@ -1,13 +1,14 @@
-"""The two families as NumPyro distributions, for models under NUTS and SVI. Needs `pip install matrix-mlp[numpyro]`.
+"""The two families as NumPyro distributions, for NUTS and SVI (`pip install matrix-mlp[numpyro]`).
 
-They take a factor T (..., m, d), m >= d, of any scale: Omega = T'T / tr(T'T); a lower Cholesky factor L goes in as its
-transpose. Since eta carries the scale, give T a prior without one, such as a correlation matrix's Cholesky factor.
+They take a factor T (..., m, d), m >= d, of any scale: Omega = T'T / tr(T'T). A lower Cholesky
+factor L goes in as its transpose. Since eta carries the scale, give T a prior without one, such as
+that of a correlation matrix's Cholesky factor.
 """
 
-import abc
 from typing import ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution, constraints
 from numpyro.distributions.util import validate_sample
@@ -18,23 +19,21 @@ from mmlp.spd import Gram
 
 class _TraceOne(Distribution):
     support = constraints.real_vector  # pyright: ignore[reportAssignmentType]
+    family: ClassVar[type[distributions.Elliptical]]
     loc: Array
     factor: Array
 
     def __init__(self, *, validate_args=None):
-        scalars = [
-            jnp.shape(getattr(self, name))
-            for name in self.arg_constraints
-            if name not in ("loc", "factor")
-        ]
-        batch_shape = jnp.broadcast_shapes(
-            jnp.shape(self.loc)[:-1], jnp.shape(self.factor)[:-2], *scalars
-        )
-        super().__init__(batch_shape, jnp.shape(self.factor)[-1:], validate_args=validate_args)
+        batch, event = self.infer_shapes(*map(jnp.shape, self._parameters()))
+        super().__init__(batch, event, validate_args=validate_args)
 
-    @abc.abstractmethod
-    def value(self) -> distributions.TraceOneGaussian | distributions.TraceOnePowerExponential:
+    def _parameters(self) -> list:
+        return [getattr(self, name) for name in self.arg_constraints]
+
+    def value(self) -> distributions.Elliptical:
         """The same distribution of `mmlp`."""
+        loc, factor, *scalars = self._parameters()
+        return self.family(loc, Gram.trace_one(factor), *scalars)
 
     def sample(self, key, sample_shape=()) -> Array:
         return self.value().sample(key, sample_shape)
@@ -49,15 +48,14 @@ class _TraceOne(Distribution):
 
     @property
     def variance(self) -> Array:
-        T = self.value().covariance.factor
-        return jnp.broadcast_to(jnp.sum(T**2, axis=-2), self.shape())
+        return jnp.broadcast_to(self.value().covariance.diagonal(), self.shape())
 
     def entropy(self) -> Array:
         return self.value().entropy()
 
     @classmethod
     def infer_shapes(cls, loc=(), factor=(), *scalars, **named):
-        return jnp.broadcast_shapes(loc[:-1], factor[:-2], *scalars, *named.values()), factor[-1:]
+        return np.broadcast_shapes(loc[:-1], factor[:-2], *scalars, *named.values()), factor[-1:]
 
 
 class TraceOneGaussian(_TraceOne):
@@ -68,40 +66,33 @@ class TraceOneGaussian(_TraceOne):
     -1.8379
     """
 
+    family = distributions.TraceOneGaussian
     arg_constraints: ClassVar = {
         "loc": constraints.real_vector,
         "factor": constraints.real_matrix,
         "eta": constraints.positive,
     }
-    reparametrized_params: ClassVar = ["loc", "factor", "eta"]
+    reparametrized_params: ClassVar = list(arg_constraints)
 
     def __init__(self, loc, factor, eta, *, validate_args=None):
         self.loc, self.factor, self.eta = loc, factor, eta
         super().__init__(validate_args=validate_args)
 
-    def value(self) -> distributions.TraceOneGaussian:
-        return distributions.TraceOneGaussian(self.loc, Gram.trace_one(self.factor), self.eta)
-
 
 class TraceOnePowerExponential(_TraceOne):
-    """E(loc, Omega, eta, alpha, beta), Omega = T'T / tr(T'T) for the factor T; see `mmlp.TraceOnePowerExponential`.
+    """E(loc, Omega, eta, alpha, beta), Omega as above; see `mmlp.TraceOnePowerExponential`.
 
     alpha and eta enter the density as their product: fix one of them where both would be learnt.
     """
 
+    family = distributions.TraceOnePowerExponential
     arg_constraints: ClassVar = {
         **TraceOneGaussian.arg_constraints,
         "alpha": constraints.positive,
         "beta": constraints.positive,
     }
-    reparametrized_params: ClassVar = ["loc", "factor", "eta", "alpha", "beta"]
+    reparametrized_params: ClassVar = list(arg_constraints)
 
     def __init__(self, loc, factor, eta, alpha, beta, *, validate_args=None):
         self.loc, self.factor, self.eta, self.alpha, self.beta = loc, factor, eta, alpha, beta
         super().__init__(validate_args=validate_args)
-
-    def value(self) -> distributions.TraceOnePowerExponential:
-        omega = Gram.trace_one(self.factor)
-        return distributions.TraceOnePowerExponential(
-            self.loc, omega, self.eta, self.alpha, self.beta
-        )

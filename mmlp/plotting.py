@@ -1,4 +1,7 @@
-"""Pictures of predictions and of training: each function draws on the Matplotlib axes that it is given and returns them."""
+"""Pictures of predictions and of training.
+
+Each function draws on the Matplotlib axes that it is given, or on new ones, and returns them.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,17 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.patches import Ellipse
 from numpy.typing import ArrayLike
-from scipy.special import gammaincinv
 
-from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
+from mmlp.distributions import Elliptical
 from mmlp.metrics import calibration_curve
-from mmlp.spd import Gram
-
-Distribution = TraceOneGaussian | TraceOnePowerExponential
+from mmlp.spd import SPD
 
 
 def plot_ellipses(
-    distribution: Distribution,
+    distribution: Elliptical,
     y: ArrayLike | None = None,
     *,
     level: float = 0.9,
@@ -27,53 +27,41 @@ def plot_ellipses(
     color="C0",
     ax: Axes | None = None,
 ) -> Axes:
-    """Two of the d targets: the ellipse of probability `level` of each row's prediction, its mean, and the data y (n, d).
+    """Two of the d targets: each row's ellipse of probability `level`, its mean, and y (n, d).
 
-    The ellipse is that of the two-dimensional law with the predicted mean and covariance of the two targets; for a power
-    exponential, whose marginals are not of its family, it takes the family's radius in two dimensions.
+    The ellipse is that of the family's two-dimensional law with the predicted mean and covariance
+    of the two targets (the marginals of a power exponential are not of its family).
 
+    >>> from mmlp import Gram, TraceOneGaussian
     >>> p = TraceOneGaussian(np.zeros((1, 2)), Gram.trace_one(np.eye(2)), 2.0)
     >>> ax = plot_ellipses(p, np.ones((1, 2)))
     >>> plt.close()
     """
-    i, j = columns
-    if not (0 < level < 1 and distribution.dim > max(i, j) >= min(i, j) >= 0 and i != j):
+    (i, j), d, batch = columns, distribution.dim, distribution.batch_shape
+    if not (0 < level < 1 and d > max(i, j) >= min(i, j) >= 0 and i != j):
         raise ValueError(
-            f"`plot_ellipses(level, columns)` needs a level between 0 and 1 and two of the {distribution.dim} targets, got "
-            f"{level!r} and {columns!r}; a distribution of one target has no ellipse."
+            f"`plot_ellipses(level, columns)` needs a level between 0 and 1 and two of the {d} "
+            f"targets, got {level!r} and {columns!r}; a distribution of one target has no ellipse."
         )
     ax = _axes(ax)
-    batch = distribution.batch_shape
     mean = np.asarray(distribution.mean, float)[..., [i, j]].reshape(-1, 2)
     V = np.asarray(distribution.covariance.dense(), float)[..., [[i], [j]], [i, j]]
     V = np.broadcast_to(V, (*batch, 2, 2)).reshape(-1, 2, 2)
-    radius = np.broadcast_to(_radius(distribution, level), batch).ravel()
+    radius = distribution.radius_quantile(level, dim=2)  # by eta omega; now by the covariance
+    radius = radius / np.sqrt(np.asarray(distribution.variance_factor(dim=2), float))
+    radius = np.broadcast_to(radius, batch).ravel()
     values, vectors = np.linalg.eigh(V)
-    for k in range(len(mean)):
+    style = {"facecolor": to_rgba(color, 0.06), "edgecolor": to_rgba(color, 0.6)}
+    for k, centre in enumerate(mean):
         width, height = 2 * radius[k] * np.sqrt(values[k])
         angle = np.degrees(np.arctan2(vectors[k, 1, 0], vectors[k, 0, 0]))
         label = f"{level:.0%} ellipses" if k == 0 else None
-        ax.add_patch(
-            Ellipse(
-                (mean[k, 0], mean[k, 1]),
-                width,
-                height,
-                angle=angle,
-                facecolor=to_rgba(color, 0.06),
-                edgecolor=to_rgba(color, 0.6),
-                label=label,
-            )
-        )
+        ax.add_patch(Ellipse(tuple(centre), width, height, angle=angle, label=label, **style))
     ax.plot(*mean.T, "+", color=color, markersize=5, label="predicted means")
     if y is not None:
-        ax.plot(
-            *np.asarray(y, float)[..., [i, j]].reshape(-1, 2).T,
-            "o",
-            color="black",
-            markersize=2.5,
-            label="data",
-        )
-    names = _names(names, distribution.dim, "target")
+        points = np.asarray(y, float)[..., [i, j]].reshape(-1, 2)
+        ax.plot(*points.T, "o", color="black", markersize=2.5, label="data")
+    names = _names(names, d, "target")
     ax.set(xlabel=names[i], ylabel=names[j])
     ax.autoscale_view()
     ax.legend(frameon=False, fontsize="small")
@@ -81,26 +69,27 @@ def plot_ellipses(
 
 
 def plot_covariance(
-    A: ArrayLike, *, names: Sequence[str] | None = None, ax: Axes | None = None
+    A: ArrayLike | SPD, *, names: Sequence[str] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """A covariance matrix A (d, d) as a heat map, with its numbers where they fit; a `Gram` is drawn by its `dense()`."""
+    """A covariance matrix A, (d, d) or an SPD value, as a heat map with numbers where they fit."""
     A = _matrix(A, "plot_covariance")
     return _heatmap(A, float(np.abs(A).max()), "covariance", names, ax)
 
 
 def plot_correlation(
-    A: ArrayLike, *, names: Sequence[str] | None = None, ax: Axes | None = None
+    A: ArrayLike | SPD, *, names: Sequence[str] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """The correlations A_ij / sqrt(A_ii A_jj) of a covariance matrix A (d, d) as a heat map from -1 to 1."""
+    """The correlations A_ij / sqrt(A_ii A_jj) of a covariance matrix A, on a scale from -1 to 1."""
     A = _matrix(A, "plot_correlation")
     scale = np.sqrt(np.diag(A))
     return _heatmap(A / scale / scale[:, None], 1.0, "correlation", names, ax)
 
 
 def plot_calibration(pit: ArrayLike, *, label: str | None = None, ax: Axes | None = None) -> Axes:
-    """The share of rows inside each ellipsoid against its probability, of `metrics.mahalanobis_pit` values (n,).
+    """The share of rows in each ellipsoid against its probability, of `metrics.mahalanobis_pit`.
 
-    The grey band holds 95 % of the points of a model that is right. Call it again with `ax` to compare models.
+    The grey band holds 95 % of the points of a model that is right. Call it again with `ax` to
+    compare models.
     """
     ax = _axes(ax)
     levels, shares = calibration_curve(pit, np.linspace(0, 1, 101))
@@ -109,13 +98,8 @@ def plot_calibration(pit: ArrayLike, *, label: str | None = None, ax: Axes | Non
         ax.fill_between(levels, levels - spread, levels + spread, color="0.9", linewidth=0)
         ax.plot([0, 1], [0, 1], color="0.6", linewidth=1)
     ax.plot(levels, shares, label=label)
-    ax.set(
-        xlabel="probability of the ellipsoid",
-        ylabel="share of the data inside",
-        xlim=(0, 1),
-        ylim=(0, 1),
-        aspect="equal",
-    )
+    ax.set(xlabel="probability of the ellipsoid", ylabel="share of the data inside")
+    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     if label is not None:
         ax.legend(frameon=False, loc="upper left")
     return ax
@@ -124,22 +108,21 @@ def plot_calibration(pit: ArrayLike, *, label: str | None = None, ax: Axes | Non
 def plot_history(
     history: Mapping[str, ArrayLike], *, log: bool = False, ax: Axes | None = None
 ) -> Axes:
-    """Loss and validation loss over epochs, of a `FitResult.history`; with several models the mean, and a thin line each."""
+    """Loss and validation loss over epochs, of a `FitResult.history`.
+
+    Several models are drawn as thin lines, with their mean until the first of them stops.
+    """
     ax = _axes(ax)
-    for color, (name, label) in zip(
-        ("C0", "C1"), (("loss", "training"), ("validation", "validation")), strict=True
-    ):
+    for color, name, label in (("C0", "loss", "training"), ("C1", "validation", "validation")):
         if name not in history:
             continue
         values = np.asarray(history[name], float)
         values = values.reshape(len(values), -1)  # (epochs, models)
-        epochs = np.arange(1, len(values) + 1)
+        epochs, running = np.arange(1, len(values) + 1), np.full(len(values), True)
         if values.shape[1] > 1:
             ax.plot(epochs, values, color=color, linewidth=0.6, alpha=0.35)
-            running = ~np.isnan(values).any(axis=1)  # until the first model stops
-            ax.plot(epochs[running], values[running].mean(axis=1), color=color, label=label)
-        else:
-            ax.plot(epochs, values[:, 0], color=color, label=label)
+            running = ~np.isnan(values).any(axis=1)
+        ax.plot(epochs[running], values[running].mean(axis=1), color=color, label=label)
     ax.set(xlabel="epoch", ylabel="loss")
     if log:
         ax.set_yscale("log")
@@ -154,22 +137,21 @@ def plot_images(
     columns: int | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Images (n, height, width), or rows (n, height * width) of that `shape`, side by side in one grid."""
+    """Images (n, height, width), or rows (n, height * width) of that `shape`, in one grid."""
     images = np.asarray(images, float)
     if images.ndim == 2 and shape is not None and images.shape[1] == shape[0] * shape[1]:
         images = images.reshape(-1, *shape)
     if images.ndim != 3 or not len(images):
         raise ValueError(
-            f"`plot_images(images, shape)` needs images (n, height, width), or rows and the shape of an image, got shape "
-            f"{images.shape} and {shape!r}."
+            "`plot_images(images, shape)` needs images (n, height, width), or rows and the shape "
+            f"of an image, got shape {images.shape} and {shape!r}."
         )
     ax = _axes(ax)
     n, height, width = images.shape
     columns = columns or int(np.ceil(np.sqrt(n * height / width)))  # about square
     rows = -(-n // columns)
-    canvas = np.full(
-        (rows * (height + 1) - 1, columns * (width + 1) - 1), np.nan
-    )  # one empty line between images
+    # one empty line between images
+    canvas = np.full((rows * (height + 1) - 1, columns * (width + 1) - 1), np.nan)
     for k, image in enumerate(images):
         top, left = k // columns * (height + 1), k % columns * (width + 1)
         canvas[top : top + height, left : left + width] = image
@@ -194,23 +176,8 @@ def _heatmap(A: np.ndarray, limit: float, label: str, names, ax: Axes | None) ->
     return ax
 
 
-def _radius(distribution: Distribution, level: float):
-    """The Mahalanobis radius, by the covariance, of the two-dimensional ellipse of this probability."""
-    if isinstance(distribution, TraceOneGaussian):
-        return np.sqrt(-2 * np.log1p(-level))
-    beta = np.asarray(distribution.beta, float)
-    flat = TraceOnePowerExponential(
-        np.zeros(2), Gram.trace_one(np.eye(2)), 1.0, 1.0, distribution.beta
-    )
-    variance = (
-        np.asarray(flat.covariance.trace(), float) / 2
-    )  # of one coordinate, at u = x'x / (1/2)
-    u = (2 * gammaincinv(1 / beta, level)) ** (1 / beta)
-    return np.sqrt(u / 2 / variance)
-
-
 def _matrix(A, call: str) -> np.ndarray:
-    A = np.asarray(A.dense() if hasattr(A, "dense") else A, float)
+    A = np.asarray(A.dense() if isinstance(A, SPD) else A, float)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
         raise ValueError(
             f"`{call}(A=...)` must be one matrix (d, d), got shape {A.shape}; choose a row first."
@@ -222,9 +189,8 @@ def _names(names, d: int, word: str) -> list[str]:
     if names is None:
         return [f"{word} {i}".strip() for i in range(d)]
     if len(names) != d:
-        raise ValueError(
-            f"`names=...` must have one name for each of the {d} targets, got {len(names)}."
-        )
+        need = f"must have one name for each of the {d} targets"
+        raise ValueError(f"`names=...` {need}, got {len(names)}.")
     return [str(name) for name in names]
 
 

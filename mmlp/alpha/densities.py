@@ -68,7 +68,7 @@ def power_exponential_sample(nu, radius, D_radius, Omega, eta, alpha) -> Derivat
 
 
 def normal_radius(eps, beta, d) -> tuple[float, float]:
-    """radius = y^(1/(2 beta)), y = d/beta + eps sqrt(2 d/beta) > 0, and by beta, Eq. (gauss_app)."""
+    """radius = y^(1/(2 beta)), y = d/beta + eps sqrt(2 d/beta), and by beta, Eq. (gauss_app)."""
     y = d / beta + eps * math.sqrt(2 * d / beta)
     radius = y ** (1 / (2 * beta))
     by_base = -d / (2 * beta**3 * radius ** (2 * beta - 1)) * (1 + eps / math.sqrt(2 * d / beta))
