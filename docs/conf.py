@@ -1,4 +1,4 @@
-"""Sphinx: `make docs` builds into docs/_build/html, with warnings as errors and without the network."""
+"""Sphinx: `make docs` builds docs/_build/html; warnings are errors, and no network is needed."""
 
 import sys
 from pathlib import Path
@@ -24,14 +24,15 @@ nitpicky = True
 # types of other projects: no inventory of theirs is fetched
 nitpick_ignore_regex = [
     ("py:.*", r"(?!mmlp).*"),
-    ("py:.*", r"mmlp\.(\w+\.)*(SPD|Kernel|Network|NetworkEstimator)"),
+    ("py:.*", r"mmlp\.(\w+\.)*(Kernel|Network|NetworkEstimator)"),
 ]
 
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 # metadata routing of scikit-learn adds methods to each class
-ROUTING = "set_fit_request, set_score_request, set_predict_request, set_transform_request, set_inverse_transform_request"
+ROUTED = ("fit", "score", "predict", "transform", "inverse_transform")
+ROUTING = ", ".join(f"set_{name}_request" for name in ROUTED)
 autodoc_default_options = {"members": True, "member-order": "bysource", "exclude-members": ROUTING}
 autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"

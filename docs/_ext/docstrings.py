@@ -1,4 +1,4 @@
-"""Docstrings are plain text with `code`, indented formulas and doctests; here they become reStructuredText.
+"""Docstrings, plain text with `code`, indented formulas and doctests, as reStructuredText.
 
 Names of public objects in backticks become links. `{header} FILE` shows the docstring of a program.
 """
@@ -19,7 +19,7 @@ ARRAY_LIKE = stringify_annotation(ArrayLike, "smart")
 
 
 def inline(text: str) -> str:
-    """`Gram` -> a link where it is public, `other code` -> a literal; everything else stays as it is written."""
+    """`Gram` becomes a link where it is public, `other code` a literal; all else stays as it is."""
     parts = re.split(r"`([^`]+)`", text)
     for i, part in enumerate(parts):
         if i % 2 == 0:
@@ -32,19 +32,14 @@ def inline(text: str) -> str:
 
 
 def to_rst(lines: list[str]) -> list[str]:
-    """Paragraphs with `inline`, indented blocks as literal blocks, doctests and lists as they are."""
+    """Paragraphs by `inline`, indented blocks as literal blocks, doctests and lists unchanged."""
     out, block = [], None
     for line in lines:
         if not line.strip():
             block = None
         elif block is None:
-            block = (
-                "doctest"
-                if line.startswith(">>>")
-                else "literal"
-                if line.startswith("    ")
-                else "text"
-            )
+            kinds = {">>>": "doctest", "    ": "literal"}
+            block = next((kinds[start] for start in kinds if line.startswith(start)), "text")
             if block == "literal":
                 out += ["::", ""]
         elif block == "text" and line.startswith("    "):
@@ -60,14 +55,11 @@ def process_docstring(app, what, name, obj, options, lines):
 
 def process_signature(app, what, name, obj, options, signature, returns):
     """Aliases of types as they are written, not as they are defined."""
-    return tuple(
-        text and text.replace(ARRAY_LIKE, "ArrayLike").replace("Gram | DiagonalGram", "SPD")
-        for text in (signature, returns)
-    )
+    return tuple(text and text.replace(ARRAY_LIKE, "ArrayLike") for text in (signature, returns))
 
 
 def drop_links_back(app, pagename, templatename, context, doctree):
-    """Pages of source code link back by one prefix for a whole file, wrong where it holds public and other names."""
+    """Drop the links from source code: one prefix a file is wrong for some of its names."""
     if pagename.startswith("_modules/"):
         context["body"] = re.sub(r'<a class="viewcode-back".*?</a>', "", context["body"])
 

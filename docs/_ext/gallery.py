@@ -1,6 +1,7 @@
-"""The gallery: every program of examples/ is run, and gets a page with its text, output, pictures and code.
+"""The gallery: each program of examples/ is run and gets a page: text, output, pictures, code.
 
-A program writes its pictures into the working directory. It is run again only when it or the library has changed.
+A program writes its pictures into the working directory. It is run again only when it or the
+library has changed.
 """
 
 import ast
@@ -34,7 +35,7 @@ def describe(path: Path) -> tuple[str, str, int]:
 
 
 def run(path: Path, folder: Path) -> None:
-    """Run a program in its folder and keep what it prints, unless that was done for these very sources."""
+    """Run a program in its folder and keep what it prints, unless these sources have run before."""
     library = sorted((ROOT / "mmlp").rglob("*.py"))
     sources = hashlib.sha256(b"".join(file.read_bytes() for file in [path, *library])).hexdigest()
     stamp = folder / "sources"
@@ -101,7 +102,7 @@ def build(app) -> None:
 
 
 class Cards(SphinxDirective):
-    """`{cards} name ...`: a picture, a title and a link for each example, in this order, and their table of contents."""
+    """`{cards} name ...`: picture, title and link of each example, and their table of contents."""
 
     has_content = True
 

@@ -15,7 +15,7 @@ THIN = {"width": "0.17em"}
 
 
 def spaced(element: ElementTree.Element) -> None:
-    """TeX's thin spaces about the names of functions, which docutils leaves out; bars as high as they are."""
+    """Add TeX's thin spaces about names of functions, which docutils omits; do not stretch bars."""
     for child in element:
         spaced(child)
         if child.tag == "mo" and child.text in ("|", "‖"):

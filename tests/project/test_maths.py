@@ -1,4 +1,4 @@
-"""Identities of docs/maths.md on the KL divergence from N(0, I): its four parts, and the von Neumann shape part."""
+"""Identities of docs/maths.md: the four parts of KL from N(0, I) and the von Neumann shape."""
 
 import equinox as eqx
 import jax
@@ -22,12 +22,8 @@ K = 4
 ROUND = DiagonalGram.trace_one(jnp.ones(K))  # I/k
 PRIOR = TraceOneGaussian(jnp.zeros(K), ROUND, float(K))
 RNG = np.random.default_rng(0)
-MU, OMEGA, ETA, ALPHA = (
-    RNG.normal(size=K),
-    Gram.trace_one(jnp.asarray(RNG.normal(size=(K, K)))),
-    2.3,
-    0.8,
-)
+MU, OMEGA = RNG.normal(size=K), Gram.trace_one(jnp.asarray(RNG.normal(size=(K, K))))
+ETA, ALPHA = 2.3, 0.8
 
 
 def gram(w):
@@ -39,9 +35,8 @@ def gram(w):
 @jax.jit
 def shapes(omega):
     """The log-det and the von Neumann shape part."""
-    return stein(omega, ROUND, symmetric=False) / 2, K / 2 * von_neumann(
-        omega, ROUND, symmetric=False
-    )
+    log_det = stein(omega, ROUND, symmetric=False)
+    return log_det / 2, K / 2 * von_neumann(omega, ROUND, symmetric=False)
 
 
 @pytest.mark.parametrize("beta", [None, 0.6])
