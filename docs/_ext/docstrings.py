@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jax.typing import ArrayLike
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.nodes import make_refnode
 from sphinx.util.typing import stringify_annotation
 
 import mmlp
@@ -58,6 +59,13 @@ def process_signature(app, what, name, obj, options, signature, returns):
     return tuple(text and text.replace(ARRAY_LIKE, "ArrayLike") for text in (signature, returns))
 
 
+def find_public(app, env, node, contnode):
+    """A class named by the module that defines it, where it is documented as `mmlp.Name`."""
+    entry = env.domains["py"].objects.get(f"mmlp.{node['reftarget'].rpartition('.')[2]}")
+    if entry and node["reftarget"].startswith("mmlp."):
+        return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, contnode)
+
+
 def drop_links_back(app, pagename, templatename, context, doctree):
     """Drop the links from source code: one prefix a file is wrong for some of its names."""
     if pagename.startswith("_modules/"):
@@ -81,6 +89,7 @@ class Header(SphinxDirective):
 def setup(app):
     app.connect("autodoc-process-docstring", process_docstring)
     app.connect("autodoc-process-signature", process_signature)
+    app.connect("missing-reference", find_public)
     app.connect("html-page-context", drop_links_back)
     app.add_directive("header", Header)
     return {"parallel_read_safe": True}
