@@ -1,7 +1,7 @@
 """Tables from results/*.json, so that no figure of an experiment is typed by hand.
 
-`{results}` shows the claims and tables of the paper's experiments, `{results} NAME` those of one; the whole page of results,
-with figures drawn anew from the records, is put beside the documentation as report/index.html.
+`{results}` shows the claims and tables of the paper's experiments, `{results} NAME` those of one.
+The page of results, with figures drawn anew from the records, becomes report/index.html.
 """
 
 import json
@@ -46,7 +46,7 @@ def verdicts(record: dict) -> list[str]:
 
 
 class Results(SphinxDirective):
-    """The records of the paper's experiments, in the order of the report, or of the one that is named, without a heading."""
+    """The records of the paper's experiments in order, or of the one named, without a heading."""
 
     optional_arguments = 1
 
@@ -56,7 +56,7 @@ class Results(SphinxDirective):
 
 
 def text(name: str | None = None) -> str:
-    """The stored records as text; those that are not there are named with the command that makes them."""
+    """The stored records as text; those that are missing, with the command that makes them."""
     wanted = [name] if name else TARGETS
     there = [one for one in wanted if (RESULTS / f"{one}.json").exists()]
     records = [json.loads((RESULTS / f"{one}.json").read_text()) for one in there]

@@ -36,56 +36,114 @@ def measured(name):
     return json.loads((ROOT / "results" / f"{name}.json").read_text())
 
 
+TURNING, *_, DUEL = measured("example1")["result"]["tables"]
+FREY = measured("frey")["result"]["tables"][0]
+RECIPE = "the paper's recipe"
+NAMES = ("enb", "jura")
+
+
 def cells(table, name, group=None):
     """The cells of the row with this name, in this group of the table."""
-    rows, here = table["rows"], group is None
-    for row in rows:
+    here = group is None
+    for row in table["rows"]:
         here = row["group"] == group if group and "group" in row else here
         if here and row.get("name") == name:
             return row["cells"]
     raise KeyError(name)
 
 
-def test_the_figures_of_the_readme_stand_in_the_results():
-    """Row by row, as the table has them: mean and standard error, rounded as they are written."""
-    turning, *_, duel = measured("example1")["result"]["tables"]
-    of_20 = cells(duel, "turning, d0 = 20")
-    energy = measured("regression")["enb"]
-    five = measured("frey")["result"]["tables"][0]
+def divergences(name):
+    """Of a method of Example 1, 5 seeds: 10 x 10 and 20 x 20."""
+    return [cells(TURNING, name, f"d0 = {d}, n = 100")[1] for d in (10, 20)]
 
-    def on_energy(method):
-        values = [split["nll"] for split in energy[method]]
-        return {"mean": np.mean(values), "error": np.std(values, ddof=1) / len(values) ** 0.5}
 
-    def on_frey(name, group):
-        cell = cells(five, name, group)[-1]
-        return {**cell, "mean": -cell["mean"]}
+def duels(column):
+    """The same over 20 seeds, by the column of the table."""
+    return [cells(DUEL, f"turning, d0 = {d}")[column] for d in (10, 20)]
 
-    group = "d0 = 20, n = 100"
-    expected = [
-        [of_20[0], on_energy("MultivariateRegressor"), on_frey("EfNf", "matrix MLP, joint")],
-        [of_20[1], on_energy("the same, CholeskyMLP"), on_frey("NfNf", "Cholesky MLP, 2 x 100")],
-        [
-            cells(turning, "5 nearest neighbours", group)[1],
-            on_energy("NGBoost multivariate normal"),
-            on_frey("Gaussian mixture", "simple densities"),
-        ],
-        [
-            cells(turning, "the paper's recipe, QRE", group)[1],
-            None,
-            on_frey("EfNf", "the paper's recipe"),
-        ],
+
+def scores(method):
+    """Negative log-likelihoods on both tables."""
+    values = [
+        np.array([split["nll"] for split in measured("regression")[t][method]]) for t in NAMES
     ]
-    rows = [line.split("|")[2:-1] for line in README.splitlines() if line.startswith("| ")][1:]
-    assert len(rows) == len(expected)
-    for row, wanted in zip(rows, expected, strict=True):
-        for text, cell in zip(row, wanted, strict=True):
-            written = re.findall(r"[\d.]+(?:e-\d)?", text)
-            assert len(written) == (0 if cell is None else 2), text
-            for figure, key in zip(written, ("mean", "error"), strict=False):
-                unit = 10.0 ** -len(figure.partition("e")[0].partition(".")[2])
-                unit *= float(f"1e{figure.partition('e')[2] or 0}")
-                assert abs(float(figure) - cell[key]) <= 0.51 * unit, (text, cell)
+    return [{"mean": x.mean(), "error": x.std(ddof=1) / len(x) ** 0.5} for x in values]
+
+
+def written(page):
+    """The rows of the tables of a page: label -> for each cell its figures, as they are written."""
+    lines = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {label: [re.findall(r"[\d.]+(?:e-\d)?", cell) for cell in rest] for label, *rest in rows}
+
+
+def assert_figures(figures, expected):
+    """Mean and error of each cell, rounded as they are written; signs are left out."""
+    for texts, cell in zip(figures, expected, strict=True):
+        for text, key in zip(texts[:2], ("mean", "error"), strict=False):
+            digits, _, exponent = text.partition("e")
+            unit = 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
+            assert abs(float(text) - abs(cell[key])) <= 0.501 * unit, (texts, cell)
+
+
+def test_the_figures_of_the_readme_stand_in_the_results():
+    rows = written("README.md")
+    joint, cholesky, others, paper = (
+        rows[name]
+        for name in (
+            "**matrix MLP**",
+            "MLP with a Cholesky factor",
+            "nearest neighbours, NGBoost, mixture",
+            RECIPE,
+        )
+    )
+    assert all(len(cell) == 2 for cell in [*joint, *cholesky, *others, paper[0], paper[2]])
+    iw = [
+        cells(FREY, *row)[-1]
+        for row in [
+            ("EfNf", "matrix MLP, joint"),
+            ("NfNf", "Cholesky MLP, 2 x 100"),
+            ("Gaussian mixture", "simple densities"),
+            ("EfNf", RECIPE),
+        ]
+    ]
+    assert_figures(joint, [duels(0)[1], scores("MultivariateRegressor")[0], iw[0]])
+    assert_figures(cholesky, [duels(1)[1], scores("the same, CholeskyMLP")[0], iw[1]])
+    neighbours = divergences("5 nearest neighbours")[1]
+    assert_figures(others, [neighbours, scores("NGBoost multivariate normal")[0], iw[2]])
+    assert_figures(paper, [divergences("the paper's recipe, QRE")[1], {}, iw[3]])
+
+
+def test_the_figures_of_the_page_of_results_stand_in_the_results():
+    rows = written("docs/results.md")
+    expected = {
+        "the paper's recipe, 3 x 20 (5 seeds)": divergences("the paper's recipe, QRE"),
+        "the paper's MLP, 3 x 400, quadratic loss": duels(3),
+        "5 nearest neighbours (5 seeds)": divergences("5 nearest neighbours"),
+        "`CholeskyMLP`": duels(1),
+        "`MatrixMLP`, 2 x 100": duels(0),
+        "noise floor (5 seeds)": divergences("noise floor"),
+        "`MultivariateRegressor`": scores("MultivariateRegressor"),
+        'the same with `network="cholesky"`': scores("the same, CholeskyMLP"),
+        'the same with `family="gaussian"`': scores("the same, family gaussian"),
+        "NGBoost, multivariate normal": scores("NGBoost multivariate normal"),
+        "Gaussian processes, one covariance": scores("Gaussian processes"),
+        "linear regression, one covariance": scores("linear regression"),
+    }
+    for label, figures in expected.items():
+        assert_figures(rows[label], figures)
+    groups = {
+        "the paper's recipe *": ("EfNf", RECIPE),
+        "one Gaussian": ("one Gaussian", "simple densities"),
+        "Gaussian mixture, chosen by validation": ("Gaussian mixture", "simple densities"),
+        "`MatrixMLP`, 3 x 30, our recipe *": ("EfNf", "matrix MLP"),
+        "`CholeskyMLP`, 3 x 30, our recipe": ("EfNf", "Cholesky MLP"),
+        "`CholeskyMLP`, 2 x 100, our recipe": ("EfNf", "Cholesky MLP, 2 x 100"),
+        "`JointMatrixMLP`, 2 x 30 and a vector path of 2 x 100": ("EfNf", "matrix MLP, joint"),
+    }
+    for label, row in groups.items():
+        _, kld, _, iw = cells(FREY, *row)
+        assert_figures(rows[label], [kld, iw])
 
 
 def test_the_commands_of_the_readme_are_targets_of_the_makefile():
