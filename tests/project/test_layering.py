@@ -16,16 +16,9 @@ _version registry linalg spd divergences distributions kernels networks heads va
 initialisation checkpoint training metrics datasets plotting estimators tables pages experiments cli
 """.split()
 RANK = {name: rank for rank, name in enumerate(ORDER)}
-LIGHT = {
-    "jax",
-    "equinox",
-    "optax",
-    "numpy",
-}  # what the modules that `import mmlp` loads may use at import
-HEAVY_ALLOWED = set(
-    "metrics datasets plotting estimators tables pages experiments cli numpyro".split()
-)
-
+# what the modules that `import mmlp` loads may use at import
+LIGHT = {"jax", "equinox", "optax", "numpy"}
+HEAVY = set("metrics datasets plotting estimators tables pages experiments cli numpyro".split())
 
 PATHS = {
     path.relative_to(ROOT).as_posix(): path
@@ -68,7 +61,7 @@ def test_imports_point_down(module):
 @each
 def test_the_core_needs_only_jax_equinox_and_optax(module):
     path, name = PATHS[module], Path(module).with_suffix("").parts[0]
-    if name in HEAVY_ALLOWED:
+    if name in HEAVY:
         return
     for target in imported(path, top_level_only=True):
         package = target.partition(".")[0]
@@ -80,7 +73,7 @@ import sys
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):
-        blocked = {"sklearn", "matplotlib", "tyro", "pooch", "tqdm", "safetensors", "numpyro", "torch", "pyriemann"}
+        blocked = "sklearn matplotlib tyro pooch tqdm safetensors numpyro torch pyriemann".split()
         if name.partition(".")[0] in blocked:
             raise ImportError(f"{name} is not installed")
 

@@ -1,4 +1,4 @@
-"""No test can hang a run: one that stands still is a failure, with the stacks of all threads, and the others go on."""
+"""A test that stands still fails, with the stacks of all threads, and the others go on."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""On one core nothing waits for ever: jaxlib 0.9.1 up to 0.11.1 did, in every batch of decompositions."""
+"""On one core nothing waits for ever, as batches did with jaxlib 0.9.1 up to 0.11.1."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""No jaxlib that can wait for ever: not by the requirements, not by the pins, and not without a word."""
+"""No jaxlib that can wait for ever: not by requirements, not by pins, and not without a word."""
 
 import importlib
 import re

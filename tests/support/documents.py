@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run_code(page: str) -> dict:
-    """Execute the Python blocks of a page in order, two epochs each, in float32; gives their names."""
+    """Execute the Python blocks of a page in order, two epochs each, in float32; their names."""
     namespace = {"__name__": page}
     with jax.enable_x64(False):
         for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
