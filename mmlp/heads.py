@@ -1,6 +1,8 @@
-"""Networks that return a distribution: the vector output is read as (mu, log eta[, alpha, beta]), the Gram as Omega."""
+"""Heads: networks that return a distribution. The SPD value is read as Omega."""
 
+from abc import abstractmethod
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -8,99 +10,111 @@ import jax.numpy as jnp
 from jax import Array
 
 from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
-from mmlp.spd import SPD
-
-# a `MatrixMLP` or `CholeskyMLP` with `out_features`, or one's own
-Network = Callable[[Array], tuple[Array, SPD]]
+from mmlp.networks.layers import calibrated
+from mmlp.registry import register
 
 
-class GaussianHead(eqx.Module):
+class Head(eqx.Module):
+    """x -> a distribution, from a network x -> ((mu, log eta, further numbers), Omega).
+
+    A further head names its `distribution`, how many numbers beyond mu it reads (`extra`), what
+    they are (`reads`, for errors), and maps those after log eta to the distribution's `tail`.
+    """
+
+    extra: ClassVar[int]
+    reads: ClassVar[str]
+    distribution: ClassVar[Callable]
+
+    network: Callable  # x -> (vector, SPD), with `dim` and `out_features`
+
+    def __init__(self, network: Callable):
+        self.network, name = network, type(self).__name__
+        dim, features = getattr(network, "dim", None), getattr(network, "out_features", None)
+        if dim is None or features != dim + self.extra:
+            wanted = f"dim + {self.extra}" + ("" if dim is None else f" = {dim + self.extra}")
+            raise ValueError(
+                f"`{name}(network=...)` reads {self.reads} and needs a network with "
+                f"out_features={wanted}, got {type(network).__name__} with out_features={features}."
+            )
+
+    @abstractmethod
+    def tail(self, z: Array) -> tuple[Array, ...]:
+        """The distribution's arguments after eta, from the network's last `extra - 1` numbers."""
+
+    @property
+    def in_features(self) -> int | None:
+        return getattr(self.network, "in_features", None)
+
+    @property
+    def dim(self) -> int:
+        return self.network.dim  # pyright: ignore[reportFunctionMemberAccess]
+
+    def __call__(self, x: Array) -> Any:
+        vector, omega = self.network(x)
+        mu, rest = vector[: -self.extra], vector[-self.extra :]
+        return self.distribution(mu, omega, jnp.exp(rest[0]), *self.tail(rest[1:]))
+
+    def probe(self, x: Array):
+        return self(x)
+
+    def calibrated(self, X: Array, *, key):
+        return eqx.tree_at(lambda m: m.network, self, calibrated(self.network, X, key=key))
+
+
+@register
+class GaussianHead(Head):
     """x -> N(mu, eta Omega) for a network x -> ((mu, log eta), Omega), with `out_features` = d + 1.
 
-    >>> from mmlp.networks.core import MatrixMLP
+    >>> from mmlp.networks import MatrixMLP
     >>> head = GaussianHead(MatrixMLP(3, 2, (4, 4), out_features=3, key=jax.random.key(0)))
     >>> head(jnp.ones(3)).sample(jax.random.key(1)).shape
     (2,)
     """
 
-    network: Network
+    extra, reads, distribution = 1, "(mu, log eta)", TraceOneGaussian
 
-    def __init__(self, network: Network):
-        _check_features(network, 1, "GaussianHead", "(mu, log eta)")
-        self.network = network
-
-    @property
-    def in_features(self) -> int | None:
-        return getattr(self.network, "in_features", None)
-
-    @property
-    def dim(self) -> int:
-        return self.network.dim
-
-    def __call__(self, x: Array) -> TraceOneGaussian:
-        vector, omega = self.network(x)
-        mu, log_eta = vector[:-1], vector[-1]
-        return TraceOneGaussian(mu, omega, jnp.exp(log_eta))
+    def tail(self, z: Array) -> tuple[Array, ...]:
+        return ()
 
 
-class PowerExponentialHead(eqx.Module):
-    """x -> E(mu, Omega, eta, alpha, beta) for a network x -> ((mu, log eta, a, b), Omega), `out_features` = d + 3.
+@register
+class PowerExponentialHead(Head):
+    """x -> E(mu, Omega, eta, alpha, beta), from ((mu, log eta, a, b), Omega): `out_features` = d + 3.
 
-        alpha = low + (high - low) sigmoid(a) for `alpha_bounds` = (low, high), and beta likewise from b
+        alpha = low + (high - low) sigmoid(a) for `alpha_bounds` = (low, high), beta likewise from b
 
-    The default bounds are the paper's: 0.5 + sigmoid. The call maps one x; a batch is `jax.vmap(head)(X)`.
+    The default bounds are the paper's: 0.5 + sigmoid.
     """
 
-    network: Network
+    extra, reads = 3, "(mu, log eta, alpha, beta)"
+    distribution = TraceOnePowerExponential
+
     alpha_bounds: tuple[float, float] = eqx.field(static=True)
     beta_bounds: tuple[float, float] = eqx.field(static=True)
 
     def __init__(
         self,
-        network: Network,
+        network: Callable,
         *,
         alpha_bounds: tuple[float, float] = (0.5, 1.5),
         beta_bounds: tuple[float, float] = (0.5, 1.5),
     ):
-        _check_features(network, 3, "PowerExponentialHead", "(mu, log eta, alpha, beta)")
-        self.network = network
+        super().__init__(network)
         self.alpha_bounds = _bounds(alpha_bounds, "alpha_bounds")
         self.beta_bounds = _bounds(beta_bounds, "beta_bounds")
 
-    @property
-    def in_features(self) -> int | None:
-        return getattr(self.network, "in_features", None)
-
-    @property
-    def dim(self) -> int:
-        return self.network.dim
-
-    def __call__(self, x: Array) -> TraceOnePowerExponential:
-        vector, omega = self.network(x)
-        mu, log_eta, a, b = vector[:-3], vector[-3], vector[-2], vector[-1]
-        alpha, beta = _between(self.alpha_bounds, a), _between(self.beta_bounds, b)
-        return TraceOnePowerExponential(mu, omega, jnp.exp(log_eta), alpha, beta)
-
-
-def _between(bounds: tuple[float, float], z: Array) -> Array:
-    low, high = bounds
-    return low + (high - low) * jax.nn.sigmoid(z)
+    def tail(self, z: Array) -> tuple[Array, ...]:
+        bounds = (self.alpha_bounds, self.beta_bounds)
+        return tuple(
+            low + (high - low) * jax.nn.sigmoid(number)
+            for (low, high), number in zip(bounds, z, strict=True)
+        )
 
 
 def _bounds(bounds, argument: str) -> tuple[float, float]:
     if len(bounds) != 2 or not 0 < bounds[0] < bounds[1] < float("inf"):
         raise ValueError(
-            f"`PowerExponentialHead({argument}=...)` must be (low, high) with 0 < low < high, got {bounds!r}."
+            f"`PowerExponentialHead({argument}=...)` must be (low, high) with 0 < low < high, got "
+            f"{bounds!r}."
         )
     return float(bounds[0]), float(bounds[1])
-
-
-def _check_features(network, extra: int, name: str, layout: str) -> None:
-    """`out_features` must be `dim + extra`; any network that has the two attributes will do."""
-    dim, features = getattr(network, "dim", None), getattr(network, "out_features", None)
-    if dim is None or features != dim + extra:
-        wanted = f"dim + {extra}" if dim is None else f"dim + {extra} = {dim + extra}"
-        raise ValueError(
-            f"`{name}(network=...)` reads {layout} and needs a network with out_features={wanted}, got "
-            f"{type(network).__name__} with out_features={features}."
-        )

@@ -1,7 +1,7 @@
-"""Variational autoencoders: x -> q(s | x), s -> p(x | s), with prior N(0, I), and the paper's six models.
+"""Variational autoencoders: x -> q(s | x), s -> p(x | s), prior N(0, I); the paper's six models.
 
-The encoder and the decoder are any two modules that return distributions. As everywhere, methods map one sample; a batch
-is `jax.vmap`.
+The encoder and the decoder are any two modules that return distributions. As everywhere, methods
+map one sample; a batch is `jax.vmap`.
 """
 
 import math
@@ -18,17 +18,20 @@ from mmlp.divergences import von_neumann
 from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.kernels import MercerSigmoid
 from mmlp.linalg.checks import checked_size
-from mmlp.networks.core import MatrixMLP
+from mmlp.networks import Dense, Diagonal, MatrixMLP, Output
+from mmlp.networks.layers import calibrated
+from mmlp.registry import register
 from mmlp.spd import DiagonalGram
 
 KL = ("exact", "sampled", "von_neumann")
 MODELS = ("NdNd", "NdNf", "NfNd", "NfNf", "EfNf", "EfEf")
 
 
+@register
 class VAE(eqx.Module):
-    """A latent variable model p(x) = E[p(x | s)] with s ~ N(0, I) in `latent` dimensions, and its approximation q(s | x).
+    """p(x) = E[p(x | s)] with s ~ N(0, I) in `latent` dimensions, and an approximation q(s | x).
 
-        log p(x)  >=  E_q[log p(x | s)] - KL(q(s | x) | N(0, I))                                    Eqs. (est_n), (est_mpe)
+        log p(x)  >=  E_q[log p(x | s)] - KL(q(s | x) | N(0, I))        Eqs. (est_n), (est_mpe)
 
     `latent` is read from the decoder's `in_features` where it has them.
 
@@ -49,13 +52,11 @@ class VAE(eqx.Module):
             latent = getattr(decoder, "in_features", None)
         if latent is None:
             raise ValueError(
-                "`VAE(decoder=...)` has no `in_features`: give the number of latent variables as `latent`."
+                "`VAE(decoder=...)` has no `in_features`: give the number of latent variables as "
+                "`latent`."
             )
-        self.encoder, self.decoder, self.latent = (
-            encoder,
-            decoder,
-            checked_size(latent, "VAE(latent=...)"),
-        )
+        self.encoder, self.decoder = encoder, decoder
+        self.latent = checked_size(latent, "VAE(latent=...)")
 
     @property
     def in_features(self) -> int | None:
@@ -66,6 +67,18 @@ class VAE(eqx.Module):
         """N(0, I), in the precision of the weights."""
         weights = jax.tree.leaves(eqx.filter((self.encoder, self.decoder), eqx.is_inexact_array))
         return _standard_normal(self.latent, jnp.result_type(*weights or (float,)))
+
+    def probe(self, x: Array):
+        """What `load` tries, without computing: see `mmlp.networks.Network`."""
+        return self.terms(x, jax.random.key(0))
+
+    def calibrated(self, X: Array, *, key) -> "VAE":
+        """The encoder calibrated on X (n, p), the decoder on as many draws of the prior."""
+        keys = jax.random.split(key, 3)
+        s = self.prior.sample(keys[2], (len(X),)).astype(X.dtype)
+        encoder = calibrated(self.encoder, X, key=keys[0])
+        decoder = calibrated(self.decoder, s, key=keys[1])
+        return eqx.tree_at(lambda m: (m.encoder, m.decoder), self, (encoder, decoder))
 
     def encode(self, x: Array):
         """q(s | x)."""
@@ -89,8 +102,8 @@ class VAE(eqx.Module):
     def terms(self, x: Array, key, samples: int = 1, *, kl: str = "exact") -> tuple[Array, Array]:
         """(E_q[log p(x | s)], KL(q | prior)), the first as the mean over draws of q.
 
-        `kl="exact"` is Eq. (est_n), for a power exponential q too; "sampled" takes the mean over the same draws, Eq.
-        (est_mpe), for any q; "von_neumann" is `von_neumann_kl`, which is not a bound.
+        `kl="exact"` is Eq. (est_n), for a power exponential q too; "sampled" takes the mean over
+        the same draws, Eq. (est_mpe), for any q; "von_neumann" is `von_neumann_kl`, not a bound.
         """
         if kl not in KL:
             raise ValueError(f"`VAE.terms(kl=...)` must be one of {', '.join(KL)}, got {kl!r}.")
@@ -106,11 +119,14 @@ class VAE(eqx.Module):
         return kl_divergence(q, self.prior)
 
     def log_evidence(self, x: Array, key, samples: int) -> Array:
-        """The importance-weighted bound log mean(p(x | s) p(s) / q(s | x)) over `samples` draws (Burda et al., 2016)."""
+        """The importance-weighted bound log mean(p(x | s) p(s) / q(s | x)) (Burda et al., 2016)."""
         return logsumexp(self.log_weights(x, key, samples)) - math.log(samples)
 
     def log_weights(self, x: Array, key, samples: int) -> Array:
-        """log p(x | s) + log p(s) - log q(s | x) at draws of q, shape (samples,): their mean is the "sampled" `elbo`."""
+        """log p(x | s) + log p(s) - log q(s | x) at draws of q, shape (samples,).
+
+        Their mean is the "sampled" `elbo`.
+        """
         q, s, log_likelihood = self.draws(x, key, samples)
         return log_likelihood + self.prior.log_prob(s) - q.log_prob(s)
 
@@ -122,18 +138,18 @@ class VAE(eqx.Module):
 
 
 def _standard_normal(k: int, dtype) -> TraceOneGaussian:
-    return TraceOneGaussian(
-        jnp.zeros(k, dtype), DiagonalGram.trace_one(jnp.ones(k, dtype)), float(k)
-    )
+    omega = DiagonalGram.trace_one(jnp.ones(k, dtype))
+    return TraceOneGaussian(jnp.zeros(k, dtype), omega, float(k))
 
 
 def von_neumann_kl(q) -> Array:
-    """KL(q | N(0, I)) with the von Neumann divergence of its shape in place of the log-determinant's, shape (...).
+    """KL(q | N(0, I)) with the von Neumann divergence of its shape for the log-determinant's.
 
-        KL = ... - log det(k Omega) / 2    becomes    ... + k / 2 * tr(Omega log(k Omega)),    V[q] = tr(V[q]) Omega
+        KL = ... - log det(k Omega) / 2    becomes    ... + k / 2 * tr(Omega log(k Omega)),
 
-    The two agree to second order about Omega = I / k. The new term is at most k log(k) / 2, where the old one is
-    unbounded: a q that is flat in some direction costs little (docs/maths).
+    V[q] = tr(V[q]) Omega; shape (...). The two agree to second order about Omega = I / k. The new
+    term is at most k log(k) / 2, where the old one is unbounded: a q that is flat in some direction
+    costs little (docs/maths).
 
     >>> q = TraceOneGaussian(jnp.zeros(2), DiagonalGram.trace_one(jnp.array([1.0, 1e-9])), 2.0)
     >>> print(f"{von_neumann_kl(q):.4f}")  # log 2; the exact one is 20
@@ -141,9 +157,8 @@ def von_neumann_kl(q) -> Array:
     """
     k, prior = q.dim, _standard_normal(q.dim, q.loc.dtype)
     rounded = eqx.tree_at(lambda q: q.omega, q, prior.omega)  # its KL has no shape part
-    return kl_divergence(rounded, prior) + k / 2 * von_neumann(
-        q.omega, prior.omega, symmetric=False
-    )
+    shape = von_neumann(q.omega, prior.omega, symmetric=False)
+    return kl_divergence(rounded, prior) + k / 2 * shape
 
 
 def paper_vae(
@@ -153,23 +168,30 @@ def paper_vae(
     hidden_dims: tuple[int, ...] = (30, 30, 30),
     *,
     network: Callable = MatrixMLP,
+    outputs: dict[str, Output] | None = None,
     key,
     **network_options,
 ) -> VAE:
     """One of the paper's six models: "NdNd", "NdNf", "NfNd", "NfNf", "EfNf" or "EfEf".
 
-    The first pair is the decoder, the second the encoder; N Gaussian, E power exponential, d diagonal, f full. With
-    `network=CholeskyMLP` it is the baseline. `network_options` go to both networks.
+    The first pair is the decoder, the second the encoder; N Gaussian, E power exponential, d
+    diagonal, f full. `outputs` says what d and f are, such as {"f": Triangular()}; the paper's are
+    `Diagonal` and `Dense` of `MercerSigmoid()`, another network's `Diagonal()` and its own default:
+    `network=CholeskyMLP` is the baseline. `network_options` go to both networks.
     """
     if name not in MODELS:
         raise ValueError(f"`paper_vae(name=...)` must be one of {', '.join(MODELS)}, got {name!r}.")
+    defaults: dict[str, Output] = {"d": Diagonal()}
     if network is MatrixMLP:
-        network_options = {"output_kernel": MercerSigmoid()} | network_options
+        defaults = {"d": Diagonal(MercerSigmoid()), "f": Dense(MercerSigmoid())}
+    given = defaults | (outputs or {})
     keys = jax.random.split(key)
 
     def part(family: str, form: str, inputs: int, dim: int, key):
-        head, extra = (GaussianHead, 1) if family == "N" else (PowerExponentialHead, 3)
-        options = {"out_features": dim + extra, "diagonal": form == "d", **network_options}
+        head = GaussianHead if family == "N" else PowerExponentialHead
+        options = {"out_features": dim + head.extra, **network_options}
+        if form in given:
+            options["output"] = given[form]
         return head(network(inputs, dim, hidden_dims, key=key, **options))
 
     features = checked_size(features, "paper_vae(features=...)")

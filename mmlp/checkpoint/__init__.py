@@ -1,5 +1,6 @@
 """Models as files that hold no code."""
 
-from mmlp.checkpoint.core import load, save
+from mmlp.checkpoint.architecture import build, describe
+from mmlp.checkpoint.models import load, packed, save, unpacked
 
-__all__ = ["load", "save"]
+__all__ = ["build", "describe", "load", "packed", "save", "unpacked"]

@@ -1,7 +1,8 @@
-"""Files that are whole or absent: safetensors with a checksum, written under a temporary name and renamed.
+"""Files that are whole or absent: safetensors with a checksum, written aside and then renamed.
 
-Nothing in such a file is code. What is read is checked before it is believed: the length that the header claims against
-the size of the file, the format by the safetensors library, and names, shapes, numbers and metadata by SHA-256.
+Nothing in such a file is code. What is read is checked before it is believed: the length that the
+header claims against the size of the file, the format by the safetensors library, and names,
+shapes, numbers and metadata by SHA-256.
 """
 
 import hashlib
@@ -12,14 +13,14 @@ from pathlib import Path
 import numpy as np
 
 HEADER_LIMIT = 100 * 2**20  # bytes; safetensors' own limit
-FORMAT, VERSION = "mmlp", 1
+FORMAT, VERSION = "mmlp", 2  # 1 was that of 0.1.0, whose networks had other parts
 DTYPES = {"bool", "float16", "float32", "float64"} | {
     f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 }
 
 
 def write(path: Path, arrays: dict[str, np.ndarray], metadata: dict) -> None:
-    """Write arrays and metadata (anything JSON) to `path`: afterwards the file is complete, or what was there before."""
+    """Write arrays and metadata (anything JSON): the file is complete, or what was there before."""
     from safetensors.numpy import save
 
     text = json.dumps(metadata, sort_keys=True)
@@ -28,14 +29,15 @@ def write(path: Path, arrays: dict[str, np.ndarray], metadata: dict) -> None:
 
 
 def read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
-    """What `write` wrote. A `ValueError` names the file and what is wrong with it; an `OSError` says it cannot be read."""
+    """What `write` wrote. A `ValueError` names the file and what is wrong with it."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         claimed = int.from_bytes(file.read(8), "little")
         if size < 8 or claimed > size - 8 or claimed > HEADER_LIMIT:
             raise ValueError(
-                f"{path} is not a complete safetensors file: it has {size} bytes, its header claims {claimed}. Only files "
-                "written by this library can be read (no pickles); if it was one, use an older copy."
+                f"{path} is not a complete safetensors file: it has {size} bytes, its header claims "
+                f"{claimed}. Only files written by this library can be read (no pickles); if it was "
+                "one, use an older copy."
             )
         metadata = _metadata(path, file.read(claimed), size - 8 - claimed)
         file.seek(0)
@@ -48,9 +50,15 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
 
 
 def check_version(path: Path, metadata: dict) -> None:
-    if metadata.get("version") != VERSION:
+    version = metadata.get("version")
+    if version == 1:
         raise ValueError(
-            f"{path} has version {metadata.get('version')!r:.80}: it was written by a newer matrix-mlp; update."
+            f"{path} was written by matrix-mlp 0.1.0, whose files are not read any more: fit again, "
+            "or `pip install matrix-mlp==0.1.0`."
+        )
+    if version != VERSION:
+        raise ValueError(
+            f"{path} has version {version!r:.80}: it was written by a newer matrix-mlp; update."
         )
 
 
@@ -59,8 +67,9 @@ def check_dtypes(arrays: dict, argument: str) -> None:
     for name, array in arrays.items():
         if array.dtype.name not in DTYPES:
             raise ValueError(
-                f"`{argument}` has {name!r} of dtype {array.dtype}, which the file format cannot hold; cast it first, "
-                "such as to float32 (`astype`), and a random key to numbers (`jax.random.key_data`)."
+                f"`{argument}` has {name!r} of dtype {array.dtype}, which the file format cannot "
+                "hold; cast it first, such as to float32 (`astype`), and a random key to numbers "
+                "(`jax.random.key_data`)."
             )
 
 
@@ -79,10 +88,11 @@ def replace(path: Path, content: bytes) -> None:
             raise
         _sync_directory(path.parent)
     except OSError as error:
-        text = f"could not write {path} ({os.strerror(error.errno or 0)}); what was there before is intact"
-        raise OSError(
-            error.errno, f"{text}. Free space or allow writing, then run the same call again"
-        ) from error
+        text = (
+            f"could not write {path} ({os.strerror(error.errno or 0)}); what was there before is "
+            "intact. Free space or allow writing, then run the same call again"
+        )
+        raise OSError(error.errno, text) from error
 
 
 def _sync_directory(path: Path) -> None:
@@ -103,8 +113,8 @@ def _metadata(path: Path, text: bytes, rest: int) -> dict[str, str]:
     metadata = header.pop("__metadata__", None)
     if not isinstance(metadata, dict) or not isinstance(metadata.get(FORMAT), str):
         raise ValueError(
-            f"{path} is a safetensors file of another library, or damaged: its header lacks the entry {FORMAT!r}. Read it "
-            "with the library that wrote it."
+            f"{path} is a safetensors file of another library, or damaged: its header lacks the "
+            f"entry {FORMAT!r}. Read it with the library that wrote it."
         )
     try:
         length = max((entry["data_offsets"][1] for entry in header.values()), default=0)
@@ -112,7 +122,8 @@ def _metadata(path: Path, text: bytes, rest: int) -> dict[str, str]:
         length = None
     if length != rest:
         raise ValueError(
-            f"{path} is damaged: it has {rest} bytes of numbers, its header claims {length}. Use an older copy."
+            f"{path} is damaged: it has {rest} bytes of numbers, its header claims {length}. Use an "
+            "older copy."
         )
     return metadata
 
@@ -121,7 +132,8 @@ def _content(path: Path, text: str) -> dict:
     content = _json(text)
     if content is None:
         raise ValueError(
-            f"{path} is damaged: the entry {FORMAT!r} of its header is not a JSON object. Use an older copy."
+            f"{path} is damaged: the entry {FORMAT!r} of its header is not a JSON object. Use an "
+            "older copy."
         )
     return content
 

@@ -1,0 +1,148 @@
+"""`save` and `load`: a model as one safetensors file, with its architecture as JSON in the header.
+
+A module that is not registered is saved by its arrays, and loaded into one `like` it.
+"""
+
+import os
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mmlp.checkpoint import files
+from mmlp.checkpoint.architecture import build, describe, is_array, misfit, name_of
+
+
+def save(model, path: str | os.PathLike) -> None:
+    """Write a model to one safetensors file: it is then complete, or what was there before.
+
+    >>> import equinox, tempfile
+    >>> from mmlp import MatrixMLP
+    >>> model = MatrixMLP(3, 2, (4, 4), key=jax.random.key(0))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(model, f"{folder}/model.safetensors")
+    ...     again = load(f"{folder}/model.safetensors")
+    >>> bool(equinox.tree_equal(model, again))
+    True
+    """
+    arrays, content = packed(model, "save(model=...)")
+    files.write(Path(path), arrays, {"kind": "model", "version": files.VERSION, **content})
+    if content["reason"] is not None:
+        warnings.warn(
+            f"`save`: {path} holds arrays only and needs `load(like=...)`: {content['reason']}",
+            stacklevel=2,
+        )
+
+
+def load(path: str | os.PathLike, like=None):
+    """The model that `save` wrote, bit for bit; with `like`, its arrays in a module like that one.
+
+    `like` serves users' own modules: arrays are matched by their path in the module, and all else
+    is taken from `like`.
+    """
+    path = Path(path)
+    arrays, metadata = files.read(path)
+    kind = metadata.get("kind")
+    if kind == "estimator":
+        raise ValueError(
+            f"`load`: {path} holds an estimator, not a model; use `mmlp.estimators.load`."
+        )
+    if kind != "model":
+        raise ValueError(
+            f"`load`: {path} holds the state of a training run, not a model; use "
+            "`fit(checkpoint=...)`."
+        )
+    files.check_version(path, metadata)
+    return unpacked(path, arrays, metadata, like)
+
+
+def packed(model, argument: str) -> tuple[dict[str, np.ndarray], dict]:
+    """The arrays of a model by name, and its `architecture`, or the `reason` why it has none."""
+    arrays = _named_arrays(model, argument)
+    content = {"architecture": None, "reason": None}
+    try:
+        content["architecture"] = describe(model, "", arrays)
+    except ValueError as error:
+        content["reason"] = str(error)
+    return {name: np.asarray(array) for name, array in arrays.items()}, content
+
+
+def unpacked(path: Path | str, arrays: dict[str, np.ndarray], content: dict, like=None):
+    """The inverse of `packed`, for what was read from `path`, which errors name."""
+    _check_precision(path, arrays)
+    if like is not None:
+        return _fill(path, arrays, like)
+    if content.get("architecture") is None:
+        raise ValueError(
+            f"`load`: {path} needs `like=`, a module of the same shape: {content.get('reason')}"
+        )
+    rest = dict(arrays)
+    try:
+        model = build(content["architecture"], rest)
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(
+            f"`load`: the architecture in {path} makes no sense ({error!r})."
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"`load`: {path} {error}") from None
+    if rest:
+        raise ValueError(
+            f"`load`: {path} holds arrays that its architecture does not have: {sorted(rest)}."
+        )
+    # a pickle is not checked: it could do anything
+    if isinstance(path, Path) and (name := misfit(model)):
+        raise ValueError(
+            f"`load`: {path} holds a {name} whose parts do not fit each other. Use an older copy."
+        )
+    return model
+
+
+def _fill(path: Path | str, arrays: dict[str, np.ndarray], like):
+    wanted = _named_arrays(like, "load(like=...)")
+    if wanted.keys() != arrays.keys():
+        missing, extra = sorted(wanted.keys() - arrays), sorted(arrays.keys() - wanted)
+        raise ValueError(
+            f"`load(like=...)`: {path} lacks the arrays {missing} and has {extra} beyond those of "
+            "`like`."
+        )
+    for name, array in wanted.items():
+        if (arrays[name].shape, arrays[name].dtype) != (array.shape, array.dtype):
+            raise ValueError(
+                f"`load(like=...)`: {path} holds {name!r} as {arrays[name].dtype} "
+                f"{arrays[name].shape}, `like` has it as {array.dtype} {array.shape}; build `like` "
+                "with the same sizes and dtype."
+            )
+
+    def filled(path, leaf):
+        return jnp.asarray(arrays[_key(path)]) if is_array(leaf) else leaf
+
+    return jax.tree_util.tree_map_with_path(filled, like)
+
+
+def _named_arrays(tree, argument: str) -> dict:
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    arrays = {_key(path): _native(leaf) for path, leaf in leaves if is_array(leaf)}
+    files.check_dtypes(arrays, argument)
+    return arrays
+
+
+def _check_precision(path: Path | str, arrays: dict[str, np.ndarray]) -> None:
+    for name, array in arrays.items():
+        if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
+            raise ValueError(
+                f"`load`: {path} holds {name!r} as {array.dtype}, which JAX would cut to 32 bits "
+                "here; call `jax.config.update('jax_enable_x64', True)` first."
+            )
+
+
+def _native(array):
+    """In this machine's order of bytes, as the file format has it."""
+    if isinstance(array, np.ndarray):
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
+    return array
+
+
+def _key(path) -> str:
+    return name_of(jax.tree_util.keystr(path))

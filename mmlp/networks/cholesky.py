@@ -1,0 +1,64 @@
+"""The baseline: a standard MLP that gives the numbers of a vector and of an SPD value."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from mmlp.linalg.checks import checked_size, checked_sizes
+from mmlp.linalg.primitive import full_precision
+from mmlp.networks.layers import Network, Perceptron
+from mmlp.networks.outputs import Output, Triangular, checked_output
+from mmlp.registry import register
+
+
+@register
+class CholeskyMLP(Network):
+    """A standard MLP whose outputs are the vector and the entries of an upper triangular factor T.
+
+    The diagonal of T is the exponential of its outputs; A = T'T / tr(T'T). With the output
+    `Diagonal()` T has only a diagonal; any other output reads as many numbers as it needs.
+
+    >>> model = CholeskyMLP(3, 2, (4,), out_features=1, key=jax.random.key(0))
+    >>> vector, A = model(jnp.ones(3))
+    >>> vector.shape, A.dense().shape
+    ((1,), (2, 2))
+    """
+
+    perceptron: Perceptron
+    output: Output
+    dim: int = eqx.field(static=True)
+    out_features: int | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_features: int,
+        dim: int,
+        hidden_features: tuple[int, ...] = (20, 20, 20),
+        out_features: int | None = None,
+        *,
+        output: Output = Triangular(),
+        key,
+    ):
+        p = checked_size(in_features, "CholeskyMLP(in_features=...)")
+        d = checked_size(dim, "CholeskyMLP(dim=...)")
+        r = checked_sizes(hidden_features, "CholeskyMLP(hidden_features=...)")
+        if out_features is not None:
+            out_features = checked_size(out_features, "CholeskyMLP(out_features=...)")
+        self.output = checked_output(output, "CholeskyMLP")
+        self.perceptron = Perceptron((p, *r, (out_features or 0) + output.size(d)), key=key)
+        self.dim, self.out_features = d, out_features
+
+    @property
+    def in_features(self) -> int:
+        return self.perceptron.in_features
+
+    @full_precision
+    def __call__(self, x: Array):
+        z, r = self.perceptron(self.checked(x)), self.out_features or 0
+        A = self.output.read(z[r:], self.dim)
+        return A if self.out_features is None else (z[:r], A)
+
+    @full_precision
+    def calibrated(self, X: Array, *, key=None) -> "CholeskyMLP":
+        return eqx.tree_at(lambda m: m.perceptron, self, self.perceptron.calibrated(X))

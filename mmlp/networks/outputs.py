@@ -1,0 +1,124 @@
+"""Outputs: how a network's last layer becomes an SPD value of trace one."""
+
+import math
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
+
+from mmlp.kernels import Kernel, Linear
+from mmlp.networks.layers import MatrixLayer, random_bias
+from mmlp.registry import register
+from mmlp.spd import SPD, DiagonalGram, Gram
+
+
+class Output(eqx.Module):
+    """What a network asks of its output.
+
+    `layer` makes the last layer of a matrix path, a module (H_1, h_1) -> SPD with `in_features`,
+    `dim` and `calibrated`. As a rule that is a `MatrixLayer`, which then asks for `entries`,
+    `centre` and the call. `size` and `read` serve networks without matrices.
+    """
+
+    def layer(self, before: int, dim: int, *, r: int = 0, key) -> Any:
+        """The last layer, after a matrix of size `before`; with r > 0 it also reads h_1 (r,)."""
+        return MatrixLayer(before, dim, self, r=r, key=key)
+
+    def entries(self, Z: Array) -> Array:
+        """What of Z = W_0 H_1 W_0' is read."""
+        return Z
+
+    def centre(self, key, dim: int, dtype=None) -> Array:
+        """What the entries vary about at the start."""
+        return random_bias(key, dim, dtype)
+
+    @abstractmethod
+    def __call__(self, entries: Array) -> SPD:
+        """The value of trace one."""
+
+    @abstractmethod
+    def size(self, dim: int) -> int:
+        """How many free numbers make a value."""
+
+    @abstractmethod
+    def read(self, z: Array, dim: int) -> SPD:
+        """The value of trace one that these `size(dim)` numbers make."""
+
+
+@register
+class Dense(Output):
+    """H_0 = K(Z_0) / tr K(Z_0), a `Gram`. The paper's kernel is `MercerSigmoid()`.
+
+    `Linear()`, the default, can learn smaller eigenvalues.
+    """
+
+    kernel: Kernel = Linear()
+
+    def __call__(self, entries: Array) -> Gram:
+        return Gram.trace_one(self.kernel(entries))
+
+    def size(self, dim: int) -> int:
+        return dim * dim
+
+    def read(self, z: Array, dim: int) -> Gram:
+        return self(z.reshape(dim, dim))
+
+
+@register
+class Diagonal(Output):
+    """The diagonal of K(Z_0) / tr K(Z_0), a `DiagonalGram` (the paper's table of activations, *).
+
+    From a standard MLP, exp of d numbers.
+    """
+
+    kernel: Kernel = Linear()
+
+    def __call__(self, entries: Array) -> DiagonalGram:
+        return DiagonalGram.trace_one(jnp.sqrt(jnp.sum(self.kernel(entries) ** 2, axis=-2)))
+
+    def size(self, dim: int) -> int:
+        if self.kernel != Linear():
+            raise ValueError(
+                "`Diagonal(kernel=...)` is for networks with a matrix Z; a standard MLP gives the "
+                f"logarithms of the diagonal itself: use `Diagonal()`, got {self.kernel!r}."
+            )
+        return dim
+
+    def read(self, z: Array, dim: int) -> DiagonalGram:
+        return DiagonalGram.trace_one(jnp.exp(z))
+
+
+@register
+class Triangular(Output):
+    """T'T / tr(T'T) for the upper triangle T of Z_0, with exp on its diagonal.
+
+    A density then needs no factorisation. The numbers are the diagonal, then what is above it, row
+    by row: B_0 and V have d(d+1)/2 rows.
+    """
+
+    def entries(self, Z: Array) -> Array:
+        return jnp.concatenate([jnp.diagonal(Z), Z[jnp.triu_indices(len(Z), 1)]])
+
+    def centre(self, key, dim: int, dtype=None) -> Array:
+        return jnp.zeros(self.size(dim), dtype)  # the identity; random triangles are near singular
+
+    def __call__(self, entries: Array) -> Gram:
+        return self.read(entries, math.isqrt(2 * len(entries)))
+
+    def size(self, dim: int) -> int:
+        return dim * (dim + 1) // 2
+
+    def read(self, z: Array, dim: int) -> Gram:
+        T = jnp.diag(jnp.exp(z[:dim])).at[jnp.triu_indices(dim, 1)].set(z[dim:])
+        return Gram.trace_one(T, upper=True)
+
+
+def checked_output(output, name: str) -> Output:
+    if not isinstance(output, Output):
+        raise ValueError(
+            f"`{name}(output=...)` must be an output such as `Dense()`, with a kernel inside it, "
+            f"got {output!r:.80}."
+        )
+    return output
