@@ -24,7 +24,15 @@ from mmlp.divergences import (
 from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear, MercerSigmoid, RadialBasis
-from mmlp.networks import CholeskyMLP, MatrixMLP, ShallowMatrixMLP
+from mmlp.networks import (
+    CholeskyMLP,
+    Dense,
+    Diagonal,
+    JointMatrixMLP,
+    MatrixMLP,
+    ShallowMatrixMLP,
+    Triangular,
+)
 from mmlp.registry import register
 from mmlp.spd import SPD, DiagonalGram, Gram
 from mmlp.training import EpochInfo, FitResult, NonFiniteError, default_optimizer, fit, fit_many
@@ -34,12 +42,15 @@ __all__ = [
     "SPD",
     "VAE",
     "CholeskyMLP",
+    "Dense",
+    "Diagonal",
     "DiagonalGram",
     "Elliptical",
     "EpochInfo",
     "FitResult",
     "GaussianHead",
     "Gram",
+    "JointMatrixMLP",
     "Linear",
     "MatrixMLP",
     "MercerSigmoid",
@@ -49,6 +60,7 @@ __all__ = [
     "ShallowMatrixMLP",
     "TraceOneGaussian",
     "TraceOnePowerExponential",
+    "Triangular",
     "__version__",
     "affine_invariant",
     "bures_wasserstein",

@@ -79,11 +79,11 @@ class GaussianHead(Head):
 
 @register
 class PowerExponentialHead(Head):
-    """x -> E(mu, Omega, eta, alpha, beta), from ((mu, log eta, a, b), Omega): `out_features` = d + 3.
+    """x -> E(mu, Omega, eta, alpha, beta) for a network x -> ((mu, log eta, a, b), Omega).
 
         alpha = low + (high - low) sigmoid(a) for `alpha_bounds` = (low, high), beta likewise from b
 
-    The default bounds are the paper's: 0.5 + sigmoid.
+    `out_features` = d + 3. The default bounds are the paper's: 0.5 + sigmoid.
     """
 
     extra, reads = 3, "(mu, log eta, alpha, beta)"

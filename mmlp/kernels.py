@@ -11,11 +11,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from mmlp.linalg.primitive import full_precision
+from mmlp.registry import register
 from mmlp.spd import SPD, DiagonalGram, Gram
 
 Kernel = Callable[[Array], Array]
 
 
+@register
 class MercerSigmoid(eqx.Module):
     """kappa(z_i, z_j) = tanh(slope z_i + intercept) . tanh(slope z_j + intercept), Eq. (msk): T = tanh(slope Z + intercept).
 
@@ -30,6 +32,7 @@ class MercerSigmoid(eqx.Module):
         return jnp.tanh(self.slope * Z + self.intercept)
 
 
+@register
 class Linear(eqx.Module):
     """kappa(z_i, z_j) = z_i . z_j, and floor^2 more where i = j: T = Z, or Z on top of floor I.
 
@@ -48,6 +51,7 @@ class Linear(eqx.Module):
         )
 
 
+@register
 class RadialBasis(eqx.Module):
     """kappa(z_i, z_j) = exp(-|z_i - z_j|^2 / (2 scale^2)).
 

@@ -35,9 +35,9 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
         claimed = int.from_bytes(file.read(8), "little")
         if size < 8 or claimed > size - 8 or claimed > HEADER_LIMIT:
             raise ValueError(
-                f"{path} is not a complete safetensors file: it has {size} bytes, its header claims "
-                f"{claimed}. Only files written by this library can be read (no pickles); if it was "
-                "one, use an older copy."
+                f"{path} is not a complete safetensors file: it has {size} bytes, its header "
+                f"claims {claimed}. Only files written by this library can be read (no pickles); "
+                "if it was one, use an older copy."
             )
         metadata = _metadata(path, file.read(claimed), size - 8 - claimed)
         file.seek(0)
@@ -53,8 +53,8 @@ def check_version(path: Path, metadata: dict) -> None:
     version = metadata.get("version")
     if version == 1:
         raise ValueError(
-            f"{path} was written by matrix-mlp 0.1.0, whose files are not read any more: fit again, "
-            "or `pip install matrix-mlp==0.1.0`."
+            f"{path} was written by matrix-mlp 0.1.0, whose files are not read any more: fit "
+            "again, or `pip install matrix-mlp==0.1.0`."
         )
     if version != VERSION:
         raise ValueError(
@@ -122,8 +122,8 @@ def _metadata(path: Path, text: bytes, rest: int) -> dict[str, str]:
         length = None
     if length != rest:
         raise ValueError(
-            f"{path} is damaged: it has {rest} bytes of numbers, its header claims {length}. Use an "
-            "older copy."
+            f"{path} is damaged: it has {rest} bytes of numbers, its header claims {length}. Use "
+            "an older copy."
         )
     return metadata
 

@@ -61,7 +61,7 @@ def load(path: str | os.PathLike, like=None):
 def packed(model, argument: str) -> tuple[dict[str, np.ndarray], dict]:
     """The arrays of a model by name, and its `architecture`, or the `reason` why it has none."""
     arrays = _named_arrays(model, argument)
-    content = {"architecture": None, "reason": None}
+    content: dict = {"architecture": None, "reason": None}
     try:
         content["architecture"] = describe(model, "", arrays)
     except ValueError as error:

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from mmlp.checkpoint import core as checkpoint
+from mmlp import checkpoint
 from mmlp.checkpoint import files
 from mmlp.estimators import saved
 from mmlp.estimators.outliers import Columns, check_cells

@@ -39,7 +39,7 @@ from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear
 from mmlp.linalg.checks import checked_floats, checked_sizes
-from mmlp.networks.core import CholeskyMLP, MatrixMLP, Perceptron
+from mmlp.networks import CholeskyMLP, MatrixMLP, Perceptron
 from mmlp.registry import register
 from mmlp.spd import SPD, Gram
 

@@ -16,7 +16,7 @@ from mmlp.estimators.scaling import Scaling
 from mmlp.estimators.training import each, folds, predict, train
 from mmlp.initialisation import calibrate
 from mmlp.linalg.checks import checked_sizes
-from mmlp.networks.core import MatrixMLP
+from mmlp.networks import MatrixMLP
 from mmlp.spd import Gram
 
 

@@ -1,8 +1,6 @@
 """The baseline: a standard MLP that gives the numbers of a vector and of an SPD value."""
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 from jax import Array
 
 from mmlp.linalg.checks import checked_size, checked_sizes
@@ -19,8 +17,9 @@ class CholeskyMLP(Network):
     The diagonal of T is the exponential of its outputs; A = T'T / tr(T'T). With the output
     `Diagonal()` T has only a diagonal; any other output reads as many numbers as it needs.
 
+    >>> import jax
     >>> model = CholeskyMLP(3, 2, (4,), out_features=1, key=jax.random.key(0))
-    >>> vector, A = model(jnp.ones(3))
+    >>> vector, A = model(jax.numpy.ones(3))
     >>> vector.shape, A.dense().shape
     ((1,), (2, 2))
     """

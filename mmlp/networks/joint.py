@@ -1,8 +1,9 @@
 """The paper's network joined to a standard MLP: the form that we recommend."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from mmlp.linalg.primitive import full_precision
@@ -26,16 +27,18 @@ class JointMatrixMLP(TwoPaths):
     `out_features` the hidden vector path is there all the same, and z_0 is not.
 
     >>> model = JointMatrixMLP(3, 2, (4, 4), out_features=5, key=jax.random.key(0))
-    >>> vector, A = model(jnp.ones(3))
+    >>> vector, A = model(jax.numpy.ones(3))
     >>> vector.shape, A.dense().shape
     ((5,), (2, 2))
     """
 
     joint = True
+    __init__ = TwoPaths.__init__  # else type checkers make up one of the fields
 
     @full_precision
     def __call__(self, x: Array):
-        H = h = self.checked(x)
+        H: Any = self.checked(x)
+        h: Any = H
         *hidden, last = self.matrices
         for matrix, vector in zip(hidden, self.vectors, strict=False):
             H = matrix(H)
@@ -45,7 +48,8 @@ class JointMatrixMLP(TwoPaths):
 
     @full_precision
     def calibrated(self, X: Array, *, key) -> "JointMatrixMLP":
-        H, h, matrices, vectors = X, X, [], []
+        H: Any = X
+        h, matrices, vectors = X, [], []
         *keys, last_key = jax.random.split(key, len(self.matrices))
         for matrix, vector, layer_key in zip(self.matrices, self.vectors, keys, strict=False):
             matrices.append(matrix.calibrated(H, key=layer_key))

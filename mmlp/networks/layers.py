@@ -23,10 +23,11 @@ BIAS_SCALE = 0.5  # of B at the start: with B near zero H is an even function of
 MATRIX_SPREAD = 0.2  # what `calibrated` aims at: the deviation of each part of Z over the samples
 VECTOR_SPREAD = 0.5  # and of z
 
-for _name in "tanh sin cos arctan square".split():
-    register(getattr(jnp, _name), f"jax.numpy.{_name}")
-for _name in "relu gelu silu elu selu celu softplus sigmoid leaky_relu mish identity".split():
-    register(getattr(jax.nn, _name), f"jax.nn.{_name}")
+JNP = ("tanh", "sin", "cos", "arctan", "square")
+NN = ("relu", "gelu", "silu", "elu", "selu", "celu", "softplus", "sigmoid", "leaky_relu", "mish")
+for _module, _names in ((jnp, JNP), (jax.nn, (*NN, "identity"))):
+    for _name in _names:
+        register(getattr(_module, _name), f"{_module.__name__}.{_name}")
 
 
 class Network(eqx.Module):
@@ -144,7 +145,7 @@ class VectorLayer(eqx.Module):
 
 @register
 class Perceptron(Network):
-    """The standard MLP: z_l = W_l h_{l+1} + b_l, h_l = activation(z_l), with a linear last layer."""
+    """The standard MLP: z_l = W_l h_{l+1} + b_l, h_l = activation(z_l), the last one linear."""
 
     W: tuple[Array, ...]
     b: tuple[Array, ...]

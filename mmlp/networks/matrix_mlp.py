@@ -1,5 +1,7 @@
 """The paper's network: a path of matrices, and beside it a path of vectors."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -28,6 +30,7 @@ class MatrixMLP(TwoPaths):
     """
 
     joint = False
+    __init__ = TwoPaths.__init__  # else type checkers make up one of the fields
 
     @full_precision
     def __call__(self, x: Array):
@@ -51,7 +54,7 @@ class MatrixMLP(TwoPaths):
     @full_precision
     def calibrated(self, X: Array, *, key) -> "MatrixMLP":
         H, matrices, vectors = X, [], []
-        h = jnp.tile(self.ones(), (len(X), 1)) if self.vectors else None
+        h: Any = jnp.tile(self.ones(), (len(X), 1)) if self.vectors else None
         for i, layer_key in enumerate(jax.random.split(key, len(self.matrices))):
             matrices.append(self.matrices[i].calibrated(H, key=layer_key))
             H = jax.vmap(matrices[i])(H)

@@ -4,7 +4,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jax import Array
 
 from mmlp.kernels import Kernel, MercerSigmoid
@@ -23,7 +22,7 @@ class ShallowMatrixMLP(Network):
     The output is `Dense(kernel)` unless given.
 
     >>> model = ShallowMatrixMLP(3, 2, (4, 4), key=jax.random.key(0))
-    >>> model(jnp.ones(3)).dense().shape
+    >>> model(jax.numpy.ones(3)).dense().shape
     (2, 2)
     """
 

@@ -20,7 +20,7 @@ from mmlp.datasets.covariances import MEASURES, Covariances, synthetic_covarianc
 from mmlp.experiments.spd import baselines as _baselines
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear, MercerSigmoid
-from mmlp.networks.core import CholeskyMLP, MatrixMLP, ShallowMatrixMLP
+from mmlp.networks import CholeskyMLP, MatrixMLP, ShallowMatrixMLP
 from mmlp.pages.page import cell
 from mmlp.spd import Gram
 from mmlp.training.core import fit_many

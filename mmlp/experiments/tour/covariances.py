@@ -22,7 +22,7 @@ from mmlp.experiments.harness.run import main
 from mmlp.experiments.spd import baselines
 from mmlp.experiments.tour import core as _tour
 from mmlp.initialisation import calibrate
-from mmlp.networks.core import CholeskyMLP, MatrixMLP
+from mmlp.networks import CholeskyMLP, MatrixMLP
 from mmlp.spd import Gram
 from mmlp.training.core import fit
 from mmlp.training.optimizers import default_optimizer

@@ -18,7 +18,7 @@ from optax.contrib import muon
 from mmlp.datasets import Components, random_split
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear, MercerSigmoid
-from mmlp.networks.core import CholeskyMLP, MatrixMLP
+from mmlp.networks import CholeskyMLP, MatrixMLP
 from mmlp.training.core import FitResult, fit_many
 from mmlp.training.optimizers import CLIP
 from mmlp.vae import VAE, paper_vae
