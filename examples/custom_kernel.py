@@ -41,7 +41,7 @@ def loss(model, batch, key, t):
 def train(kernel, epochs: int):
     key = jax.random.key(0)
     X, Y = make_data(jax.random.key(1), 60)
-    model = mmlp.MatrixMLP(FEATURES, SENSORS, output_kernel=kernel, key=key)
+    model = mmlp.MatrixMLP(FEATURES, SENSORS, output=mmlp.Dense(kernel), key=key)
     model = mmlp.calibrate(model, X, key=key)
     return mmlp.fit(
         model, loss, (X, Y), key=key, epochs=epochs, batch_size=20, progress=False

@@ -31,9 +31,7 @@ def main(epochs: int = 30) -> None:
     X, X_test = (jnp.asarray(components.transform(part), jnp.float32) for part in (train, test))
 
     keys = jax.random.split(jax.random.key(0), 4)
-    vae = mmlp.paper_vae(
-        "NfNf", 10, 2, (20,), output_kernel=mmlp.Linear(), direct=True, key=keys[0]
-    )
+    vae = mmlp.paper_vae("NfNf", 10, 2, (20,), network=mmlp.JointMatrixMLP, key=keys[0])
     vae = mmlp.calibrate(vae, X, key=keys[0])
     vae = mmlp.fit(vae, loss, X, key=keys[1], epochs=epochs, batch_size=50, progress=False).model
 

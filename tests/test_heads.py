@@ -7,28 +7,34 @@ import pytest
 
 from mmlp import (
     CholeskyMLP,
+    Diagonal,
     DiagonalGram,
     GaussianHead,
     Gram,
+    JointMatrixMLP,
     MatrixMLP,
     PowerExponentialHead,
     ShallowMatrixMLP,
     TraceOneGaussian,
     TraceOnePowerExponential,
 )
+from mmlp.heads import Head
 
-HEADS = [(GaussianHead, TraceOneGaussian, 1), (PowerExponentialHead, TraceOnePowerExponential, 3)]
+HEADS: list = [
+    (GaussianHead, TraceOneGaussian, 1),
+    (PowerExponentialHead, TraceOnePowerExponential, 3),
+]
 
 
-def network(cls, d, out, diagonal=False):
-    return cls(3, d, (4, 4), out_features=out, diagonal=diagonal, key=jax.random.key(0))
+def network(cls, d, out, **options):
+    return cls(3, d, (4, 4), out_features=out, key=jax.random.key(0), **options)
 
 
 @pytest.mark.parametrize(("head", "family", "extra"), HEADS)
-@pytest.mark.parametrize("cls", [MatrixMLP, CholeskyMLP])
+@pytest.mark.parametrize("cls", [MatrixMLP, JointMatrixMLP, CholeskyMLP])
 @pytest.mark.parametrize("diagonal", [False, True])
 def test_head_reads_the_vector_and_the_gram(head, family, extra, cls, diagonal):
-    net = network(cls, 2, 2 + extra, diagonal)
+    net = network(cls, 2, 2 + extra, **({"output": Diagonal()} if diagonal else {}))
     X = jax.random.normal(jax.random.key(1), (5, 3))
     p = jax.jit(jax.vmap(head(net)))(X)
     vector, omega = jax.jit(jax.vmap(net))(X)
@@ -73,7 +79,8 @@ def test_bounds_are_arguments():
 def test_out_features_that_do_not_fit_are_refused(head, family, extra, cls, out):
     with pytest.raises(
         ValueError,
-        match=rf"needs a network with out_features=dim \+ {extra} = {2 + extra}, got .*MLP with out_features={out}",
+        match=rf"needs a network with out_features=dim \+ {extra} = {2 + extra}, got .*MLP with "
+        rf"out_features={out}",
     ):
         head(network(cls, 2, out))
 
@@ -83,3 +90,21 @@ def test_a_network_without_a_vector_is_refused():
         GaussianHead(ShallowMatrixMLP(3, 2, (4,), key=jax.random.key(0)))  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="with out_features=None"):
         GaussianHead(jnp.tanh)  # pyright: ignore[reportArgumentType]
+
+
+class LaplaceHead(Head):
+    """A power exponential of beta = 1/2, whose alpha is learnt: a head of one's own."""
+
+    extra, reads = 2, "(mu, log eta, log alpha)"
+    distribution = TraceOnePowerExponential
+
+    def tail(self, z):
+        return jnp.exp(z[0]), jnp.asarray(0.5)
+
+
+def test_a_head_of_ones_own_is_one_small_class():
+    net = network(JointMatrixMLP, 2, 4)
+    p, (vector, _) = LaplaceHead(net)(jnp.ones(3)), net(jnp.ones(3))
+    np.testing.assert_allclose([p.alpha, p.beta], [np.exp(vector[3]), 0.5])
+    with pytest.raises(ValueError, match=r"`LaplaceHead\(network=...\)` reads .*log alpha"):
+        LaplaceHead(network(JointMatrixMLP, 2, 3))

@@ -4,8 +4,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mmlp import CholeskyMLP, GaussianHead, MatrixMLP, ShallowMatrixMLP, calibrate
-from mmlp.initialisation import MATRIX_SPREAD, VECTOR_SPREAD
+from mmlp import (
+    CholeskyMLP,
+    Dense,
+    Diagonal,
+    GaussianHead,
+    JointMatrixMLP,
+    MatrixMLP,
+    ShallowMatrixMLP,
+    Triangular,
+    calibrate,
+)
+from mmlp.networks.layers import MATRIX_SPREAD, VECTOR_SPREAD, gain
 
 KEY = jax.random.key(0)
 X = np.random.default_rng(0).normal(size=(200, 6)) * 100 + 1000  # badly scaled on purpose
@@ -28,8 +38,11 @@ def test_every_layer_of_a_matrix_mlp_varies_by_the_set_amount():
         np.testing.assert_allclose(np.mean(h, axis=0), 0, atol=1e-7)
 
 
-def test_both_parts_of_a_joint_mlp_vary_by_the_set_amount():
-    model = compiled(MatrixMLP(6, 4, (7, 5), 3, (8, 9), joint=True, key=KEY), X, key=KEY)
+@pytest.mark.parametrize("output", [Dense(), Triangular()])
+@pytest.mark.parametrize("out_features", [None, 3])
+def test_both_parts_of_a_joint_mlp_vary_by_the_set_amount(output, out_features):
+    model = JointMatrixMLP(6, 4, (7, 5), out_features, (8, 9), output=output, key=KEY)
+    model = compiled(model, X, key=KEY)
     H = jax.vmap(lambda x: model.matrices[1](model.matrices[0](x)))(X)
     h = X
     for i, layer in enumerate(model.vectors[:2]):
@@ -40,17 +53,21 @@ def test_both_parts_of_a_joint_mlp_vary_by_the_set_amount():
     last = model.matrices[-1]
     np.testing.assert_allclose(spread(jax.vmap(last.product)(H)), MATRIX_SPREAD, rtol=1e-6)
     np.testing.assert_allclose(spread(h @ last.V.T), MATRIX_SPREAD, rtol=1e-6)
-    centre = np.mean(
-        jax.vmap(last.product)(H) + jax.vmap(last.bias)(h), axis=0
-    )  # random_bias: orthogonal up to scale
-    np.testing.assert_allclose(
-        centre @ centre.T, np.trace(centre @ centre.T) / 4 * np.eye(4), atol=1e-9
-    )
+    centre = np.mean(jax.vmap(last.product)(H) + jax.vmap(last.bias)(h), axis=0)
+    if output == Triangular():  # the identity
+        np.testing.assert_allclose(centre, np.zeros(10), atol=1e-9)
+    else:  # random_bias: orthogonal up to scale
+        square = centre @ centre.T
+        np.testing.assert_allclose(square, np.trace(square) / 4 * np.eye(4), atol=1e-9)
+    if out_features is not None:
+        z = jax.vmap(model.vectors[-1])(H, h)
+        np.testing.assert_allclose(spread(z), VECTOR_SPREAD, rtol=1e-6)
 
 
 @pytest.mark.parametrize("make", [ShallowMatrixMLP, CholeskyMLP])
-def test_the_other_networks_respond_too(make):
-    model = compiled(make(6, 4, (7, 5), key=KEY), X, key=KEY)
+@pytest.mark.parametrize("output", [Dense(), Diagonal(), Triangular()])
+def test_the_other_networks_respond_too(make, output):
+    model = compiled(make(6, 4, (7, 5), output=output, key=KEY), X, key=KEY)
     assert np.mean(np.var(jax.vmap(model)(X).dense(), axis=0)) > 1e-4
 
 
@@ -58,6 +75,29 @@ def test_a_head_is_calibrated_by_its_network():
     network = MatrixMLP(6, 4, (7, 5), 5, key=KEY)
     head = calibrate(GaussianHead(network), X, key=KEY)
     assert jax.tree.all(jax.tree.map(np.array_equal, head.network, calibrate(network, X, key=KEY)))
+
+
+class Scaled(eqx.Module):
+    """A network of one's own; without `in_features`, like many."""
+
+    weight: jax.Array
+
+    def __call__(self, x):
+        return self.weight * x
+
+    def calibrated(self, X, *, key):
+        return Scaled(gain(X, 1.0) * self.weight)
+
+
+class Without(eqx.Module):
+    dim, out_features = 2, 3
+
+
+def test_a_network_of_ones_own_calibrates_itself():
+    model = calibrate(Scaled(jnp.ones(6)), X, key=KEY)
+    np.testing.assert_allclose(spread(jax.vmap(model)(X)), 1, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"or have a method `calibrated.*got Without"):
+        calibrate(GaussianHead(Without()), X, key=KEY)
 
 
 def test_the_model_passed_in_survives_and_the_result_is_reproducible():
@@ -71,7 +111,7 @@ def test_the_model_passed_in_survives_and_the_result_is_reproducible():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_what_does_not_vary_is_left_alone(dtype):
-    """Size one is always the matrix 1, a constant input always the same: rounding noise must not be blown up."""
+    """Size one is always the matrix 1, a constant input the same: rounding is not blown up."""
     single = MatrixMLP(6, 1, (1,), 2, key=KEY)
     constant = MatrixMLP(6, 4, (7,), 2, key=KEY)
     for model, inputs in ((single, X), (constant, np.ones((10, 6)))):

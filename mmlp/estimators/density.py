@@ -15,8 +15,8 @@ from mmlp.estimators.base import NetworkEstimator, all_or_nothing
 from mmlp.estimators.scaling import Scaling
 from mmlp.estimators.training import Part, Settings, each, predict, train
 from mmlp.initialisation import calibrate
-from mmlp.kernels import Linear
 from mmlp.linalg.checks import checked_size, checked_sizes
+from mmlp.networks import JointMatrixMLP
 from mmlp.vae import MODELS, VAE, paper_vae
 
 WARM_UP = (
@@ -171,8 +171,8 @@ class _Build:
 
     def __call__(self, key, X) -> VAE:
         keys = jax.random.split(key)
-        options = {"output_kernel": Linear(), "direct": True}
-        vae = paper_vae(self.model, self.features, self.latent, self.widths, key=keys[0], **options)
+        sizes = (self.features, self.latent, self.widths)
+        vae = paper_vae(self.model, *sizes, network=JointMatrixMLP, key=keys[0])
         return calibrate(vae, X, key=keys[1])
 
 

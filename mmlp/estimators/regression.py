@@ -39,7 +39,7 @@ from mmlp.heads import GaussianHead, PowerExponentialHead
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear
 from mmlp.linalg.checks import checked_floats, checked_sizes
-from mmlp.networks import CholeskyMLP, MatrixMLP, Perceptron
+from mmlp.networks import CholeskyMLP, Dense, MatrixMLP, Perceptron
 from mmlp.registry import register
 from mmlp.spd import SPD, Gram
 
@@ -388,7 +388,7 @@ class _Covariance:
             scales = Perceptron((p, *self.hidden_features, d + extra - 1), key=keys[0])
             parts = (
                 scales,
-                MatrixMLP(p, d, self.hidden_dims, output_kernel=Linear(floor=FLOOR), key=keys[1]),
+                MatrixMLP(p, d, self.hidden_dims, output=Dense(Linear(floor=FLOOR)), key=keys[1]),
             )
         parts = [calibrate(part, X, key=keys[2]) for part in parts]
         return head(Centred(Separated(*parts) if self.network == "matrix" else parts[0], d))

@@ -73,7 +73,7 @@ from mmlp.experiments.shares_page import (
     summary,
 )
 from mmlp.initialisation import calibrate
-from mmlp.networks.core import CholeskyMLP, MatrixMLP
+from mmlp.networks import CholeskyMLP, MatrixMLP
 from mmlp.spd import Gram
 from mmlp.training.core import fit_many
 from mmlp.training.optimizers import default_optimizer

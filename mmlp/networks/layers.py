@@ -6,6 +6,7 @@ of scale 1/sqrt(fan-in) suit every width. That moves constants only: the paper's
 sqrt(d_{l+1}) W_l here (at the input layer just W), its C_l is d_l C_l.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -35,13 +36,17 @@ class Network(eqx.Module):
 
     in_features: eqx.AbstractVar[int]
 
+    @abstractmethod
+    def __call__(self, x: Array) -> Any:
+        """An SPD value of trace one, or (vector, value)."""
+
+    @abstractmethod
     def calibrated(self, X: Array, *, key) -> Any:
         """This network with layers that all respond to the inputs X (n, in_features)."""
-        raise NotImplementedError
 
     def probe(self, x: Array):
         """What `load` tries, without computing: it fails where parts do not fit each other."""
-        return self(x)  # pyright: ignore[reportCallIssue]
+        return self(x)
 
     def checked(self, x: Array) -> Array:
         name, p = type(self).__name__, self.in_features

@@ -25,25 +25,24 @@ LOSSES = {
     "quadratic": (mmlp.quadratic, losses.quadratic, losses.d_quadratic),
 }
 BASIC = {
-    "deep": {"in_features": 6, "dim": 3, "hidden_dims": (5, 2, 4), "output_kernel": MERCER},
+    "deep": {"in_features": 6, "dim": 3, "hidden_dims": (5, 2, 4), "output": mmlp.Dense(MERCER)},
     "one hidden layer": {
         "in_features": 2,
         "dim": 4,
         "hidden_dims": (5,),
-        "output_kernel": mmlp.MercerSigmoid(1.2, -0.2),
+        "output": mmlp.Dense(mmlp.MercerSigmoid(1.2, -0.2)),
     },
     "linear output": {
         "in_features": 3,
         "dim": 3,
         "hidden_dims": (4, 5),
-        "output_kernel": mmlp.Linear(),
+        "output": mmlp.Dense(mmlp.Linear()),
     },
     "diagonal": {
         "in_features": 3,
         "dim": 3,
         "hidden_dims": (4, 2),
-        "output_kernel": MERCER,
-        "diagonal": True,
+        "output": mmlp.Diagonal(MERCER),
     },
 }
 GENERAL = {
@@ -51,14 +50,24 @@ GENERAL = {
     "default widths": {**BASIC["linear output"], "out_features": 4},
     "diagonal": {
         **BASIC["diagonal"],
-        "output_kernel": mmlp.Linear(),
+        "output": mmlp.Diagonal(),
         "out_features": 5,
         "hidden_features": (2, 4),
     },
 }
 SIZE_ONE = {
-    "size one": {"in_features": 1, "dim": 1, "hidden_dims": (1, 3, 1), "output_kernel": MERCER},
-    "no hidden layer": {"in_features": 3, "dim": 2, "hidden_dims": (), "output_kernel": MERCER},
+    "size one": {
+        "in_features": 1,
+        "dim": 1,
+        "hidden_dims": (1, 3, 1),
+        "output": mmlp.Dense(MERCER),
+    },
+    "no hidden layer": {
+        "in_features": 3,
+        "dim": 2,
+        "hidden_dims": (),
+        "output": mmlp.Dense(MERCER),
+    },
 }
 
 
@@ -110,10 +119,10 @@ def test_feedforward_of_the_general_form_equals_the_fast_path(configuration):
 def test_feedforward_of_the_shallow_design_equals_the_fast_path(dim, hidden_features):
     model = network(mmlp.ShallowMatrixMLP, in_features=3, dim=dim, hidden_features=hidden_features)
     x = np.random.default_rng(4).standard_normal(3)
-    W = [np.asarray(W) for W in (model.output.W, *model.perceptron.W[::-1])]
+    W = [np.asarray(W) for W in (model.last.W, *model.perceptron.W[::-1])]
     b = [np.asarray(b) for b in model.perceptron.b[::-1]]
-    H = paper_kernel(model.output.kernel, diagonal=False)
-    Y_hat = basic.feedforward_shallow(W, b, np.asarray(model.output.B), x, activations.tanh, H)
+    H = paper_kernel(model.last.output.kernel, diagonal=False)
+    Y_hat = basic.feedforward_shallow(W, b, np.asarray(model.last.B), x, activations.tanh, H)
     np.testing.assert_allclose(eqx.filter_jit(model)(x).dense(), Y_hat, rtol=0, atol=1e-12)
 
 
@@ -173,7 +182,9 @@ def test_backpropagation_of_the_general_form_equals_automatic_differentiation(co
 
 def test_a_matrix_of_size_one_has_no_derivative():
     """Of trace one it is the number one, and the vector path alone learns."""
-    model = network(in_features=2, dim=1, hidden_dims=(3,), output_kernel=MERCER, out_features=2)
+    model = network(
+        in_features=2, dim=1, hidden_dims=(3,), output=mmlp.Dense(MERCER), out_features=2
+    )
     x, _, y = sample(model)
     fast = jax.jit(jax.grad(lambda model: jnp.sum((model(x)[0] - y) ** 2)))(model)
     literal = general.backpropagation(

@@ -15,6 +15,8 @@ from helpers import symmetric_root
 from paper_weights import MERCER, assert_gradients_equal, network, paper_layers
 
 from mmlp import (
+    Dense,
+    Diagonal,
     DiagonalGram,
     GaussianHead,
     Gram,
@@ -49,26 +51,24 @@ def model(name):
         in_features=K,
         dim=P,
         hidden_dims=(3, 4),
-        output_kernel=MERCER,
-        **_options(name[:2], P),
+        **_options(name[:2], P, MERCER),
         seed=7,
     )
     encoder = network(
         in_features=P,
         dim=K,
         hidden_dims=(4, 2),
-        output_kernel=Linear(),
-        **_options(name[2:], K),
+        **_options(name[2:], K, Linear()),
         seed=8,
     )
     return HEADS[name[0]](decoder), HEADS[name[2]](encoder)
 
 
-def _options(half, d):
+def _options(half, d, kernel):
     return {
         "out_features": d + EXTRA[half[0]],
         "hidden_features": (2, 3),
-        "diagonal": half[1] == "d",
+        "output": Diagonal(kernel) if half[1] == "d" else Dense(kernel),
     }
 
 

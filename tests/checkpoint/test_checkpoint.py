@@ -22,8 +22,8 @@ import safetensors.numpy
 
 import mmlp
 from mmlp import heads, kernels, networks
-from mmlp.checkpoint import core as checkpoint
 from mmlp.checkpoint import files as _files
+from mmlp.registry import REGISTRY
 from mmlp.training import runs
 
 KEY = jax.random.key(0)
@@ -36,9 +36,9 @@ MODELS = {
         3, 2, (4,), 2, (5,), kernel=mmlp.RadialBasis(0.3), activation=jax.nn.gelu, key=KEY
     ),
     "diagonal": lambda: mmlp.MatrixMLP(
-        3, 2, (4,), output_kernel=mmlp.MercerSigmoid(2.0, -0.1), diagonal=True, key=KEY
+        3, 2, (4,), output=mmlp.Diagonal(mmlp.MercerSigmoid(2.0, -0.1)), key=KEY
     ),
-    "joint": lambda: mmlp.MatrixMLP(3, 2, (4,), 2, (5,), joint=True, key=KEY),
+    "joint": lambda: mmlp.JointMatrixMLP(3, 2, (4,), 2, (5,), key=KEY),
     "shallow": lambda: mmlp.ShallowMatrixMLP(3, 2, (4, 4), key=KEY),
     "cholesky": lambda: mmlp.CholeskyMLP(3, 2, (4,), 2, key=KEY),
     "gaussian head": lambda: mmlp.GaussianHead(mmlp.MatrixMLP(3, 2, (4,), 3, key=KEY)),
@@ -121,7 +121,7 @@ def test_every_module_class_of_the_library_can_be_saved():
             and not inspect.isabstract(entry)
         ):
             if entry.__module__.startswith("mmlp"):
-                assert checkpoint.REGISTRY[entry.__name__] is entry
+                assert REGISTRY[entry.__name__] is entry
 
 
 def test_a_users_own_module_is_loaded_into_one_like_it(tmp_path):
@@ -214,11 +214,15 @@ FORGERIES = {
         {"architecture": with_field("activation", {"value": "tanh"})},
         "the activation 'tanh', which is",
     ),
-    "no architecture": ({"metadata": lambda m: {"kind": "model", "version": 1}}, "needs `like=`"),
+    "no architecture": ({"metadata": lambda m: {"kind": "model", "version": 2}}, "needs `like=`"),
     "no version": ({"metadata": lambda m: {"kind": "model"}}, "version None"),
     "a newer version": (
-        {"metadata": lambda m: {**m, "version": 2}},
+        {"metadata": lambda m: {**m, "version": 3}},
         "written by a newer matrix-mlp",
+    ),
+    "the version of 0.1.0": (
+        {"metadata": lambda m: {**m, "version": 1}},
+        "was written by matrix-mlp 0.1.0, whose files are not read any more: fit again, or",
     ),
     "metadata that is a list": ({"metadata": lambda m: [m]}, "not a JSON object"),
     "no sense": ({"architecture": lambda n: [1, 2]}, "makes no sense"),

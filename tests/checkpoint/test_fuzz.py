@@ -19,7 +19,7 @@ import pytest
 
 import mmlp
 from mmlp import estimators, training
-from mmlp.checkpoint import usable
+from mmlp.checkpoint import architecture
 from mmlp.estimators import training as _training
 from mmlp.training import runs
 
@@ -110,8 +110,8 @@ class Readers:
             run(self.directory)
         elif kind == "estimator":
             result.predict(X) if hasattr(result, "predict") else result.transform(X)
-        elif isinstance(result, usable.KINDS) and usable._whole(result):
-            usable._use(result)
+        elif hasattr(result, "probe") and architecture.whole(result):
+            architecture.use(result)
 
 
 class HangError(BaseException):

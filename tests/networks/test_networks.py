@@ -1,4 +1,4 @@
-"""What test_alpha.py does not hold: saturation, float32, batches, bad input. The equations are held there."""
+"""What tests/alpha does not hold: saturation, float32, batches, bad input, the joint form."""
 
 import subprocess
 import sys
@@ -12,12 +12,15 @@ import pytest
 
 from mmlp import (
     CholeskyMLP,
-    DiagonalGram,
+    Dense,
+    Diagonal,
     Gram,
+    JointMatrixMLP,
     MatrixMLP,
     MercerSigmoid,
     RadialBasis,
     ShallowMatrixMLP,
+    Triangular,
     von_neumann,
 )
 
@@ -25,19 +28,23 @@ KEY = jax.random.key(0)
 NETWORKS = {
     "basic": lambda: MatrixMLP(4, 3, (6, 5), key=KEY),
     "basic, the paper's output kernel": lambda: MatrixMLP(
-        4, 3, (6, 5), output_kernel=MercerSigmoid(), key=KEY
+        4, 3, (6, 5), output=Dense(MercerSigmoid()), key=KEY
     ),
     "general": lambda: MatrixMLP(4, 3, (6, 5), 2, (7, 8), key=KEY),
-    "general, diagonal": lambda: MatrixMLP(4, 3, (6, 5), 2, diagonal=True, key=KEY),
-    "joint": lambda: MatrixMLP(4, 3, (6, 5), 2, (7, 8), joint=True, key=KEY),
-    "joint, diagonal, size one": lambda: MatrixMLP(
-        1, 1, (1,), 1, joint=True, diagonal=True, key=KEY
-    ),
+    "general, diagonal": lambda: MatrixMLP(4, 3, (6, 5), 2, output=Diagonal(), key=KEY),
+    "general, triangular": lambda: MatrixMLP(4, 3, (6, 5), 2, output=Triangular(), key=KEY),
+    "joint": lambda: JointMatrixMLP(4, 3, (6, 5), 2, (7, 8), key=KEY),
+    "joint, no vector": lambda: JointMatrixMLP(4, 3, (6, 5), None, (7, 8), key=KEY),
+    "joint, triangular": lambda: JointMatrixMLP(4, 3, (6, 5), 2, output=Triangular(), key=KEY),
+    "joint, diagonal, size one": lambda: JointMatrixMLP(1, 1, (1,), 1, output=Diagonal(), key=KEY),
+    "joint, triangular, size one": lambda: JointMatrixMLP(1, 1, (1,), output=Triangular(), key=KEY),
     "no hidden layer": lambda: MatrixMLP(4, 3, (), key=KEY),
     "size one": lambda: MatrixMLP(1, 1, (1, 1), 1, key=KEY),
     "shallow": lambda: ShallowMatrixMLP(4, 3, (6, 5), key=KEY),
+    "shallow, triangular": lambda: ShallowMatrixMLP(4, 3, (6, 5), output=Triangular(), key=KEY),
     "cholesky": lambda: CholeskyMLP(4, 3, (6, 5), key=KEY),
-    "cholesky, diagonal": lambda: CholeskyMLP(4, 3, (6, 5), 2, diagonal=True, key=KEY),
+    "cholesky, diagonal": lambda: CholeskyMLP(4, 3, (6, 5), 2, output=Diagonal(), key=KEY),
+    "cholesky, dense": lambda: CholeskyMLP(4, 3, (6, 5), output=Dense(), key=KEY),
 }
 each = pytest.mark.parametrize("name", NETWORKS)
 
@@ -59,9 +66,8 @@ def test_output_is_spd_with_trace_one_from_tiny_to_huge_inputs(name, dtype):
         assert np.all(np.isfinite(leaf))
     np.testing.assert_allclose(A.trace(), 1, rtol=10 * np.finfo(dtype).eps)
     s = np.linalg.svd(np.asarray(A.factor, float), compute_uv=False)
-    rounding = (
-        0 if name == "no hidden layer" else np.finfo(dtype).eps
-    )  # docs/maths.md: that one alone may saturate
+    # docs/maths.md: that one alone may saturate
+    rounding = 0 if name == "no hidden layer" else np.finfo(dtype).eps
     assert np.all(s[:, -1] > rounding * s[:, 0])
     assert np.all(np.isfinite(A.logdet()))
 
@@ -102,59 +108,71 @@ def kernel_matrix(T):
     return T.T @ T / np.sum(T**2)
 
 
-@pytest.mark.parametrize("name", ["direct", "joint"])
-def test_the_equations_of_the_direct_and_the_joint_form(name):
-    """Written out, with the sizes d_l of the matrices that the code carries in place of the paper's constants."""
-    model, x = (
-        MatrixMLP(4, 3, (6, 5), 2, (7, 8), **{name: True}, key=KEY),
-        np.random.default_rng(4).normal(size=4),
-    )
+@pytest.mark.parametrize("out_features", [None, 2])
+def test_the_equations_of_the_joint_form(out_features):
+    """Written out, with the sizes d_l of the matrices in place of the paper's constants."""
+    model = JointMatrixMLP(4, 3, (6, 5), out_features, (7, 8), key=KEY)
+    x = np.random.default_rng(4).normal(size=4)
     M2, M1, M0 = model.matrices
-    v2, v1, v0 = model.vectors
 
     def vector(layer, H, h):
-        z = layer.C @ (len(H) * H) @ layer.A @ h + layer.b
-        return z if name == "direct" else z + layer.D @ h
+        return (layer.C @ (len(H) * H) @ layer.A + layer.D) @ h + layer.b
 
     H2 = kernel_matrix(np.tanh(np.outer(M2.W @ x, M2.W.sum(axis=1)) + M2.B))
     H1 = kernel_matrix(np.tanh(M1.W @ (6 * H2) @ M1.W.T + M1.B))
-    h1 = np.tanh(vector(v1, H1, np.tanh(vector(v2, H2, x))))
-    Z0 = M0.W @ (5 * H1) @ M0.W.T + M0.B
-    if name == "joint":
-        Z0 = Z0 + (M0.V @ h1).reshape(3, 3)
-    z0, H0 = model(x)
-    np.testing.assert_allclose(z0, vector(v0, H1, h1), rtol=1e-11)
-    np.testing.assert_allclose(H0.dense(), kernel_matrix(Z0), rtol=1e-11, atol=1e-13)
+    h1 = np.tanh(vector(model.vectors[1], H1, np.tanh(vector(model.vectors[0], H2, x))))
+    Z0 = M0.W @ (5 * H1) @ M0.W.T + M0.B + (M0.V @ h1).reshape(3, 3)
+    output = model(x)
+    np.testing.assert_allclose(matrix_of(output).dense(), kernel_matrix(Z0), rtol=1e-11, atol=1e-13)
+    if out_features is not None:
+        np.testing.assert_allclose(output[0], vector(model.vectors[2], H1, h1), rtol=1e-11)
+    assert model.out_features == out_features
 
 
 def test_the_joint_form_contains_a_standard_mlp():
     model, x = NETWORKS["joint"](), np.random.default_rng(5).normal(size=4)
-    where = lambda m: (*(v.C for v in m.vectors), m.matrices[-1].W)  # noqa: E731
-    model = eqx.tree_at(where, model, replace_fn=jnp.zeros_like)
+    model = without_matrices(model)
     h = x
     for layer in model.vectors[:-1]:
         h = np.tanh(layer.D @ h + layer.b)
     z0, H0 = model(x)
+    last = model.matrices[-1]
     np.testing.assert_allclose(z0, model.vectors[-1].D @ h, rtol=1e-12)
-    np.testing.assert_allclose(
-        H0.dense(), kernel_matrix(model.matrices[-1].B + (model.matrices[-1].V @ h).reshape(3, 3))
+    np.testing.assert_allclose(H0.dense(), kernel_matrix(last.B + (last.V @ h).reshape(3, 3)))
+
+
+def without_matrices(model):
+    where = lambda m: (*(v.C for v in m.vectors), m.matrices[-1].W)  # noqa: E731
+    return eqx.tree_at(where, model, replace_fn=jnp.zeros_like)
+
+
+def test_the_joint_form_with_a_triangular_output_contains_the_cholesky_mlp():
+    cholesky = CholeskyMLP(4, 3, (7, 8), 2, key=KEY)
+    W, b = cholesky.perceptron.W, [jnp.arange(1.0, 1 + len(b)) / 10 for b in cholesky.perceptron.b]
+    cholesky = eqx.tree_at(lambda m: m.perceptron.b, cholesky, tuple(b))
+    joint = JointMatrixMLP(4, 3, (6, 5), 2, (7, 8), output=Triangular(), key=KEY)
+    joint = eqx.tree_at(
+        lambda m: (
+            *(layer.D for layer in m.vectors),
+            *(layer.b for layer in m.vectors),
+            m.matrices[-1].V,
+            m.matrices[-1].B,
+        ),
+        without_matrices(joint),
+        (W[0], W[1], W[2][:2], b[0], b[1], b[2][:2], W[2][2:], b[2][2:]),
     )
-
-
-def test_diagonal_networks_return_diagonal_grams():
-    assert isinstance(matrix_of(NETWORKS["general, diagonal"]()(jnp.ones(4))), DiagonalGram)
-    assert isinstance(matrix_of(NETWORKS["cholesky, diagonal"]()(jnp.ones(4))), DiagonalGram)
+    for x in np.random.default_rng(6).normal(size=(5, 4)):
+        for own, theirs in zip(
+            jax.tree.leaves(joint(x)), jax.tree.leaves(cholesky(x)), strict=True
+        ):
+            np.testing.assert_allclose(own, theirs, rtol=1e-13, atol=1e-15)
 
 
 def test_hidden_and_output_kernels_are_chosen_separately():
-    model = MatrixMLP(
-        4, 3, (6, 5), kernel=RadialBasis(), output_kernel=MercerSigmoid(slope=2.0), key=KEY
-    )
-    assert [type(layer.kernel) for layer in model.matrices] == [
-        RadialBasis,
-        RadialBasis,
-        MercerSigmoid,
-    ]
+    output = Dense(MercerSigmoid(slope=2.0))
+    model = MatrixMLP(4, 3, (6, 5), kernel=RadialBasis(), output=output, key=KEY)
+    kernels = [type(layer.output.kernel) for layer in model.matrices]
+    assert kernels == [RadialBasis, RadialBasis, MercerSigmoid]
     assert np.all(np.isfinite(model(jnp.ones(4)).dense()))
 
 
@@ -193,13 +211,15 @@ def test_cholesky_covers_every_spd_matrix_of_trace_one():
             r"one width for each of the 2 hidden_dims, got \(5,\)",
         ),
         (
-            lambda: MatrixMLP(4, 3, (5,), joint=True, key=KEY),
-            r"needs `out_features` and a hidden layer, got out_features=None",
+            lambda: JointMatrixMLP(4, 3, (), 2, key=KEY),
+            r"`JointMatrixMLP\(hidden_dims=...\)` must name at least one hidden layer, got \(\)",
         ),
         (
-            lambda: MatrixMLP(4, 3, (), 2, joint=True, key=KEY),
-            r"got out_features=2, hidden_dims=\(\)",
+            lambda: JointMatrixMLP(4, 3, (5, 5), hidden_features=(5,), key=KEY),
+            r"one width for each of the 2 hidden_dims, got \(5,\)",
         ),
+        (lambda: JointMatrixMLP(4, 3, (5,), 0, key=KEY), r"MLP\(out_features=...\)`.*got 0"),
+        (lambda: CholeskyMLP(4, 3, (5,), 0, key=KEY), r"MLP\(out_features=...\)`.*got 0"),
         (lambda: ShallowMatrixMLP(4, 3, (), key=KEY), r"at least one hidden layer"),
         (lambda: CholeskyMLP(4, True, key=KEY), r"`CholeskyMLP\(dim=...\)`.*got True"),
         (
@@ -225,7 +245,7 @@ def test_bad_input_is_named(call, message):
 
 @pytest.mark.slow
 def test_a_560_pixel_covariance_fits_in_memory():
-    """Value and gradient of the von Neumann loss, batch 10: the whole process stays below 1.5 GiB."""
+    """Value and gradient of the von Neumann loss, batch 10: the process stays below 1.5 GiB."""
     script = Path(__file__).parents[2] / "benchmarks" / "scaling.py"
     run = subprocess.run(
         [sys.executable, script, "560"], capture_output=True, text=True, check=True

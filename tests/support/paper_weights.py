@@ -22,7 +22,7 @@ def network(cls=mmlp.MatrixMLP, *, seed=2, **configuration):
 
 def weights(model):
     """[{letter: weight}] of the layers, output first as in the paper."""
-    assert not model.direct  # which the paper does not have
+    assert not model.joint  # which the paper does not have
     matrices = [{"W": layer.W, "B": layer.B} for layer in model.matrices]
     vectors = [{"A": layer.A, "C": layer.C, "b": layer.b} for layer in model.vectors] or [{}] * len(
         matrices
@@ -54,7 +54,7 @@ def paper_layers(model, output=activations.identity):
     ):
         layer = model.matrices[-1 - index]
         paper = {letter: constant[letter] * np.asarray(weight) for letter, weight in own.items()}
-        H = paper_kernel(layer.kernel, layer.diagonal)
+        H = paper_kernel(layer.output.kernel, isinstance(layer.output, mmlp.Diagonal))
         if model.vectors:
             layers.append(general.Layer(**paper, H=H, h=output if index == 0 else activations.tanh))
         else:

@@ -20,7 +20,7 @@ from mmlp.datasets.covariances import MEASURES, Covariances, synthetic_covarianc
 from mmlp.experiments.spd import baselines as _baselines
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear, MercerSigmoid
-from mmlp.networks import CholeskyMLP, MatrixMLP, ShallowMatrixMLP
+from mmlp.networks import CholeskyMLP, Dense, MatrixMLP, ShallowMatrixMLP
 from mmlp.pages.page import cell
 from mmlp.spd import Gram
 from mmlp.training.core import fit_many
@@ -105,7 +105,7 @@ class Recipe:
     def create(self, dim: int, key) -> eqx.Module:
         kernel = MercerSigmoid() if self.kernel == "mercer" else Linear()
         if self.network == "matrix":
-            return MatrixMLP(FEATURES, dim, self.widths, output_kernel=kernel, key=key)
+            return MatrixMLP(FEATURES, dim, self.widths, output=Dense(kernel), key=key)
         if self.network == "shallow":
             return ShallowMatrixMLP(FEATURES, dim, self.widths, kernel=kernel, key=key)
         return CholeskyMLP(FEATURES, dim, self.widths, key=key)

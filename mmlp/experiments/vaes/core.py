@@ -18,7 +18,7 @@ from optax.contrib import muon
 from mmlp.datasets import Components, random_split
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear, MercerSigmoid
-from mmlp.networks import CholeskyMLP, MatrixMLP
+from mmlp.networks import CholeskyMLP, Dense, Diagonal, JointMatrixMLP, MatrixMLP
 from mmlp.training.core import FitResult, fit_many
 from mmlp.training.optimizers import CLIP
 from mmlp.vae import VAE, paper_vae
@@ -44,6 +44,15 @@ def make_split(images: np.ndarray, seed: int, *, train: int, validation: int, co
     components = Components.fit(images[rows], count)
     S = components.encode(images[rows])
     return Split(S[validation:], S[:validation], components.encode(images[rest]), components)
+
+
+def direct_matrix_mlp(*sizes, **options) -> JointMatrixMLP:
+    """`JointMatrixMLP` without D and V, which results/ measured."""
+    return eqx.tree_at(
+        lambda network: (network.matrices[-1].V, *(layer.D for layer in network.vectors)),
+        JointMatrixMLP(*sizes, **options),
+        replace_fn=lambda _: None,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,11 +95,13 @@ class Recipe:
             vae = paper_vae(self.model, features, latent, self.hidden, network=CholeskyMLP, key=key)
         else:
             kernel = {"mercer": MercerSigmoid, "linear": Linear}[self.output]()
+            network = MatrixMLP
+            if self.direct or self.joint:
+                network = JointMatrixMLP if self.joint else direct_matrix_mlp
             options = {
                 "hidden_features": self.features,
-                "output_kernel": kernel,
-                "direct": self.direct,
-                "joint": self.joint,
+                "outputs": {"d": Diagonal(kernel), "f": Dense(kernel)},
+                "network": network,
             }
             vae = paper_vae(self.model, features, latent, self.hidden, key=key, **options)
             vae = in_papers_constants(vae) if self.literal else vae
@@ -256,7 +267,7 @@ def with_unit_variance(vae: VAE) -> VAE:
 
     def bias(vae):
         network: Any = vae.decoder.network
-        return network.vectors[-1].b if isinstance(network, MatrixMLP) else network.perceptron.b[-1]
+        return network.vectors[-1].b if hasattr(network, "vectors") else network.perceptron.b[-1]
 
     d = vae.decoder.dim  # where log eta stands in the vector, after mu
     return eqx.tree_at(bias, vae, replace_fn=lambda b: b.at[d].add(math.log(d)))

@@ -1,0 +1,122 @@
+"""Outputs: how a network's last layer becomes an SPD value."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mmlp import (
+    CholeskyMLP,
+    Dense,
+    Diagonal,
+    DiagonalGram,
+    GaussianHead,
+    Gram,
+    JointMatrixMLP,
+    Linear,
+    MatrixMLP,
+    MercerSigmoid,
+    ShallowMatrixMLP,
+    Triangular,
+)
+
+KEY = jax.random.key(0)
+OUTPUTS = {"dense": Dense(), "diagonal": Diagonal(), "triangular": Triangular()}
+each_output = pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
+each_network = pytest.mark.parametrize(
+    "make", [MatrixMLP, JointMatrixMLP, ShallowMatrixMLP, CholeskyMLP]
+)
+
+
+@each_output
+@each_network
+def test_every_network_feeds_every_output(make, output):
+    model = make(4, 3, (5,), output=output, key=KEY)
+    A = model(jnp.ones(4))
+    assert type(A) is (DiagonalGram if output == Diagonal() else Gram)
+    assert A.dim == model.dim == 3
+    np.testing.assert_allclose(A.trace(), 1)
+
+
+@each_output
+@pytest.mark.parametrize("make", [MatrixMLP, JointMatrixMLP, CholeskyMLP])
+def test_the_gradient_of_a_density_equals_finite_differences(make, output):
+    head = GaussianHead(make(3, 2, (3,), out_features=3, output=output, key=KEY))
+    weights, structure = jax.tree.flatten(head)
+    rng = np.random.default_rng(0)
+    weights = [jnp.asarray(rng.normal(size=w.shape)) for w in weights]
+
+    @jax.jit
+    def loss(weights):
+        p = jax.tree.unflatten(structure, weights)(jnp.array([0.3, -1.2, 0.7]))
+        return p.log_prob(jnp.array([0.5, -0.4]))
+
+    for _ in range(3):
+        step = [rng.normal(size=w.shape) for w in weights]
+        slope = sum(jnp.vdot(g, s) for g, s in zip(jax.grad(loss)(weights), step, strict=True))
+        ends = [
+            loss([w + h * s for w, s in zip(weights, step, strict=True)]) for h in (1e-6, -1e-6)
+        ]
+        np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-7)
+
+
+@each_output
+def test_a_network_of_size_one_gives_the_number_one(output):
+    for make in (MatrixMLP, JointMatrixMLP, CholeskyMLP):
+        model = make(2, 1, (1,), out_features=2, output=output, key=KEY)
+        vector, A = jax.vmap(model)(np.random.default_rng(0).normal(size=(4, 2)))
+        np.testing.assert_allclose(A.dense(), np.ones((4, 1, 1)), rtol=1e-6)
+        assert vector.shape == (4, 2)
+
+
+def test_a_triangular_output_reads_the_upper_triangle_with_exp_on_its_diagonal():
+    Z = jnp.arange(1.0, 10).reshape(3, 3) / 10
+    A = Triangular()(Triangular().entries(Z))
+    T = np.triu(Z, 1) + np.diag(np.exp(np.diag(Z)))
+    assert A.upper
+    np.testing.assert_allclose(A.dense(), T.T @ T / np.sum(T**2), rtol=1e-12)
+    layer = JointMatrixMLP(4, 3, (5,), output=Triangular(), key=KEY).matrices[-1]
+    assert layer.B.shape == (6,)
+    assert layer.V is not None
+    assert layer.V.shape == (6, 5)
+
+
+@pytest.mark.parametrize("make", [MatrixMLP, JointMatrixMLP, CholeskyMLP])
+def test_a_triangular_density_needs_no_factorisation(make):
+    head = GaussianHead(make(4, 3, (5,), out_features=4, output=Triangular(), key=KEY))
+    text = str(jax.make_jaxpr(lambda x, y: head(x).log_prob(y))(jnp.ones(4), jnp.ones(3)))
+    assert "triangular_solve" in text or "while" not in text
+    assert not any(f" {name}" in text for name in ("lu[", "lu ", "geqrf", "cholesky", "svd"))
+
+
+def test_a_diagonal_output_is_the_diagonal_of_the_dense_one():
+    models = [
+        MatrixMLP(4, 3, (5,), output=output(MercerSigmoid(2.0)), key=KEY)
+        for output in (Dense, Diagonal)
+    ]
+    full, diagonal = (model(jnp.ones(4)) for model in models)
+    np.testing.assert_allclose(jnp.diagonal(full.dense()), diagonal.scale**2, rtol=1e-12)
+
+
+class Isotropic(eqx.Module):
+    """Not an output: it lacks the base."""
+
+
+@pytest.mark.parametrize("output", [MercerSigmoid(), Diagonal, "diagonal", None, Isotropic()])
+@pytest.mark.parametrize("make", [MatrixMLP, JointMatrixMLP, CholeskyMLP])
+def test_what_is_no_output_is_refused(make, output):
+    with pytest.raises(
+        ValueError, match=rf"`{make.__name__}\(output=...\)` must be an output such as `Dense\(\)`"
+    ):
+        make(4, 3, (5,), output=output, key=KEY)
+
+
+def test_a_kernel_that_a_standard_mlp_cannot_feed_is_refused():
+    with pytest.raises(ValueError, match=r"use `Diagonal\(\)`, got MercerSigmoid"):
+        CholeskyMLP(4, 3, (5,), output=Diagonal(MercerSigmoid()), key=KEY)
+
+
+def test_the_floor_of_a_linear_kernel_is_kept():
+    model = CholeskyMLP(4, 3, (5,), output=Dense(Linear(floor=0.5)), key=KEY)
+    assert model(jnp.ones(4)).factor.shape == (6, 3)
