@@ -137,7 +137,7 @@ def test_what_does_not_vary_is_left_alone(dtype):
         ),
         (
             lambda m: calibrate(jnp.tanh, X, key=KEY),
-            r"must be one of the library's networks, heads or a VAE of them, got",
+            r"must be one of the library's networks, heads or a VAE of them, or have .*, got Pjit",
         ),
     ],
 )

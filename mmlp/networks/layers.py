@@ -38,7 +38,7 @@ class Network(eqx.Module):
 
     @abstractmethod
     def __call__(self, x: Array) -> Any:
-        """An SPD value of trace one, or (vector, value)."""
+        """As a rule an SPD value of trace one, or (vector, value)."""
 
     @abstractmethod
     def calibrated(self, X: Array, *, key) -> Any:

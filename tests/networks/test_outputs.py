@@ -19,7 +19,12 @@ from mmlp import (
     MercerSigmoid,
     ShallowMatrixMLP,
     Triangular,
+    calibrate,
+    load,
+    register,
+    save,
 )
+from mmlp.networks import MatrixLayer, Output
 
 KEY = jax.random.key(0)
 OUTPUTS = {"dense": Dense(), "diagonal": Diagonal(), "triangular": Triangular()}
@@ -99,11 +104,73 @@ def test_a_diagonal_output_is_the_diagonal_of_the_dense_one():
     np.testing.assert_allclose(jnp.diagonal(full.dense()), diagonal.scale**2, rtol=1e-12)
 
 
-class Isotropic(eqx.Module):
-    """Not an output: it lacks the base."""
+@each_output
+@each_network
+def test_every_network_comes_back_from_a_file_with_every_output(make, output, tmp_path):
+    model = make(4, 3, (5,), output=output, key=KEY)
+    save(model, tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
+    assert eqx.tree_equal(model, again)
+    assert eqx.tree_equal(model(jnp.ones(4)), again(jnp.ones(4)))
 
 
-@pytest.mark.parametrize("output", [MercerSigmoid(), Diagonal, "diagonal", None, Isotropic()])
+@register(name="tests.FactorLayer")
+class FactorLayer(eqx.Module):
+    """A small matrix, its loadings and learnt scales: weights that a `MatrixLayer` has not."""
+
+    inner: MatrixLayer
+    loadings: jax.Array  # (d, rank)
+    log_scale: jax.Array  # (d,)
+
+    @property
+    def in_features(self):
+        return self.inner.in_features
+
+    @property
+    def dim(self):
+        return len(self.log_scale)
+
+    def __call__(self, source, h=None):
+        U = self.inner(source, h).factor @ self.loadings.T
+        return Gram.trace_one(jnp.concatenate([U, jnp.diag(jnp.exp(self.log_scale))]))
+
+    def calibrated(self, source, h=None, *, key):
+        return eqx.tree_at(lambda m: m.inner, self, self.inner.calibrated(source, h, key=key))
+
+
+@register(name="tests.Factors")
+class Factors(Output):
+    rank: int = eqx.field(static=True)
+
+    def layer(self, before, dim, *, r=0, key):
+        inner = MatrixLayer(before, self.rank, Dense(MercerSigmoid()), r=r, key=key)
+        return FactorLayer(inner, jax.random.normal(key, (dim, self.rank)), jnp.zeros(dim))
+
+    def __call__(self, entries):
+        raise NotImplementedError
+
+    def size(self, dim):
+        return dim * (self.rank + 1)
+
+    def read(self, z, dim):
+        U = z[dim:].reshape(self.rank, dim)
+        return Gram.trace_one(jnp.concatenate([U, jnp.diag(jnp.exp(z[:dim]))]))
+
+
+@each_network
+def test_an_output_of_ones_own_may_have_a_layer_of_its_own(make, tmp_path):
+    model = make(4, 6, (5,), output=Factors(2), key=KEY)
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    model = calibrate(model, X, key=KEY)
+    A = jax.vmap(model)(X)
+    assert model.dim == A.dim == 6
+    np.testing.assert_allclose(A.trace(), np.ones(30))
+    assert np.var(A.dense(), axis=0).max() > 1e-4
+    save(model, tmp_path / "model.safetensors")
+    assert eqx.tree_equal(model, load(tmp_path / "model.safetensors"))
+
+
+@pytest.mark.parametrize("output", [MercerSigmoid(), Diagonal, "diagonal", None])
 @pytest.mark.parametrize("make", [MatrixMLP, JointMatrixMLP, CholeskyMLP])
 def test_what_is_no_output_is_refused(make, output):
     with pytest.raises(
