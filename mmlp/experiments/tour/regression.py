@@ -1,9 +1,8 @@
 """The tour, second part: regression with a full error covariance for every sample.
 
-    python -m mmlp.experiments.tour.regression [--quick] [--out report]
-
-A robot's arm of two links reads its joint angles with errors e. From the readings a, predict where its hand is:
-y = h(a + e), close to N(h(a), J S J') with the Jacobian J of h and S = V[e]. The error turns and stretches with the pose.
+A robot's arm of two links reads its joint angles with errors e. From the readings a, predict where
+its hand is: y = h(a + e), close to N(h(a), J S J') with the Jacobian J of h and S = V[e]. The error
+turns and stretches with the pose.
 """
 
 import dataclasses
@@ -17,16 +16,13 @@ from matplotlib.figure import Figure
 from mmlp import metrics
 from mmlp.distributions import TraceOneGaussian
 from mmlp.estimators import MultivariateRegressor
-from mmlp.experiments.harness.run import main
-from mmlp.experiments.tour import core as _tour
+from mmlp.experiments.tour.tables import table
 from mmlp.plotting import plot_calibration, plot_ellipses
 from mmlp.spd import Gram
 
 TITLE = "regression with full covariance"
 LINKS = np.array([1.0, 0.7])
-POSES = np.stack(np.meshgrid([-1.2, 0.0, 1.2], [0.5, 1.3, 2.2]), axis=-1).reshape(
-    -1, 2
-)  # of the picture
+POSES = np.array([(a, b) for b in (0.5, 1.3, 2.2) for a in (-1.2, 0.0, 1.2)])  # of the picture
 REFERENCE = "the truth, to first order"
 MEASURES = {
     "neg. log-likelihood": metrics.negative_log_likelihood,
@@ -56,9 +52,7 @@ def hand(angles: np.ndarray) -> np.ndarray:
 def jacobian(angles: np.ndarray) -> np.ndarray:
     """The derivative of `hand`, (..., 2, 2)."""
     bearing = np.cumsum(angles, axis=-1)
-    pulls = np.stack(
-        [-np.sin(bearing) * LINKS, np.cos(bearing) * LINKS], axis=-2
-    )  # by the bearings
+    pulls = np.stack([-np.sin(bearing) * LINKS, np.cos(bearing) * LINKS], axis=-2)  # by bearings
     return np.cumsum(pulls[..., ::-1], axis=-1)[..., ::-1]  # a joint moves every link after it
 
 
@@ -71,10 +65,7 @@ def make_data(settings: Settings) -> tuple[np.ndarray, np.ndarray]:
 
 def gaussians(mean: np.ndarray, covariance: np.ndarray) -> TraceOneGaussian:
     """N(mean, covariance), a batch of them."""
-    eta = np.trace(covariance, axis1=-2, axis2=-1)
-    return TraceOneGaussian(
-        jnp.asarray(mean), Gram.from_dense(covariance / eta[:, None, None]), jnp.asarray(eta)
-    )
+    return TraceOneGaussian.from_moments(jnp.asarray(mean), Gram.from_dense(covariance))
 
 
 def truth(angles: np.ndarray, settings: Settings) -> TraceOneGaussian:
@@ -85,50 +76,36 @@ def truth(angles: np.ndarray, settings: Settings) -> TraceOneGaussian:
 
 def run(settings: Settings) -> dict:
     angles, y = make_data(settings)
-    train, test = slice(settings.train), slice(settings.train, None)
-    model = MultivariateRegressor(max_epochs=settings.epochs, random_state=settings.seed).fit(
-        angles[train], y[train]
-    )
-    mean, constant = (
-        model.predict(angles[test]),
-        np.cov((y[train] - model.predict(angles[train])).T),
-    )
+    (a, a_new), (b, b_new) = (np.split(part, [settings.train]) for part in (angles, y))
+    model = MultivariateRegressor(max_epochs=settings.epochs, random_state=settings.seed).fit(a, b)
+    mean, constant = model.predict(a_new), np.cov((b - model.predict(a)).T)
+    same = gaussians(mean, np.broadcast_to(constant, (len(mean), 2, 2)))
     predictions = {
-        "same mean, one covariance for all": gaussians(
-            mean, np.broadcast_to(constant, (len(mean), 2, 2))
-        ),
-        "MultivariateRegressor": model.predict_distribution(angles[test]),
-        REFERENCE: truth(angles[test], settings),
+        "same mean, one covariance for all": same,
+        "MultivariateRegressor": model.predict_distribution(a_new),
+        REFERENCE: truth(a_new, settings),
     }
-    scores = {name: [f(p, y[test]) for f in MEASURES.values()] for name, p in predictions.items()}
+    scores = {name: [f(p, b_new) for f in MEASURES.values()] for name, p in predictions.items()}
+    pit = {name: metrics.mahalanobis_pit(p, b_new) for name, p in predictions.items()}
     pictured = {"predicted": model.predict_distribution(POSES), "true": truth(POSES, settings)}
+    caption = (
+        f"The arm in {len(POSES)} poses, with 90 % ellipses of the hand: predicted (blue) and "
+    )
+    caption += "true (black). Right: the share of positions inside the ellipse of each level, best "
+    caption += "on the diagonal."
+    title = "Scores, the smaller the better"
     return {
         "title": TITLE,
-        "about": f"An arm of two links reads its joint angles with an error; {settings.train} readings with the true "
-        "position of the hand are given. How far off a position may be, and in which direction, depends on the pose. Below, "
-        f"scores on {settings.test} unseen readings.",
-        "tables": [
-            _tour.table(
-                "Scores, the smaller the better",
-                ["prediction", *MEASURES],
-                scores,
-                reference=REFERENCE,
-            ),
-        ],
-        "figures": [
-            {
-                "file": "demo-regression.png",
-                "caption": f"The arm in {len(POSES)} poses, with 90 % ellipses of the hand: predicted (blue) and true "
-                "(black). Right: the share of positions inside the ellipse of each level, best on the diagonal.",
-            }
-        ],
+        "about": "An arm of two links reads its joint angles with an error; "
+        f"{settings.train} readings with the true position of the hand are given. How far off a "
+        "position may be, and in which direction, depends on the pose. Below, scores on "
+        f"{settings.test} unseen readings.",
+        "tables": [table(title, ["prediction", *MEASURES], scores, REFERENCE)],
+        "figures": [{"file": "demo-regression.png", "caption": caption}],
         "ellipses": {
             name: [p.mean.tolist(), p.covariance.dense().tolist()] for name, p in pictured.items()
         },
-        "pit": {
-            name: metrics.mahalanobis_pit(p, y[test]).round(4).tolist()
-            for name, p in predictions.items()
-        },
+        "pit": {name: values.round(4).tolist() for name, values in pit.items()},
     }
 
 
@@ -137,9 +114,8 @@ def draw(record: dict, out: Path) -> None:
     figure = Figure(figsize=(9.5, 4.6), layout="constrained")
     arm, curve = figure.subplots(1, 2, width_ratios=(1.2, 1))
     for angles in POSES:
-        joints = np.stack(
-            [np.zeros(2), hand(angles * [1, 0]) * LINKS[0] / LINKS.sum(), hand(angles)]
-        )
+        elbow = hand(angles * [1, 0]) * LINKS[0] / LINKS.sum()
+        joints = np.stack([np.zeros(2), elbow, hand(angles)])
         arm.plot(*joints.T, "o-", color="0.75", markersize=3, linewidth=1)
     for color, ellipses in zip(("C0", "black"), result["ellipses"].values(), strict=True):
         plot_ellipses(gaussians(*map(np.array, ellipses)), color=color, names=("x", "y"), ax=arm)
@@ -148,7 +124,3 @@ def draw(record: dict, out: Path) -> None:
     for name, pit in result["pit"].items():
         plot_calibration(np.array(pit), label=name, ax=curve)
     figure.savefig(out / "demo-regression.png", dpi=120)
-
-
-if __name__ == "__main__":
-    main("demo-regression", module="tour.regression")

@@ -1,9 +1,7 @@
 """The tour, third part: the density of handwritten digits, and new digits drawn from it.
 
-    python -m mmlp.experiments.tour.vae [--quick] [--out report]
-
-The images, 8 x 8, come with scikit-learn. A variational autoencoder with dense covariances learns the distribution of their
-first principal components; samples are turned back into images.
+The images, 8 x 8, come with scikit-learn. A variational autoencoder with dense covariances learns
+the distribution of their first principal components; samples are turned back into images.
 """
 
 import dataclasses
@@ -16,8 +14,7 @@ from sklearn.mixture import GaussianMixture
 
 from mmlp.datasets import Components, digits, random_split
 from mmlp.estimators import MatrixVAE
-from mmlp.experiments.harness.run import main
-from mmlp.experiments.tour import core as _tour
+from mmlp.experiments.tour.tables import table
 from mmlp.plotting import plot_images
 
 TITLE = "a density of handwritten digits"
@@ -42,55 +39,40 @@ def run(settings: Settings) -> dict:
     rows, rest = random_split(len(pixels), settings.train, settings.seed)
     components = Components.fit(pixels[rows], settings.components)
     X, test = (components.encode(pixels[index]) for index in (rows, rest))
-    vae = MatrixVAE(settings.latent, max_epochs=settings.epochs, random_state=settings.seed).fit(X)
-    densities = {
-        "Gaussian": GaussianMixture(1).fit(X).score_samples(test),
-        "mixture of 10 Gaussians": GaussianMixture(10, random_state=settings.seed)
-        .fit(X)
-        .score_samples(test),
-        "VAE with dense covariances": vae.score_samples(test),
+    seed = settings.seed
+    vae = MatrixVAE(settings.latent, max_epochs=settings.epochs, random_state=seed)
+    models = {
+        "Gaussian": GaussianMixture(1),
+        "mixture of 10 Gaussians": GaussianMixture(10, random_state=seed),
+        "VAE with dense covariances": vae,
     }
     scores = {
-        name: [-float(np.mean(values)) - components.log_jacobian]
-        for name, values in densities.items()
+        name: [-float(np.mean(model.fit(X).score_samples(test))) - components.log_jacobian]
+        for name, model in models.items()
     }
     pictures = {
         "images": pixels[rest[:IMAGES]],
         f"{settings.components} components": components.decode(test[:IMAGES]),
-        "samples": components.decode(vae.sample(IMAGES, random_state=settings.seed)),
+        "samples": components.decode(vae.sample(IMAGES, random_state=seed)),
     }
+    caption = "Unseen images; what the components keep of them; and samples of the VAE."
+    title = "Negative log-density, the smaller the better"
     return {
         "title": TITLE,
-        "about": f"{settings.train} images of digits, reduced to {settings.components} principal components. A VAE with "
-        f"{settings.latent} latent variables learns their distribution; the table compares it with simpler densities on "
-        f"{len(test)} unseen images.",
-        "tables": [
-            _tour.table(
-                "Negative log-density, the smaller the better", ["model", "per image"], scores
-            )
-        ],
-        "figures": [
-            {
-                "file": "demo-vae.png",
-                "caption": "Unseen images; what the components keep of them; and samples of the VAE.",
-            }
-        ],
-        "pictures": {
-            name: np.clip(images, 0, 16).round(2).tolist() for name, images in pictures.items()
-        },
+        "about": f"{settings.train} images of digits, reduced to {settings.components} principal "
+        f"components. A VAE with {settings.latent} latent variables learns their distribution; the "
+        f"table compares it with simpler densities on {len(test)} unseen images.",
+        "tables": [table(title, ["model", "per image"], scores)],
+        "figures": [{"file": "demo-vae.png", "caption": caption}],
+        "pictures": {name: np.clip(x, 0, 16).round(2).tolist() for name, x in pictures.items()},
     }
 
 
 def draw(record: dict, out: Path) -> None:
     pictures = record["result"]["pictures"]
     figure = Figure(figsize=(2.6 * len(pictures), 4), layout="constrained")
-    for axis, (name, images) in zip(
-        figure.subplots(1, len(pictures)), pictures.items(), strict=True
-    ):
+    axes = figure.subplots(1, len(pictures))
+    for axis, (name, images) in zip(axes, pictures.items(), strict=True):
         plot_images(images, (8, 8), columns=5, ax=axis)
         axis.set_title(name)
     figure.savefig(out / "demo-vae.png", dpi=120)
-
-
-if __name__ == "__main__":
-    main("demo-vae", module="tour.vae")

@@ -18,9 +18,8 @@ def pack(images: np.ndarray) -> str:
     array([[  0,   2],
            [ 20, 255]], dtype=uint8)
     """
-    return base64.b64encode(
-        zlib.compress(np.clip(np.round(images), 0, 255).astype(np.uint8).tobytes(), 9)
-    ).decode()
+    pixels = np.clip(np.round(images), 0, 255).astype(np.uint8)
+    return base64.b64encode(zlib.compress(pixels.tobytes(), 9)).decode()
 
 
 def unpack(text: str, pixels: int) -> np.ndarray:
@@ -40,14 +39,13 @@ def decode(record: dict[str, list], S: list) -> np.ndarray:
 
 
 def save(panels: dict[str, np.ndarray], shape: tuple[int, int], most: float, path: Path) -> None:
-    """A picture of panels, each a grid of ten columns of images (n, p) with pixels from 0 to `most`."""
+    """Panels side by side, each ten columns of images (n, p) with pixels from 0 to `most`."""
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(4.2 * columns, 5.2 * rows), layout="constrained")
     for place, (title, images) in enumerate(panels.items(), 1):
-        ax = plot_images(
-            np.clip(images, 0, most), shape, columns=10, ax=figure.add_subplot(rows, columns, place)
-        )
+        ax = figure.add_subplot(rows, columns, place)
+        plot_images(np.clip(images, 0, most), shape, columns=10, ax=ax)
         ax.images[0].set_clim(0, most)
         ax.set_title(title, fontsize=10)
     figure.savefig(path, dpi=110)

@@ -1,0 +1,31 @@
+"""A table with the best values marked, for the page and for the terminal."""
+
+from collections.abc import Mapping, Sequence
+
+
+def table(
+    title: str, columns: Sequence[str], rows: Mapping[str, Sequence[float]], reference: str = ""
+) -> dict:
+    """A table of the page, its smallest numbers marked; those of the row `reference` do not count.
+
+    >>> table("Error", ["model", "squared"], {"a": [0.5], "b": [0.25]})["rows"][1]
+    {'name': 'b', 'cells': [{'mean': 0.25, 'best': True}]}
+    """
+    best = [min(x) for x in zip(*(v for k, v in rows.items() if k != reference), strict=True)]
+    marked = []
+    for name, row in rows.items():
+        pairs = zip(row, best, strict=True)
+        cells = [{"mean": x, "best": x == b and name != reference} for x, b in pairs]
+        marked.append({"name": name, "cells": cells})
+    return {"title": title, "columns": list(columns), "rows": marked}
+
+
+def text(table: dict) -> str:
+    """The same for a terminal; the best values have a star."""
+    head, *columns = table["columns"]
+    width = max(len(name) for name in (head, *(row["name"] for row in table["rows"])))
+    lines = [f"{table['title']}\n", " " * width + "".join(f"{column:>16}" for column in columns)]
+    for row in table["rows"]:
+        cells = (f"{cell['mean']:15.3g}{'*' if cell['best'] else ' '}" for cell in row["cells"])
+        lines.append(f"{row['name']:{width}}" + "".join(cells))
+    return "\n".join(lines)

@@ -1,0 +1,141 @@
+"""Recipes: how a VAE is made and trained. Those that were chosen are in frey_settings.json."""
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import optax
+from optax.contrib import muon
+
+from mmlp.initialisation import calibrate
+from mmlp.kernels import Linear, MercerSigmoid
+from mmlp.networks import CholeskyMLP, Dense, Diagonal, JointMatrixMLP, MatrixMLP
+from mmlp.training.optimizers import CLIP, equal_by_arguments
+from mmlp.vae import VAE, paper_vae
+
+TUNED: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).with_name("frey_settings.json").read_text(encoding="utf-8")
+)  # by group
+
+
+def direct_matrix_mlp(*sizes, **options) -> JointMatrixMLP:
+    """`JointMatrixMLP` without the standard MLP, D and V: with its other two departures alone.
+
+    Not for new work: results/collapse.json and results/frey-pixels.json measured it.
+    """
+
+    def joined(network):
+        return network.matrices[-1].V, *(layer.D for layer in network.vectors)
+
+    return eqx.tree_at(joined, JointMatrixMLP(*sizes, **options), replace_fn=lambda _: None)
+
+
+NETWORKS = {"matrix": MatrixMLP, "direct": direct_matrix_mlp, "joint": JointMatrixMLP}
+NETWORKS |= {"cholesky": CholeskyMLP}
+KERNELS = {"mercer": MercerSigmoid(), "linear": Linear()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """How a VAE is made and trained; `Recipe(model, literal=True)` is the paper's own."""
+
+    model: str = "NfNf"
+    network: str = "matrix"  # "direct", "joint" or "cholesky"
+    hidden: tuple[int, ...] = (30, 30, 30)
+    features: tuple[int, ...] | None = None  # widths of a vector path, by default `hidden`
+    output: str = "mercer"  # or "linear": the output kernel of a matrix MLP
+    literal: bool = False  # initial weights of scale 1/sqrt(fan-in) in the paper's constants
+    scale: float = 1.0  # of the initial weights, biases of matrices included
+    calibrated: int = 0  # rows that calibrate the initial weights
+    unit: bool = False  # the decoder's mean variance starts at about 1, not at 1 / d
+    optimizer: str = "adam"  # or "muon"
+    rate: float = 1e-3
+    cosine: bool = False  # decay of the rate over the run
+    decay: float = 0.0  # of weights
+    batch: int = 10
+    epochs: int = 100  # the paper does not say
+    warm_up: float = 0.0  # the part of training in which the KL term's weight rises from 0 to 1
+    noise: float = 0.0  # standard deviation of noise added to the standardised training data
+    noise_end: float | None = None  # to which it goes, linearly over training; None: it stays
+    stopping: bool = False  # keep the epoch with the best validation bound
+    kl: str = "exact"
+
+    def make(self, features: int, latent: int, key) -> VAE:
+        """A fresh VAE of this kind."""
+        kernel, options = KERNELS[self.output], {}
+        if self.network != "cholesky":
+            outputs = {"d": Diagonal(kernel), "f": Dense(kernel)}
+            options = {"outputs": outputs, "hidden_features": self.features}
+        network = NETWORKS[self.network]
+        sizes = features, latent, self.hidden
+        vae = paper_vae(self.model, *sizes, network=network, key=key, **options)
+        vae = in_papers_constants(vae) if self.literal else vae
+        return jax.tree.map(lambda x: self.scale * x, vae)
+
+    def start(self, X, latent: int, key) -> VAE:
+        """A VAE with which training begins; X (calibrated, p) are some of its data."""
+        vae = self.make(X.shape[1], latent, key)
+        vae = calibrate(vae, X, key=key) if self.calibrated else vae
+        return self.with_unit_variance(vae) if self.unit else vae
+
+    def with_unit_variance(self, vae: VAE) -> VAE:
+        """The decoder's eta, the trace of its covariance, times d: far for a bias to go."""
+
+        def bias(vae):  # of the vector output, in which log eta stands after mu
+            network = vae.decoder.network
+            return network.perceptron.b[-1] if self.network == "cholesky" else network.vectors[-1].b
+
+        d = vae.decoder.dim
+        return eqx.tree_at(bias, vae, replace_fn=lambda b: b.at[d].add(math.log(d)))
+
+    def changed(self, epochs: int | None, hidden: tuple[int, ...] | None) -> "Recipe":
+        """With this number of epochs and these widths of all paths, where they are given."""
+        recipe = self if epochs is None else dataclasses.replace(self, epochs=epochs)
+        return (
+            recipe if hidden is None else dataclasses.replace(recipe, hidden=hidden, features=None)
+        )
+
+    def levels(self) -> tuple[float, float, float]:
+        """What the loss reads from the batch: models that differ in it are trained together."""
+        return self.noise, self.noise if self.noise_end is None else self.noise_end, self.warm_up
+
+    def steps(self, rows: int) -> int:
+        """Of the whole run."""
+        return self.epochs * -(-rows // self.batch)
+
+    def make_optimizer(self, steps: int) -> optax.GradientTransformation:
+        decayed = steps if self.cosine else None
+        return equal_by_arguments(clipped, self.optimizer, self.rate, decayed, self.decay)
+
+
+def clipped(name: str, rate: float, steps: int | None, decay: float):
+    """Adam or Muon, with clipping and, over `steps`, cosine decay of the rate."""
+    constant, cosine = optax.constant_schedule, optax.cosine_decay_schedule
+    schedule = constant(rate) if steps is None else cosine(rate, steps)
+    make = {"adam": optax.adamw, "muon": muon}[name]
+    return optax.chain(optax.clip_by_global_norm(CLIP), make(schedule, weight_decay=decay))
+
+
+def tuned(group: str, model: str) -> Recipe:
+    """The chosen settings of a group of frey_settings.json, for one of the six models."""
+    sizes: dict[str, Any] = {k: tuple(v) for k, v in TUNED[group].items() if isinstance(v, list)}
+    return Recipe(model, **TUNED[group] | sizes)
+
+
+def in_papers_constants(vae: VAE) -> VAE:
+    """Weights drawn at scale 1/sqrt(fan-in) for H of trace one, not for d H: smaller W_l and C_l.
+
+    See docs/maths, "The constants".
+    """
+
+    def weights(vae) -> list:
+        networks = vae.encoder.network, vae.decoder.network
+        inner = [(layer.W, 0.5) for network in networks for layer in network.matrices[1:]]
+        return inner + [(layer.C, 1.0) for network in networks for layer in network.vectors]
+
+    smaller = [weight / weight.shape[1] ** power for weight, power in weights(vae)]
+    return eqx.tree_at(lambda vae: [weight for weight, _ in weights(vae)], vae, smaller)
