@@ -1,16 +1,18 @@
-"""The radius of a power exponential: draws of a log x, x ~ Gamma(a, 1), with an exact derivative by the shape a.
+"""The radius of a power exponential: draws of a log x, x ~ Gamma(a, 1), differentiable by a.
 
-The product y = a log x is what the radius needs, r = exp((y + a log 2) / d) with a = d / (2 beta), and unlike log x it
-stays of order one for tiny a. With s = log x, P and p the distribution function and density of x, and psi the digamma
-function, its derivative at a fixed quantile (implicit reparameterisation; Figurnov, Mohamed and Mnih, 2018) is
+The product y = a log x is what the radius needs, r = exp((y + a log 2) / d) with a = d / (2 beta),
+and unlike log x it stays of order one for tiny a. With s = log x, P and p the distribution function
+and density of x, and psi the digamma function, its derivative at a fixed quantile (implicit
+reparameterisation; Figurnov, Mohamed and Mnih, 2018) is
 
     dy/da = s - a (dP/da) / (x p)
-          = s + a int_0^inf (s - psi(a) + w) exp(a w - x (e^w - 1)) dw                                    s > psi(a + 1)
-          = psi(b) + x int_0^inf (psi(b) - s + w) exp(-b w + x (1 - e^-w)) dw,  b = a + 1,                s <= psi(a + 1)
+          = s + a int_0^inf (s - psi(a) + w) exp(a w - x (e^w - 1)) dw            s > psi(a + 1)
+          = psi(b) + x int_0^inf (psi(b) - s + w) exp(-b w + x (1 - e^-w)) dw     s <= psi(a + 1)
 
-where 1 - P and P are written as integrals over t = x e^w and x e^-w. All terms under the integrals are positive, so that
-nothing cancels, and x may underflow. Measured against 40 digits, for shapes from 1e-4 to 1e4 and quantiles from 1e-12 to
-1 - 1e-12, the error relative to 1 + |dy/da| is at most 1e-12 in float64 and 1e-5 in float32.
+with b = a + 1, where 1 - P and P are written as integrals over t = x e^w and x e^-w. All terms
+under the integrals are positive, so that nothing cancels, and x may underflow. Measured against 40
+digits, for shapes from 1e-4 to 1e4 and quantiles from 1e-12 to 1 - 1e-12, the error relative to
+1 + |dy/da| is at most 1e-12 in float64 and 1e-5 in float32.
 """
 
 import jax
@@ -47,9 +49,10 @@ _at_fixed_quantile = primitive(_at_fixed_quantile_value, _at_fixed_quantile_rule
 
 
 def a_log_gamma_derivative(a: Array, s: Array) -> Array:
-    """dy/da at a fixed quantile, for y = a s, s = log x and x ~ Gamma(a, 1): the formula at the head of this module.
+    """dy/da at a fixed quantile, for y = a s, s = log x: the formula at the head of this module.
 
-    >>> print(f"{a_log_gamma_derivative(jnp.array(1.0), jnp.log(jnp.log(2.0))):.4f}")  # at the median of an exponential
+    >>> s = jnp.log(jnp.log(2.0))  # at the median of an exponential
+    >>> print(f"{a_log_gamma_derivative(jnp.array(1.0), s):.4f}")
     1.0301
     """
     x, psi = jnp.exp(s), digamma(a + 1)
@@ -65,7 +68,10 @@ def a_log_gamma_derivative(a: Array, s: Array) -> Array:
 
 
 def _width_below(b: Array, x: Array) -> Array:
-    """W with b W - x (1 - e^-W) >= CUT: e^-W >= (2 - W)/(2 + W), then the root of b W^2 + (2 (b - x) - CUT) W = 2 CUT."""
+    """W with b W - x (1 - e^-W) >= CUT.
+
+    e^-W >= (2 - W)/(2 + W), then the root of b W^2 + (2 (b - x) - CUT) W = 2 CUT.
+    """
     c = 2 * (b - x) - CUT
     return 4 * CUT / (c + jnp.sqrt(c**2 + 8 * b * CUT))
 
@@ -73,7 +79,8 @@ def _width_below(b: Array, x: Array) -> Array:
 def _width_above(a: Array, x: Array) -> Array:
     """W with x (e^W - 1) - a W >= CUT for x >= a: the smaller of two.
 
-    e^W - 1 - W >= W^2/2, then the root of x W^2/2 + (x - a) W = CUT; and e^W - 1 - W >= (e^W - 1)/2 from W = 1.257 on.
+    e^W - 1 - W >= W^2/2, then the root of x W^2/2 + (x - a) W = CUT; and from W = 1.257 on
+    e^W - 1 - W >= (e^W - 1)/2.
     """
     root = 2 * CUT / (x - a + jnp.sqrt((x - a) ** 2 + 2 * x * CUT))
     return jnp.minimum(root, jnp.maximum(1.257, jnp.log1p(2 * CUT / x)))

@@ -53,7 +53,10 @@ def _blocks(A: SPD, B: SPD, name: str) -> tuple[Array, Array]:
 
 
 def along(T: Array, T_dot, gradient: Callable[[], Array]) -> Array:
-    """<dA, G> = 2 <T G, dT> with dA = T'dT + dT'T, given T G for a symmetric G; zero at no cost where A is constant."""
+    """<dA, G> = 2 <T G, dT> with dA = T'dT + dT'T, given T G for a symmetric G.
+
+    Zero at no cost where A is constant.
+    """
     if is_zero(T_dot):
         return jnp.zeros(T.shape[:-2], T.dtype)
     return 2 * jnp.sum(gradient() * T_dot, axis=(-2, -1))
@@ -62,7 +65,8 @@ def along(T: Array, T_dot, gradient: Callable[[], Array]) -> Array:
 def bregman_of_log(p: Array, q: Array) -> Array:
     """p^2 - q^2 - q^2 log(p^2/q^2) >= 0, to relative precision near p = q.
 
-    With r = (p/q)^2, x = r - 1 and z = x/(2 + x), log r = 2 atanh z, so that r - 1 - log r = x z - 2 (z^3/3 + z^5/5 + ...).
+    With r = (p/q)^2, x = r - 1 and z = x/(2 + x), log r = 2 atanh z, and so
+    r - 1 - log r = x z - 2 (z^3/3 + z^5/5 + ...).
     """
     difference = (p - q) * (p + q)
     close = jnp.abs(difference) < 0.3 * q**2

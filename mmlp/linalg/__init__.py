@@ -1,1 +1,1 @@
-"""What the values stand on: decompositions with derivative rules of their own, and checks of arguments."""
+"""What the values stand on: decompositions with derivative rules, and checks of arguments."""

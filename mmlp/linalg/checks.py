@@ -1,4 +1,7 @@
-"""Checks of arguments, shared by all modules: a `ValueError` names the argument, what it got and what to do."""
+"""Checks of arguments: a `ValueError` names the argument, what it got and what to do.
+
+Traced values pass unread.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -8,22 +11,25 @@ from jax.typing import ArrayLike
 
 
 def checked_floats(x: ArrayLike, argument: str, shape: str, *, ndim: int):
-    """`x` as an array of finite floating-point numbers with `ndim` or more axes, none empty. Traced values pass unread."""
+    """`x` as an array of finite floating-point numbers with `ndim` or more axes, none empty."""
     array = x if isinstance(x, jax.Array | np.ndarray) else np.asarray(x)
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise ValueError(
-            f"`{argument}` must hold floating-point numbers, got dtype {array.dtype}; use `.astype(float)`."
+            f"`{argument}` must hold floating-point numbers, got dtype {array.dtype}; "
+            "use `.astype(float)`."
         )
     if array.ndim < ndim or 0 in array.shape:
         raise ValueError(
-            f"`{argument}` must have shape {shape} with no axis of length 0, got shape {array.shape}."
+            f"`{argument}` must have shape {shape} with no axis of length 0, "
+            f"got shape {array.shape}."
         )
     if not isinstance(array, Tracer):
         bad = np.argwhere(~np.isfinite(np.asarray(array)))
         if len(bad):
             where = tuple(int(i) for i in bad[0])
             raise ValueError(
-                f"`{argument}` must be finite, got {array[where]} at index {where}; drop or fill such entries."
+                f"`{argument}` must be finite, got {array[where]} at index {where}; "
+                "drop or fill such entries."
             )
     return array
 
@@ -43,18 +49,19 @@ def checked_sizes(values, argument: str) -> tuple[int, ...]:
 
 
 def checked_positive(value: ArrayLike, argument: str, dtype) -> jax.Array:
-    """`value` as an array of positive numbers; a Python number takes `dtype`. Traced values pass unread."""
+    """`value` as an array of positive numbers; a Python number takes `dtype`."""
     value = jnp.asarray(value, dtype) if isinstance(value, int | float) else value
     array = jnp.asarray(checked_floats(value, argument, "(...)", ndim=0))
     if not isinstance(array, Tracer) and not np.all(np.asarray(array) > 0):
         raise ValueError(
-            f"`{argument}` must be positive, got {np.min(np.asarray(array)):.6g}; use exp or softplus of it."
+            f"`{argument}` must be positive, got {np.min(np.asarray(array)):.6g}; "
+            "use exp or softplus of it."
         )
     return array
 
 
 def check_trace_one(gram, argument: str, tolerance: float = 1e-3) -> None:
-    """Refuses a Gram whose trace is not one. Traced values pass unread."""
+    """Refuses a Gram whose trace is not one."""
     if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(gram)):
         return
     with jax.ensure_compile_time_eval():  # a constant under `jit`

@@ -20,7 +20,7 @@ def symmetric_part(M: Array) -> Array:
 
 
 class Spectrum(NamedTuple):
-    """A factor T and the decomposition T'T = V diag(s^2) V'. T carries the derivatives, V and s are constants."""
+    """A factor T, which carries the derivatives, and T'T = V diag(s^2) V', which is constant."""
 
     factor: Array  # (..., m, d)
     V: Array  # (..., d, d), eigenvectors in columns
@@ -32,7 +32,7 @@ def spectrum(T: Array) -> Spectrum:
 
 
 def singular_values(T: Array) -> Array:
-    """The singular values of T (..., m, d), m >= d, in no order. Not differentiable: rules give the derivatives."""
+    """The singular values of T (..., m, d), m >= d, in no order and without derivatives."""
     if T.shape[-2:] == (1, 1):
         return _svd(lax.stop_gradient(T))[1]
     return _by_size_and_platform(
@@ -43,7 +43,7 @@ def singular_values(T: Array) -> Array:
 
 
 def _by_size_and_platform(usual, on_cuda, T: Array):
-    """On CUDA, batched SVDs larger than 32 run one after another; symmetric eigenproblems do not."""
+    """On CUDA, SVDs larger than 32 run one after another; symmetric eigenproblems do not."""
     return usual(T) if T.shape[-1] <= 32 else lax.platform_dependent(T, cuda=on_cuda, default=usual)
 
 
@@ -62,7 +62,7 @@ def _svd_by_eigh(T: Array) -> tuple[Array, Array]:
 
 
 def _doubled(T: Array) -> Array:
-    """[0 T'; T 0]: its eigenvalues are s, -s and zeros, its eigenvectors (v, u). Like an SVD it does not square T."""
+    """[0 T'; T 0], which does not square T: eigenvalues s, -s and zeros, eigenvectors (v, u)."""
     m, d = T.shape[-2:]
     zeros = jnp.zeros((*T.shape[:-2], d + m, d + m), T.dtype)
     return zeros.at[..., d:, :d].set(T).at[..., :d, d:].set(T.mT)
@@ -132,7 +132,7 @@ _dlog = primitive(
 
 
 def _d2log(V: Array, s: Array, H: Array, K: Array) -> Array:
-    """The second derivative, V (sum_k log[s_i^2, s_k^2, s_j^2] (H_ik K_kj + K_ik H_kj)) V', bilinear in H and K."""
+    """The second derivative V (sum_k log[s_i^2, s_k^2, s_j^2] (H_ik K_kj + K_ik H_kj)) V'."""
     H, K = V.mT @ H @ V, V.mT @ K @ V
     f = _log_second_difference(
         s[..., :, None, None], s[..., None, :, None], s[..., None, None, :]
@@ -154,14 +154,14 @@ def log_ratio(p: Array, q: Array) -> Array:
 
 
 def _log_difference(a: Array, b: Array) -> Array:
-    """log[a^2, b^2] = 2 log(a/b) / ((a - b)(a + b)), and 1/a^2 where a = b: exact in the limit, hence no switch."""
+    """log[a^2, b^2] = 2 log(a/b) / ((a - b)(a + b)), and its limit 1/a^2 where a = b."""
     equal = a == b
     gap = jnp.where(equal, 1, a - b)
     return jnp.where(equal, 1 / (a * b), 2 * log_ratio(a, b) / gap / (a + b))
 
 
 def _log_second_difference(a: Array, b: Array, c: Array) -> Array:
-    """log[a^2, b^2, c^2]: the quotient of first differences across the widest gap, or a series where that cancels."""
+    """log[a^2, b^2, c^2]: a quotient across the widest gap, or a series where that cancels."""
     p = jnp.maximum(jnp.maximum(a, b), c)
     q = jnp.minimum(jnp.minimum(a, b), c)
     middle = jnp.maximum(jnp.minimum(a, b), jnp.minimum(jnp.maximum(a, b), c))
@@ -172,10 +172,10 @@ def _log_second_difference(a: Array, b: Array, c: Array) -> Array:
 
 
 def _log_second_series(a: Array, b: Array, c: Array, terms: int = 18) -> Array:
-    """sum_k (-1)^(k+1) h_k(x, y, z) / ((k+2) m^2), with x = a^2/m - 1 and so on about the mean m of the squares.
+    """sum_k (-1)^(k+1) h_k(x, y, z) / ((k+2) m^2), x = a^2/m - 1 and so on, m their mean square.
 
-    h_k are complete homogeneous polynomials; x + y + z = 0, so h_k = -e_2 h_{k-2} + e_3 h_{k-3}. With |x| below 1/8,
-    18 terms leave less than 1e-14 of the sum.
+    h_k are complete homogeneous polynomials; x + y + z = 0, so h_k = -e_2 h_{k-2} + e_3 h_{k-3}.
+    With |x| below 1/8, 18 terms leave less than 1e-14 of the sum.
     """
     m = (a * a + b * b + c * c) / 3
     x, y, z = a * a / m - 1, b * b / m - 1, c * c / m - 1

@@ -13,7 +13,7 @@ from mmlp.linalg.primitive import full_precision, primitive, varying_alike
 
 
 class Factorised(NamedTuple):
-    """A square matrix T and its LU decomposition. T carries the derivatives; `lu` is None for an upper triangle."""
+    """A square T, which carries the derivatives, and its LU; None for an upper triangle."""
 
     matrix: Array  # (..., d, d)
     lu: Array | None
@@ -51,10 +51,11 @@ _log_abs_det = primitive(_log_abs_det_value, _log_abs_det_rule)
 
 @full_precision
 def solve(F: Factorised, b: Array, *, transpose: bool = False, refine: bool = False) -> Array:
-    """T^-1 b, or T^-T b, for columns b (..., d, k); infinite when T is singular. d(T^-1 b) = T^-1 (db - dT T^-1 b).
+    """T^-1 b, or T^-T b, for columns b (..., d, k); infinite when T is singular.
 
-    `refine` takes a second step from the residual in about twice the precision. In float32 that gains the digits
-    that conditioning had cost, up to cond(T) of 1e6 or so; float64 has digits to spare and is left as it is.
+    d(T^-1 b) = T^-1 (db - dT T^-1 b). `refine` takes a second step from the residual in about twice
+    the precision. In float32 that gains the digits that conditioning had cost, up to cond(T) of
+    1e6 or so; float64 has digits to spare and is left as it is.
     """
     F, b = varying_alike((F, b))
     T = F.matrix.mT if transpose else F.matrix
@@ -83,8 +84,9 @@ def solve(F: Factorised, b: Array, *, transpose: bool = False, refine: bool = Fa
 def _residual(T: Array, x: Array, b: Array) -> Array:
     """b - Tx of float32 arrays to several digits more than float32, in float32 products.
 
-    Each is cut into a leading part of so few bits that the product of leading parts is exact, in whatever order its
-    terms are added (the idea of Ozaki et al., 2012). It cancels b exactly; the rest is smaller, and so is its rounding.
+    Each is cut into a leading part of so few bits that the product of leading parts is exact, in
+    whatever order its terms are added (the idea of Ozaki et al., 2012). It cancels b exactly; the
+    rest is smaller, and so is its rounding.
     """
     bits = (24 - (T.shape[-1] - 1).bit_length()) // 2
     T_lead, x_lead = _leading_bits(T, bits, axis=-1), _leading_bits(x, bits, axis=-2)

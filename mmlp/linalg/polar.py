@@ -25,5 +25,8 @@ _polar = primitive(_polar_value, _polar_rule)
 
 
 def polar(M: Array) -> Array:
-    """W = UV' of M = USV': the orthogonal matrix nearest to M. Its derivative divides by sums of singular values."""
+    """W = UV' of M = USV', the orthogonal matrix nearest to M.
+
+    Its derivative divides by sums of singular values.
+    """
     return _polar(M)

@@ -1,8 +1,9 @@
 """Functions with a derivative rule of their own that every JAX transformation keeps.
 
-`jax.custom_jvp` would be the customary tool, but partial evaluation, and so `lax.scan` in reverse mode, inlines the body
-of such a function and forgets its rule. Where the body treats a decomposition as a constant, second derivatives would
-then be wrong in silence. A primitive keeps its rule.
+`jax.custom_jvp` would be the customary tool, but partial evaluation, and so `lax.scan` in reverse
+mode, inlines the body of such a function and forgets its rule. Where the body treats a
+decomposition as a constant, second derivatives would then be wrong in silence. A primitive keeps
+its rule.
 """
 
 import functools
@@ -15,7 +16,7 @@ from jax.sharding import PartitionSpec
 
 
 def full_precision(function):
-    """Matrix products of `function` in the full precision of their dtype (accelerators round float32 by default)."""
+    """Matrix products of `function` in full precision: accelerators round float32 by default."""
 
     @functools.wraps(function)
     def wrapped(*args, **kwargs):
@@ -30,17 +31,17 @@ def is_zero(tangent) -> bool:
 
 
 def primitive(function, rule, transpose=None):
-    """`function` of arrays that share their leading dimensions, to one array, with the derivative `rule`.
+    """`function` of arrays that share their leading dimensions, to one array, with a `rule`.
 
-    rule(primals, tangents) gives the tangent of the result; tangents that are zero are such that `is_zero`. A function
-    that is linear in its last argument, and appears in rules with that argument a tangent, needs
-    transpose(cotangent, *other_arguments) as well.
+    rule(primals, tangents) gives the tangent of the result; of tangents that are zero, `is_zero` is
+    true. A function that is linear in its last argument, and appears in rules with that argument a
+    tangent, needs transpose(cotangent, *other_arguments) as well.
     """
     function, rule = full_precision(function), full_precision(rule)
     p = Primitive(function.__name__.strip("_").removesuffix("_value"))
 
     def abstract(first, *others):
-        """The result's type, which varies over the same axes of a `shard_map` as the arguments do."""
+        """The result's type, which varies over the axes of a `shard_map` that the arguments do."""
         args = (jax.ShapeDtypeStruct(a.shape, a.dtype) for a in (first, *others))
         out = jax.eval_shape(function, *args)
         whole = first.sharding.update(spec=PartitionSpec(*(None for _ in out.shape)))
@@ -78,7 +79,7 @@ def primitive(function, rule, transpose=None):
 
 
 def varying_alike(tree):
-    """The arrays of a tree, each varying over all the axes of a `shard_map` that one of them varies over."""
+    """The arrays of a tree, all varying over the axes of a `shard_map` that one varies over."""
     union = frozenset().union(*map(_varying, jax.tree.leaves(tree)))
 
     def vary(x):
@@ -101,7 +102,8 @@ def _last_order_value(x, T):
 
 def _last_order_rule(primals, tangents):
     raise NotImplementedError(
-        "third derivatives of logm and of the divergences that use it are not implemented; differentiate twice at most"
+        "third derivatives of logm and of the divergences that use it are not implemented; "
+        "differentiate twice at most"
     )
 
 

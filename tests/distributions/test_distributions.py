@@ -47,7 +47,7 @@ def integral(f, loc, spread):
     return float(jnp.sum(f(x) * np.exp(len(loc) * t)[:, None]) * 0.02 * weight)
 
 
-# -- density ----------------------------------------------------------------------------------------------------------
+# -- density
 
 
 @pytest.mark.parametrize("d", [1, 2])
@@ -176,7 +176,7 @@ def test_gradient_at_loc_is_zero_by_convention_at_the_cusp(beta):
     np.testing.assert_allclose(steps[1] / steps[0], 1e-3 ** (2 * beta - 1), rtol=1e-6)
 
 
-# -- samples ----------------------------------------------------------------------------------------------------------
+# -- samples
 
 
 @pytest.mark.parametrize("d", [1, 10, *(pytest.param(d, marks=pytest.mark.slow) for d in (2, 100))])
@@ -247,7 +247,7 @@ def test_tiny_shapes_do_not_underflow_in_float32():
     assert np.all(slope != 0)
 
 
-# -- KL ---------------------------------------------------------------------------------------------------------------
+# -- KL
 
 
 @pytest.mark.parametrize("d", [1, 2])
@@ -324,7 +324,7 @@ def test_kl_from_a_power_exponential_points_to_monte_carlo():
         kl_divergence(q, TraceOneGaussian(np.zeros(3), Gram.trace_one(np.eye(3)), 1.0))
 
 
-# -- precision --------------------------------------------------------------------------------------------------------
+# -- precision
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -397,7 +397,7 @@ def test_a_number_of_draws_is_short_for_a_shape(shape):
             p.sample(key, wrong)
 
 
-# -- batches and compilation ------------------------------------------------------------------------------------------
+# -- batches and compilation
 
 
 @pytest.mark.parametrize("kind", [Gram, DiagonalGram])
@@ -458,7 +458,7 @@ def test_density_factorises_once():
     assert primitives(jax.value_and_grad(log_prob), random_factor(4), np.ones(4)).count("lu") == 1
 
 
-# -- bad input --------------------------------------------------------------------------------------------------------
+# -- bad input
 
 
 @pytest.mark.parametrize("name", ["eta", "alpha", "beta"])

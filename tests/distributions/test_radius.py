@@ -124,7 +124,7 @@ def test_log_gamma_ratio_does_not_cancel(dtype):
     assert np.max(error) < (3e-15 if dtype is np.float64 else 2e-6)
 
 
-# -- expectations -----------------------------------------------------------------------------------------------------
+# -- expectations
 
 B = np.array([[1.0, 0.3, -0.2], [0.3, 2.0, 0.4], [-0.2, 0.4, 0.5]])
 T = np.array([[1.0, 0.4, -0.3], [0.2, 0.8, 0.5], [0.0, -0.1, 0.6]])

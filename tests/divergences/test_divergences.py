@@ -44,7 +44,7 @@ REFERENCES = {
 }
 
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- values
 
 
 @each
@@ -96,7 +96,7 @@ def test_divergence_keeps_its_relative_precision_near_equality(name):
     np.testing.assert_allclose(single, double, rtol=1e-2)
 
 
-# -- laws -------------------------------------------------------------------------------------------------------------
+# -- laws
 
 
 @each
@@ -153,7 +153,7 @@ def test_commuting_matrices_reduce_to_numbers():
     np.testing.assert_allclose(bures_wasserstein(A, B), np.sum((a - b) ** 2))
 
 
-# -- derivatives ------------------------------------------------------------------------------------------------------
+# -- derivatives
 
 SPECTRA = {
     "generic": [0.8, 0.5, 0.3, 0.1],
@@ -243,7 +243,7 @@ def test_the_one_sided_von_neumann_gradient_is_finite_at_a_singular_matrix():
     np.testing.assert_allclose(gradient, expected, atol=1e-14)
 
 
-# -- batches, bad input -----------------------------------------------------------------------------------------------
+# -- batches, bad input
 
 
 @each

@@ -15,7 +15,7 @@ def everything(A, x):
     return A.dense(), A.trace(), A.logdet(), A.logm(), A.solve(x), A.whiten(x), A.color(x), A @ x
 
 
-# -- right: independent references in float64 -------------------------------------------------------------------------
+# -- right: independent references in float64
 
 
 @pytest.mark.parametrize("d", range(1, 31))
@@ -111,7 +111,7 @@ def test_an_upper_factor_gives_the_same_without_a_decomposition():
     assert "lu[" not in str(jax.make_jaxpr(lambda T: Gram(T, upper=True).logdet_and_whiten(x))(T))
 
 
-# -- right: float32 ---------------------------------------------------------------------------------------------------
+# -- right: float32
 
 
 def float32_errors(condition):
@@ -149,7 +149,7 @@ def test_float32_error_grows_like_cond_not_cond_squared():
         assert slope < 1.2
 
 
-# -- right: derivatives -----------------------------------------------------------------------------------------------
+# -- right: derivatives
 
 SPECTRA = {
     "generic": [1.3, 0.9, 0.5, 0.2],
@@ -188,7 +188,7 @@ def test_derivatives_of_a_tall_factor(method):
     assert_derivatives(METHODS[method], T, direction, x, step=1e-3, rtol=1e-6)
 
 
-# -- batches ----------------------------------------------------------------------------------------------------------
+# -- batches
 
 
 def test_batches_vmap_and_loops_agree_in_value_and_gradient():
@@ -250,7 +250,7 @@ def test_a_sample_does_not_feel_its_neighbours(dtype):
         np.testing.assert_array_equal(quiet[keep], disturbed[keep])
 
 
-# -- from_dense, singular factors, bad input --------------------------------------------------------------------------
+# -- from_dense, singular factors, bad input
 
 
 def test_from_dense_round_trips_and_float32_is_factored_in_float64():

@@ -1,0 +1,281 @@
+"""What `SPD` promises: a new kind is one file, and what two values have in common needs no kinds."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+from helpers import DIVERGENCES, factor
+from jax.extend.core import ClosedJaxpr, Jaxpr
+from scaled_identity import ScaledIdentity
+
+import mmlp
+from mmlp import (
+    SPD,
+    DiagonalGram,
+    GaussianHead,
+    Gram,
+    TraceOneGaussian,
+    TraceOnePowerExponential,
+    kl_divergence,
+)
+
+D = 4
+
+
+def values(seed=0, batch=()):
+    rng = np.random.default_rng(seed)
+    T = factor(rng, np.geomspace(1, 0.1, D), *batch)
+    return {
+        "square": Gram(T),
+        "tall": Gram(np.concatenate([T, rng.normal(size=(*batch, 3, D))], axis=-2)),
+        "upper": Gram(np.triu(T) + 2 * np.eye(D), upper=True),
+        "diagonal": DiagonalGram(rng.uniform(0.5, 2, size=(*batch, D))),
+        "new": ScaledIdentity(jnp.asarray(rng.uniform(0.5, 2, size=batch)), D),
+    }
+
+
+KINDS = list(values())
+each = pytest.mark.parametrize("kind", KINDS)
+pairs = pytest.mark.parametrize(("one", "other"), [(a, b) for a in KINDS for b in KINDS])
+
+
+@each
+def test_every_kind_has_the_methods_of_its_dense_matrix(kind):
+    A = values()[kind]
+    x, W, dense = np.arange(1.0, D + 1), np.eye(D)[:2] + 0.5, np.asarray(A.dense())
+    plain = Gram.from_dense(dense)
+    assert isinstance(A, SPD)
+    np.testing.assert_allclose(A.diagonal(), np.diag(dense), rtol=1e-13)
+    np.testing.assert_allclose(A.trace(), np.trace(dense), rtol=1e-13)
+    np.testing.assert_allclose(A.logdet(), np.linalg.slogdet(dense)[1], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(A.logm(), plain.logm(), rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(A @ x, dense @ x, rtol=1e-12)
+    np.testing.assert_allclose(A.solve(x), np.linalg.solve(dense, x), rtol=1e-11)
+    np.testing.assert_allclose(A.color(A.whiten(x)), x, rtol=1e-12)
+    np.testing.assert_allclose(np.sum(A.whiten(x) ** 2), x @ np.linalg.solve(dense, x), rtol=1e-11)
+    np.testing.assert_allclose(A.scaled(3.0).dense(), 3 * dense, rtol=1e-12)
+    np.testing.assert_allclose(A.congruence(W).dense(), W @ dense @ W.T, rtol=1e-12)
+    root, upper = A.root()
+    np.testing.assert_allclose(root.mT @ root, dense, rtol=1e-12, atol=1e-14)
+    assert not upper or not np.any(np.tril(root, -1))
+
+
+@pairs
+@pytest.mark.parametrize("batches", [((), ()), ((3,), (2, 1))])
+def test_sums_products_and_traces_of_two_values(one, other, batches):
+    A, B = values(1, batches[0])[one], values(2, batches[1])[other]
+    a, b = np.asarray(A.dense()), np.asarray(B.dense())
+    np.testing.assert_allclose((A + B).dense(), a + b, rtol=1e-12)
+    np.testing.assert_allclose(A.inner(B), np.trace(a @ b, axis1=-2, axis2=-1), rtol=1e-12)
+    ratio = np.linalg.solve(*np.broadcast_arrays(a, b))
+    np.testing.assert_allclose(A.trace_solve(B), np.trace(ratio, axis1=-2, axis2=-1), rtol=1e-10)
+    x = np.arange(1.0, D + 1)
+    logdet, trace = A.logdet_and_trace_solve(B, x)
+    square = np.linalg.solve(*np.broadcast_arrays(a, b + np.outer(x, x)))
+    np.testing.assert_allclose(trace, np.trace(square, axis1=-2, axis2=-1), rtol=1e-10)
+    np.testing.assert_allclose(logdet, A.logdet(), rtol=1e-12, atol=1e-12)
+
+
+def test_a_sum_stays_diagonal_where_it_can_and_squares_nothing():
+    diagonal = DiagonalGram(np.array([3.0, 5.0])) + DiagonalGram(np.array([4.0, 12.0]))
+    assert isinstance(diagonal, DiagonalGram)
+    np.testing.assert_allclose(diagonal.scale, [5.0, 13.0], rtol=1e-15)
+    rng = np.random.default_rng(0)
+    T = factor(rng, np.geomspace(1, 1e-5, D)).astype(np.float32)  # T'T is singular in float32
+    total = Gram(T) + Gram(T)
+    mpmath.mp.dps = 40
+    exact = float(mpmath.log(mpmath.det(2 * mpmath.matrix(T).T * mpmath.matrix(T))))
+    assert total.logdet().dtype == np.float32
+    np.testing.assert_allclose(total.logdet(), exact, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", DIVERGENCES)
+def test_divergences_of_all_pairs_of_kinds_are_those_of_the_dense_matrices(name):
+    first, second = values(3, (2,)), values(4)
+    for one, A in first.items():
+        for other, B in second.items():
+            dense = [Gram(jnp.linalg.cholesky(X.dense(), upper=True)) for X in (A, B)]
+            expected = DIVERGENCES[name](*dense)
+            got = DIVERGENCES[name](A, B)
+            np.testing.assert_allclose(got, expected, rtol=1e-8, err_msg=f"{one}, {other}")
+
+
+def equations(jaxpr: Jaxpr):
+    for equation in jaxpr.eqns:
+        yield equation
+        for parameter in jax.tree.leaves(
+            equation.params, is_leaf=lambda x: isinstance(x, Jaxpr | ClosedJaxpr)
+        ):
+            if isinstance(parameter, Jaxpr | ClosedJaxpr):
+                yield from equations(getattr(parameter, "jaxpr", parameter))
+
+
+def program(function, *arguments):
+    """All primitives of value and gradient, and the size of the largest array."""
+    jaxpr = jax.make_jaxpr(jax.value_and_grad(function, tuple(range(len(arguments)))))(*arguments)
+    found = list(equations(jaxpr.jaxpr))
+    sizes = [math.prod(v.aval.shape) for e in found for v in e.outvars]
+    return {e.primitive.name for e in found}, max(sizes)
+
+
+@pytest.mark.parametrize("name", [*DIVERGENCES, "kl"])
+def test_two_diagonals_stay_diagonal(name):
+    d = 60
+
+    def compare(a, b):
+        if name != "kl":
+            return DIVERGENCES[name](DiagonalGram(a), DiagonalGram(b))
+        p, q = (
+            TraceOneGaussian(jnp.ones(d), DiagonalGram.trace_one(x), jnp.sum(x**2)) for x in (a, b)
+        )
+        return kl_divergence(q, p)
+
+    a, b = np.linspace(1, 2, d), np.linspace(2, 0.5, d)
+    assert program(compare, a, b)[1] <= 2 * d
+    gradients = jax.grad(compare, (0, 1))(a, b)
+    if name != "kl":
+        dense = jax.grad(
+            lambda a, b: DIVERGENCES[name](Gram(jnp.diag(a)), Gram(jnp.diag(b))), (0, 1)
+        )(a, b)
+        np.testing.assert_allclose(gradients, dense, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["stein", "stein one-sided", "affine_invariant"])
+def test_upper_factors_are_not_decomposed_again(name):
+    rng = np.random.default_rng(5)
+    T, S = (np.triu(rng.normal(size=(D, D))) + 3 * np.eye(D) for _ in range(2))
+
+    def compare(T, S, upper):
+        return DIVERGENCES[name](Gram(T, upper=upper), Gram(S, upper=upper))
+
+    assert "lu" in program(lambda T, S: compare(T, S, False), T, S)[0]
+    assert "lu" not in program(lambda T, S: compare(T, S, True), T, S)[0]
+    plain, upper = (jax.grad(compare, (0, 1))(T, S, flag) for flag in (False, True))
+    np.testing.assert_allclose(np.triu(upper), np.triu(plain), rtol=1e-10)
+
+
+class Thin(SPD):
+    """A compact kind for this test: diag(scale^2) + uu', by the textbook formulas."""
+
+    scale: jax.Array  # (..., d)
+    u: jax.Array  # (..., d)
+
+    dim = property(lambda self: self.scale.shape[-1])
+    batch_shape = property(lambda self: self.scale.shape[:-1])
+    compact = property(lambda self: True)
+
+    @property
+    def factor(self):
+        raise AssertionError("a dense factor was asked for")
+
+    def diagonal(self):
+        return self.scale**2 + self.u**2
+
+    def trace(self):
+        return jnp.sum(self.diagonal(), axis=-1)
+
+    def scaled(self, c):
+        return Thin(jnp.sqrt(c)[..., None] * self.scale, jnp.sqrt(c)[..., None] * self.u)
+
+    def logdet(self):
+        v = self.u / self.scale
+        return jnp.log1p(v @ v) + 2 * jnp.sum(jnp.log(self.scale))
+
+    def __matmul__(self, x):
+        return self.scale**2 * x + self.u * (self.u @ x)
+
+    def inner(self, other):
+        return jnp.sum(self.scale**2 * other.diagonal()) + self.u @ (other @ self.u)
+
+    def logdet_and_trace_solve(self, other, x=None):
+        w = self.u / self.scale**2
+        share = (w @ (other @ w)) / (1 + self.u @ w)
+        trace = jnp.sum(other.diagonal() / self.scale**2) - share
+        if x is not None:
+            trace = trace + jnp.sum((x / self.scale) ** 2) - (w @ x) ** 2 / (1 + self.u @ w)
+        return self.logdet(), trace
+
+
+def thin(scale, u):
+    size = jnp.sqrt(jnp.sum(scale**2) + jnp.sum(u**2))
+    return Thin(scale / size, u / size)
+
+
+@pytest.mark.parametrize("name", ["stein one-sided", "quadratic", "kl"])
+def test_a_compact_kind_needs_nothing_of_size_d_squared(name):
+    """`LowRankGram` is to be one file: neither divergences nor densities know of it."""
+    d = 60
+    rng = np.random.default_rng(6)
+    scale, u, s = rng.uniform(0.5, 2, d), rng.normal(size=d), rng.uniform(0.5, 2, d)
+
+    def compare(scale, u, s, make=thin):
+        A, B = make(scale, u), DiagonalGram.trace_one(s)
+        if name != "kl":
+            return DIVERGENCES[name](A, B) + DIVERGENCES[name](B, A)
+        locations = jnp.zeros(d), jnp.ones(d)
+        p, q = (
+            TraceOneGaussian(loc, omega, 2.0) for loc, omega in zip(locations, (A, B), strict=True)
+        )
+        return kl_divergence(q, p)
+
+    def dense(scale, u):
+        return Gram.trace_one(jnp.concatenate([jnp.diag(scale), u[None]]))
+
+    assert program(compare, scale, u, s)[1] <= 2 * d
+    for argument in range(3):
+        got = jax.grad(compare, argument)(scale, u, s)
+        expected = jax.grad(lambda *x: compare(*x, make=dense), argument)(scale, u, s)
+        np.testing.assert_allclose(got, expected, rtol=1e-8, atol=1e-10)
+
+
+class Round(mmlp.networks.Perceptron):
+    """A user's network for the new kind: x -> ((mu, log eta), I / d)."""
+
+    dim = 2
+    out_features = 3
+
+    def __call__(self, x):
+        omega = ScaledIdentity(jnp.full((), 0.5**0.5, x.dtype), 2)
+        return super().__call__(x), omega
+
+
+def test_a_new_kind_works_at_once_under_heads_in_densities_plots_and_files(tmp_path):
+    head = GaussianHead(Round((3, 5, 3), key=jax.random.key(0)))
+    p = jax.vmap(head)(np.ones((7, 3)))
+    y = np.zeros((7, 2))
+    dense = TraceOneGaussian(p.loc, Gram(p.omega.factor), p.eta)
+    np.testing.assert_allclose(p.log_prob(y), dense.log_prob(y), rtol=1e-12)
+    np.testing.assert_allclose(p.entropy(), dense.entropy(), rtol=1e-12)
+    np.testing.assert_allclose(kl_divergence(dense, p), 0, atol=1e-14)
+    np.testing.assert_allclose(kl_divergence(p, dense), 0, atol=1e-14)
+    heavy = TraceOnePowerExponential(p.loc, p.omega, p.eta, 1.0, 0.7)
+    assert heavy.sample(jax.random.key(1), 5).shape == (5, 7, 2)
+    assert isinstance(heavy.covariance, ScaledIdentity)
+
+    from mmlp import metrics, plotting
+
+    assert np.isfinite(metrics.negative_log_likelihood(heavy, y))
+    plotting.plot_ellipses(p, y)
+    plotting.plot_covariance(ScaledIdentity(jnp.ones(()), 2))
+    plotting.plt.close("all")
+
+    mmlp.save(p, tmp_path / "p.safetensors")
+    again = mmlp.load(tmp_path / "p.safetensors")
+    assert isinstance(again.omega, ScaledIdentity)
+    np.testing.assert_array_equal(again.log_prob(y), p.log_prob(y))
+
+
+def test_what_is_no_value_is_refused():
+    A = Gram(np.eye(2))
+    for call in (A.inner, A.trace_solve):
+        with pytest.raises(ValueError, match="takes two SPD values, got ndarray; use `Gram.from"):
+            call(np.eye(2))
+        with pytest.raises(ValueError, match="needs matrices of one size, got 2 x 2 and 3 x 3"):
+            call(Gram(np.eye(3)))
+    with pytest.raises(ValueError, match=r"`A \+ B` cannot broadcast batch dimensions \(2,\)"):
+        Gram(np.eye(2)[None].repeat(2, 0)) + DiagonalGram(np.ones((3, 2)))
+    with pytest.raises(TypeError):
+        A + np.eye(2)
