@@ -7,7 +7,7 @@ with a dispersion omega of trace one. A family says its law of the radius r; the
 """
 
 import abc
-from typing import Self
+from typing import Any, Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -62,8 +62,9 @@ class Elliptical(eqx.Module):
         """The law of this family with this mean, this covariance and this tail."""
         trace = covariance.trace()
         omega = covariance.scaled(1 / trace)
-        unit = cls(mean, omega, jnp.ones_like(trace), *tail)
-        return cls(mean, omega, trace / unit.variance_factor(), *tail)
+        family: Any = cls  # whose constructor takes (loc, omega, eta, *tail)
+        unit = family(mean, omega, jnp.ones_like(trace), *tail)
+        return family(mean, omega, trace / unit.variance_factor(), *tail)
 
     @property
     def dim(self) -> int:

@@ -90,6 +90,14 @@ def root_of(c: ArrayLike, argument: str) -> Array:
     return jnp.sqrt(c)
 
 
+def rows_of(T: Array, x: Array | None, batch: tuple[int, ...]) -> Array:
+    """The rows of T (..., m, d), and x (..., d) if given, in front of these batch dimensions."""
+    if x is not None:
+        T = jnp.concatenate(together(T, x[..., None, :]), axis=-2)
+    batch = jnp.broadcast_shapes(batch, T.shape[:-2])
+    return jnp.moveaxis(jnp.broadcast_to(T, batch + T.shape[-2:]), -2, 0)
+
+
 class Columns:
     """Vectors x (..., d) as columns, so that many of them share one factorisation of a matrix.
 

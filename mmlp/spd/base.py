@@ -1,5 +1,4 @@
-"""`SPD`, what every symmetric positive definite value can do, and `Gram`, which all others fall
-back on: A = T'T, held by its factor T.
+"""`SPD`, what every value can do, and `Gram`, which all others fall back on: A = T'T, held by T.
 
 Working on T instead of A halves the digits that conditioning costs: errors grow like cond(T), not
 like cond(A) = cond(T)^2. Leading dimensions are batch dimensions; vectors lie along the last axis.
@@ -20,16 +19,7 @@ from mmlp.linalg.log import log_gram, spectrum
 from mmlp.linalg.lu import factorise, log_abs_det, solve
 from mmlp.linalg.primitive import full_precision
 from mmlp.registry import register
-from mmlp.spd.arguments import (
-    Columns,
-    check_pair,
-    checked,
-    checked_factor,
-    cholesky_or_explain,
-    norm,
-    root_of,
-    together,
-)
+from mmlp.spd import arguments
 
 
 class SPD(eqx.Module):
@@ -161,18 +151,13 @@ class SPD(eqx.Module):
         """tr(A^-1 B), shape (...)."""
         return self.logdet_and_trace_solve(other)[1]
 
-    def logdet_and_trace_solve(
-        self, other: "SPD", x: ArrayLike | None = None
-    ) -> tuple[Array, Array]:
+    def logdet_and_trace_solve(self, other: "SPD", x: Array | None = None) -> tuple[Array, Array]:
         """`logdet()` and tr(A^-1 (B + xx')) from one decomposition: what a KL divergence needs.
 
         Without x (..., d), the second is `trace_solve(B)`.
         """
-        check_pair(self, other, "A.trace_solve(B)")
-        rows = other.factor if x is None else _with_row(other.factor, jnp.asarray(x))
-        batch = jnp.broadcast_shapes(self.batch_shape, rows.shape[:-2])
-        rows = jnp.moveaxis(jnp.broadcast_to(rows, batch + rows.shape[-2:]), -2, 0)
-        logdet, y = self.logdet_and_whiten(rows)
+        arguments.check_pair(self, other, "A.trace_solve(B)")
+        logdet, y = self.logdet_and_whiten(arguments.rows_of(other.factor, x, self.batch_shape))
         return logdet, jnp.sum(y**2, axis=(0, -1))
 
     @property
@@ -190,19 +175,14 @@ class SPD(eqx.Module):
             )
         return x
 
-    def _columns(self, x: ArrayLike, argument: str) -> Columns:
+    def _columns(self, x: ArrayLike, argument: str) -> arguments.Columns:
         name = f"{type(self).__name__}.{argument}"
-        return Columns(self.batch_shape, self._vectors(x, argument), name)
+        return arguments.Columns(self.batch_shape, self._vectors(x, argument), name)
 
     def _pair(self, other: "SPD", name: str) -> tuple[Array, Array]:
         """The factors of both, in one dtype, with their batch dimensions broadcast."""
-        check_pair(self, other, f"A {name} B" if name == "+" else f"A.{name}(B)")
-        return together(self.factor, other.factor)
-
-
-def _with_row(T: Array, x: Array) -> Array:
-    """T (..., m, d) with a further row x (..., d)."""
-    return jnp.concatenate(together(T, x[..., None, :]), axis=-2)
+        arguments.check_pair(self, other, f"A {name} B" if name == "+" else f"A.{name}(B)")
+        return arguments.together(self.factor, other.factor)
 
 
 @register
@@ -224,15 +204,15 @@ class Gram(SPD):
     upper: bool = eqx.field(static=True)
 
     def __init__(self, factor: ArrayLike, *, upper: bool = False):
-        self.factor = checked_factor(factor, upper)
+        self.factor = arguments.checked_factor(factor, upper)
         self.upper = upper
 
     @classmethod
     @full_precision
     def trace_one(cls, T: ArrayLike, *, upper: bool = False) -> "Gram":
         """T'T / tr(T'T), the paper's normalisation H = K / tr(K): the factor is T / |T|."""
-        T = jnp.asarray(checked(T, "Gram.trace_one(T=...)", "(..., m, d)", ndim=2))
-        return cls(T / norm(T, (-2, -1), "Gram.trace_one(T=...)"), upper=upper)
+        T = jnp.asarray(arguments.checked(T, "Gram.trace_one(T=...)", "(..., m, d)", ndim=2))
+        return cls(T / arguments.norm(T, (-2, -1), "Gram.trace_one(T=...)"), upper=upper)
 
     @classmethod
     def from_dense(cls, A: ArrayLike) -> "Gram":
@@ -242,10 +222,10 @@ class Gram(SPD):
         numbers that data has. Under `jit` or `vmap` an element that is not positive definite
         becomes NaN, and no other.
         """
-        A = checked(A, "Gram.from_dense(A=...)", "(..., d, d)", ndim=2)
+        A = arguments.checked(A, "Gram.from_dense(A=...)", "(..., d, d)", ndim=2)
         if isinstance(A, Tracer):
             return cls(jnp.linalg.cholesky(jnp.asarray(A), upper=True), upper=True)
-        factor = cholesky_or_explain(np.asarray(A))
+        factor = arguments.cholesky_or_explain(np.asarray(A))
         return cls(jnp.asarray(factor.astype(A.dtype)), upper=True)
 
     @property
@@ -264,5 +244,5 @@ class Gram(SPD):
         return 2 * log_abs_det(factorise(T, upper=upper))
 
     def scaled(self, c: ArrayLike) -> "Gram":
-        root = root_of(c, "Gram.scaled(c=...)")[..., None, None]
+        root = arguments.root_of(c, "Gram.scaled(c=...)")[..., None, None]
         return Gram(root * self.factor, upper=self.upper)

@@ -36,7 +36,10 @@ def power_exponential(d, alpha, beta, seed=0, **options):
 
 
 def integral(f, loc, spread):
-    """int f(x) dx over R or R^2: the trapezium rule in log r (and the angle) about loc, exponentially convergent."""
+    """int f(x) dx over R or R^2.
+
+    The trapezium rule in log r (and the angle) about loc, exponentially convergent.
+    """
     t = np.arange(np.log(spread) - 40, np.log(spread) + 12, 0.02)
     if len(loc) == 1:
         directions, weight = np.array([[1.0], [-1.0]]), 1.0
@@ -182,7 +185,10 @@ def test_gradient_at_loc_is_zero_by_convention_at_the_cusp(beta):
 @pytest.mark.parametrize("d", [1, 10, *(pytest.param(d, marks=pytest.mark.slow) for d in (2, 100))])
 @pytest.mark.parametrize("beta", [0.3, 0.5, 1.0, 1.5, 5.0, 50.0])
 def test_samples_agree_with_the_density(beta, d):
-    """Radius, direction and second moment of 20000 draws. 72 tests at level 1e-4: a random seed fails at a rate of 0.7 %."""
+    """Radius, direction and second moment of 20000 draws.
+
+    72 tests at level 1e-4: a random seed fails at a rate of 0.7 %.
+    """
     p, n = power_exponential(d, 1.7, beta), 20_000
     x = sample(p, jax.random.key(10 * d + int(beta)), (n,))
     y = np.asarray(p.omega.whiten(x - p.loc)) / np.sqrt(1.7 * 2.0)
@@ -220,7 +226,10 @@ def test_gaussian_samples_agree_with_the_density():
 
 @pytest.mark.parametrize(("d", "beta"), [(2, 1.5), (10, 0.5)])
 def test_normal_radius_is_the_absolute_value_of_the_papers_normal(d, beta):
-    """KS at level 1e-4. A fifth of the paper's draws at d = 2, beta = 1.5 is negative; none is dropped."""
+    """KS at level 1e-4.
+
+    A fifth of the paper's draws at d = 2, beta = 1.5 is negative; none is dropped.
+    """
     p, n = power_exponential(d, 1.0, beta, radius="normal"), 20_000
     y = p.omega.whiten(sample(p, jax.random.key(1), (n,)) - p.loc) / np.sqrt(2.0)
     folded = scipy.stats.foldnorm(np.sqrt(d / (2 * beta)), scale=np.sqrt(2 * d / beta))

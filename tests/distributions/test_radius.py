@@ -1,4 +1,7 @@
-"""The gamma radius: its derivative by the shape, and pathwise gradients of expectations through `sample`."""
+"""The gamma radius.
+
+Tests of its derivative by the shape, and pathwise gradients of expectations through `sample`.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +17,10 @@ derivative = jax.jit(a_log_gamma_derivative)
 
 
 def log_quantile(a, probability, upper):
-    """log x at P(a, x) = probability (or 1 - P, `upper`), also where x underflows: there P = x^a / Gamma(a + 1)."""
+    """log x at P(a, x) = probability (or 1 - P, `upper`), also where x underflows.
+
+    There P = x^a / Gamma(a + 1).
+    """
     x = np.where(
         upper, scipy.special.gammainccinv(a, probability), scipy.special.gammaincinv(a, probability)
     )
@@ -43,7 +49,10 @@ def exact_derivative(a, s):
 
 @pytest.mark.parametrize("a", [1e-4, 1e-2, 0.3, 1.0, 2.5, 10.0, 200.0, 2000.0, 1e4])
 def test_shape_derivative_agrees_with_40_digits(a):
-    """The accuracy that the samples rely on, relative to 1 + |dy/da|: 1e-12 in float64, 1e-5 in float32."""
+    """The accuracy that the samples rely on, relative to 1 + |dy/da|.
+
+    1e-12 in float64, 1e-5 in float32.
+    """
     for probability in (1e-12, 1e-3, 0.3, 0.5, 0.7, 0.999, 1 - 1e-12):
         upper = probability > 0.5
         s = float(log_quantile(a, 1 - probability if upper else probability, upper))
@@ -58,7 +67,10 @@ def test_shape_derivative_agrees_with_40_digits(a):
 
 
 def test_shape_derivative_of_tiny_draws_is_its_limit():
-    """As x -> 0, ds/da tends to (psi(a + 1) - s) / a, so that d(a s)/da tends to psi(a + 1), here where x underflows."""
+    """As x -> 0, ds/da tends to (psi(a + 1) - s) / a, so that d(a s)/da tends to psi(a + 1).
+
+    The test is where x underflows.
+    """
     a, s = jnp.array([0.01, 0.1, 1.0]), jnp.array([-2000.0, -900.0, -800.0])
     np.testing.assert_allclose(derivative(a, s), scipy.special.digamma(a + 1), rtol=1e-14)
 
@@ -110,7 +122,10 @@ def test_second_derivative_knows_that_the_draw_depends_on_the_shape():
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_log_gamma_ratio_does_not_cancel(dtype):
-    """Relative to 1 + |ratio|: 3e-15 in float64, 2e-6 in float32, where a difference of two gammaln loses 1e-3."""
+    """Relative to 1 + |ratio|.
+
+    3e-15 in float64, 2e-6 in float32, where a difference of two gammaln loses 1e-3.
+    """
     z, delta = (
         x.ravel() for x in np.meshgrid(np.geomspace(1e-3, 1e4, 30), np.geomspace(1e-3, 20, 20))
     )
@@ -158,7 +173,10 @@ def chunk_gradients(parameters, chunks, size):
 
 
 def check_gradients(parameters, chunks, size):
-    """Every component within 4.5 standard errors: 3 to 15 components, 7e-6 each, fail for one seed in 10^4."""
+    """Every component within 4.5 standard errors.
+
+    3 to 15 components, 7e-6 each, fail for one seed in 10^4.
+    """
     exact, estimates = jax.grad(closed_form)(parameters), chunk_gradients(parameters, chunks, size)
     for name, values in estimates.items():
         error = np.abs(np.mean(values, axis=0) - exact[name])

@@ -86,7 +86,10 @@ def test_an_ill_conditioned_von_neumann_divergence_agrees_with_multiprecision():
 
 @each
 def test_divergence_keeps_its_relative_precision_near_equality(name):
-    """float32 at a distance of 1e-3 against float64: the divergence is of order 1e-6, below float32's rounding of one."""
+    """float32 at a distance of 1e-3 against float64.
+
+    The divergence is of order 1e-6, below float32's rounding of one.
+    """
     rng = np.random.default_rng(2)
     T = trace_one_factor(rng, 8, 10).astype(np.float32)
     S = (T + 1e-3 * rng.normal(size=T.shape) * np.abs(T).mean()).astype(np.float32)
@@ -122,7 +125,7 @@ def test_symmetric_divergence_does_not_depend_on_the_order(name):
 
 @pytest.mark.parametrize("name", ["stein", "stein one-sided", "affine_invariant"])
 def test_congruence_invariance(name):
-    """D(WAW', WBW') = D(A, B): Sra (2016) for Stein, Pennec et al. (2006) for the affine-invariant distance."""
+    """D(WAW', WBW') = D(A, B): Sra (2016) for Stein, Pennec et al. (2006) for the other."""
     rng = np.random.default_rng(5)
     A, B, W = Gram(rng.normal(size=(4, 4))), Gram(rng.normal(size=(4, 4))), rng.normal(size=(4, 4))
     np.testing.assert_allclose(
@@ -203,7 +206,10 @@ def relative_error(computed, expected):
     [(np.float32, (1, 1e2, 1e5)), pytest.param(np.float64, (1e4, 1e7), marks=pytest.mark.slow)],
 )
 def test_gradient_error_grows_like_cond_of_the_factor_not_of_the_ratio(dtype, conditions):
-    """Against 60 digits, d = 5, median of three: at most about eps cond(T), though cond(T S^-1) is up to its square."""
+    """Against 60 digits, d = 5, median of three.
+
+    At most about eps cond(T), though cond(T S^-1) is up to its square.
+    """
     rng = np.random.default_rng(12)
     T, S = (
         np.stack([trace_one_factor(rng, 5, c, 3) for c in conditions]).astype(dtype)
@@ -215,7 +221,8 @@ def test_gradient_error_grows_like_cond_of_the_factor_not_of_the_ratio(dtype, co
         return {name: jnp.sum(f(Gram(T), Gram(S))) for name, f in DIVERGENCES.items()}
 
     gradients = jax.jit(lambda T, S: {
-        name: jax.grad(lambda T, S, name=name: sums(T, S)[name], argnums=(0, 1))(T, S) for name in DIVERGENCES
+        name: jax.grad(lambda T, S, name=name: sums(T, S)[name], (0, 1))(T, S)
+        for name in DIVERGENCES
     })(T, S)  # fmt: skip
     for name, by_both in gradients.items():
         for i, condition in enumerate(conditions):
@@ -236,7 +243,10 @@ def test_gradient_error_grows_like_cond_of_the_factor_not_of_the_ratio(dtype, co
 
 
 def test_the_one_sided_von_neumann_gradient_is_finite_at_a_singular_matrix():
-    """d D(A||B) = 2 <T (log A - log B), dT> with T log A = U diag(2 s log s) V', which is zero where s is."""
+    """d D(A||B) = 2 <T (log A - log B), dT> with T log A = U diag(2 s log s) V'.
+
+    The last is zero where s is.
+    """
     T, S = jnp.diag(jnp.array([1.0, 0.5, 0.0])), jnp.diag(jnp.array([0.5, 1.0, 2.0]))
     gradient = jax.jit(jax.grad(lambda T: von_neumann(Gram(T), Gram(S), symmetric=False)))(T)
     expected = np.diag([4 * np.log(2), -2 * np.log(2), 0])

@@ -1,4 +1,7 @@
-"""What `SPD` promises: a new kind is one file, and what two values have in common needs no kinds."""
+"""What `SPD` promises.
+
+A new kind is one file, and what two values have in common needs no kinds.
+"""
 
 import math
 
@@ -271,7 +274,7 @@ def test_a_new_kind_works_at_once_under_heads_in_densities_plots_and_files(tmp_p
 def test_what_is_no_value_is_refused():
     A = Gram(np.eye(2))
     for call in (A.inner, A.trace_solve):
-        with pytest.raises(ValueError, match="takes two SPD values, got ndarray; use `Gram.from"):
+        with pytest.raises(ValueError, match=r"takes two SPD values, got ndarray; use `Gram.from"):
             call(np.eye(2))
         with pytest.raises(ValueError, match="needs matrices of one size, got 2 x 2 and 3 x 3"):
             call(Gram(np.eye(3)))

@@ -44,7 +44,10 @@ def test_methods_agree_with_scipy(d):
 
 
 def test_ill_conditioned_values_agree_with_multiprecision():
-    """cond(T) = 1e6, so cond(A) = 1e12: T in float64, the reference from the same T in 50 digits."""
+    """cond(T) = 1e6, so cond(A) = 1e12.
+
+    T in float64, the reference from the same T in 50 digits.
+    """
     mpmath.mp.dps = 50
     rng = np.random.default_rng(0)
     T, x = factor(rng, np.geomspace(1, 1e-6, 6)), rng.normal(size=6)
@@ -115,7 +118,7 @@ def test_an_upper_factor_gives_the_same_without_a_decomposition():
 
 
 def float32_errors(condition):
-    """Largest relative errors of log det, |whiten|^2 and logm over 40 trace-one matrices with d = 24."""
+    """Largest relative errors of log det, |whiten|^2 and logm: 40 matrices of trace one, d = 24."""
     rng = np.random.default_rng(0)
     T = trace_one_factor(rng, 24, condition, 40).astype(np.float32)
     x = rng.normal(size=(40, 24)).astype(np.float32)
