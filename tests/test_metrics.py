@@ -1,4 +1,4 @@
-"""Scores against an independent library and closed forms; calibration against the laws it rests on."""
+"""Scores against another library and closed forms; calibration against the laws it rests on."""
 
 import jax
 import jax.numpy as jnp

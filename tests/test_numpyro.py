@@ -116,7 +116,7 @@ def simulated(n, seed):
 
 @pytest.mark.slow
 def test_nuts_recovers_the_parameters_within_credible_intervals():
-    """Six parameters, 99.7 % intervals: a correct sampler fails for about 2 % of data seeds; the seed is fixed."""
+    """Six 99.7 % intervals: a right sampler fails for 2 % of seeds; the seed is fixed."""
     truth, data = simulated(400, seed=0)
     mcmc = MCMC(NUTS(power_exponential_model), num_warmup=300, num_samples=500, progress_bar=False)
     mcmc.run(jax.random.key(1), data=data)
@@ -152,7 +152,7 @@ def test_nuts_steps_are_finite():
 
 @pytest.mark.slow
 def test_svi_fits_a_power_exponential_guide_to_a_gaussian():
-    """The guide's family holds the target N(mu, diag(2, 1)), so that the ELBO's maximum is log Z = 0."""
+    """The guide's family holds the target N(mu, diag(2, 1)): the ELBO's maximum is log Z = 0."""
     mu = jnp.array([1.0, -2.0])
 
     def model():

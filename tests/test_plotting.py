@@ -1,4 +1,4 @@
-"""Each function draws on the axes it is given and returns them; what is drawn is what was asked for."""
+"""Each function draws what was asked for on the axes it is given, and returns them."""
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -1,4 +1,4 @@
-"""The alpha-derivatives of the densities and of the samples, against automatic differentiation of the library."""
+"""The alpha-derivatives of densities and samples, against automatic differentiation."""
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,7 @@ def log_density(theta, mu, Omega, log_eta, *shape):
 
 
 def compare(ours, names, function, *arguments):
-    """Each named derivative equals the Jacobian by the argument in that place; symmetric directions only for Omega."""
+    """Each derivative is the Jacobian by the argument in that place; Omega moves symmetrically."""
     assert list(ours) == list(names)
     for i, name in enumerate(names):
         exact = np.asarray(jax.jit(jax.jacobian(function, argnums=i))(*arguments))
@@ -115,7 +115,7 @@ def test_power_exponential_sample_with_the_gamma_radius(beta, quantile):
 
 
 def test_the_papers_derivative_by_Omega_with_a_half_moves_the_covariance_rightly():
-    """dPhi = dA Phi^-T / 2 obeys dPhi Phi' + Phi dPhi' = dA for every root Phi, though it is the derivative of none."""
+    """dPhi = dA Phi^-T / 2 obeys dPhi Phi' + Phi dPhi' = dA, but is the derivative of no root."""
     Phi = np.linalg.cholesky(ETA * OMEGA)
     dA = OMEGA @ OMEGA
     dPhi = dA @ np.linalg.inv(Phi).T / 2

@@ -1,4 +1,4 @@
-"""The appendices of the paper, literally, against the fast path; and the formulas that are misprinted, against numbers."""
+"""The paper's appendices, literally, against the fast path; misprinted formulas against numbers."""
 
 import equinox as eqx
 import jax
@@ -84,7 +84,7 @@ def spd(rng, d):
     return T.T @ T / np.sum(T**2)
 
 
-# -- feedforward ------------------------------------------------------------------------------------------------------
+# -- feedforward -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -126,11 +126,11 @@ def test_feedforward_of_the_shallow_design_equals_the_fast_path(dim, hidden_feat
     np.testing.assert_allclose(eqx.filter_jit(model)(x).dense(), Y_hat, rtol=0, atol=1e-12)
 
 
-# -- backpropagation --------------------------------------------------------------------------------------------------
+# -- backpropagation -------------------------------------------------------------------------------
 
 
 def gradients_of_all_losses(of_model, model):
-    """{loss: gradient by the model}; reverse mode from all losses at once, since one compilation is most of the time."""
+    """{loss: gradient by the model}, from all losses at once: compiling takes most of the time."""
     by_loss = jax.jit(jax.jacrev(of_model))(model)
     return {
         name: jax.tree.map(lambda gradient, k=k: gradient[k], by_loss)
@@ -198,7 +198,7 @@ def test_a_matrix_of_size_one_has_no_derivative():
         np.testing.assert_allclose(weights(fast)[0][name], expected, rtol=1e-9, atol=1e-12)
 
 
-# -- each formula against finite differences; what the paper misprints ------------------------------------------------
+# -- each formula against finite differences; what the paper misprints -----------------------------
 
 
 def differences(f, X, step=1e-5):
@@ -235,7 +235,7 @@ def test_rearrangement_and_commutation_follow_their_definitions(rng):
 
 
 def test_alpha_derivative_of_an_m_by_p_function_has_mp_rows(rng):
-    """Appendix B defines it for F (m, n) of X (n, q) and gives it mp rows: F is (m, p). The product rule holds so."""
+    """Appendix B defines it for F (m, n) with mp rows; for F (m, p) the product rule holds."""
     m, p, r, n, q = 2, 5, 3, 4, 2
     L, R, S = rng.standard_normal((m, n)), rng.standard_normal((q, p)), rng.standard_normal((p, n))
     X, T = rng.standard_normal((n, q)), rng.standard_normal((q, r))
@@ -267,7 +267,7 @@ def test_derivatives_of_the_losses_equal_finite_differences(rng, loss):
 
 
 def test_stein_derivative_is_right_as_printed(rng):
-    """Both D log|Y (Y+Yhat)^-1| and D log|Yhat (Y+Yhat)^-1| use D(Y (Y+Yhat)^-1), the second with a minus sign: no slip."""
+    """D log|Y (Y+Yhat)^-1| and D log|Yhat (Y+Yhat)^-1| use D(Y (Y+Yhat)^-1): no slip."""
     Y, Y_hat = spd(rng, 4), spd(rng, 4)
     inverse = np.linalg.inv(Y + Y_hat)
     D = -np.kron(np.eye(4), Y) @ np.kron(inverse.T, inverse)
@@ -302,7 +302,7 @@ def test_eigenvector_derivative_divides_by_differences_of_eigenvalues(rng):
         return moved * np.sign(np.sum(moved * V, axis=0))  # a decomposition leaves signs open
 
     def by_eigenvectors(values):
-        """vec(d V / d Yhat_ij) with Xi_kl = (V_ik V_jl + V_il V_jk) / (2 (values_l - values_k)), d V = V Xi."""
+        """vec(d V / d Yhat_ij), d V = V Xi, Xi_kl = (V_ik V_jl + V_il V_jk) / (2 (v_l - v_k))."""
         gaps = 2 * (values[None, :] - values[:, None]) + np.eye(4)
         columns = []
         for j in range(4):
@@ -317,7 +317,7 @@ def test_eigenvector_derivative_divides_by_differences_of_eigenvalues(rng):
 
 
 def test_appendix_d_as_printed_is_the_derivative_of_the_identity(rng):
-    """Both of its slips put d Yhat for d log Yhat, so that its d log Yhat / d Yhat_ij is d Yhat / d Yhat_ij."""
+    """Both of its slips put d Yhat for d log Yhat: it gives d Yhat / d Yhat_ij instead."""
     Y_hat = spd(rng, 4)
     eigenvalues, V = np.linalg.eigh(Y_hat)
     Lambda = np.diag(np.log(eigenvalues))
@@ -335,7 +335,7 @@ def test_appendix_d_as_printed_is_the_derivative_of_the_identity(rng):
 
 
 def test_eigenvalues_can_repeat_and_the_eigenvector_method_fails_there():
-    """ "By construction, we do not have repeating eigenvalues": columns of Z_0 that are orthogonal and of one length do."""
+    """ "By construction, we do not have repeating eigenvalues": orthonormal columns of Z_0 do."""
     H = activations.mercer_sigmoid()
     layers = [
         basic.Layer(np.zeros((2, 2)), np.array([[1.0, 1.0], [1.0, -1.0]]), H),
@@ -356,7 +356,7 @@ def test_eigenvalues_can_repeat_and_the_eigenvector_method_fails_there():
 
 
 def test_mercer_sigmoid_is_only_semidefinite():
-    """The text has SPD matrices in all layers; two equal columns of Z make K singular, and log Yhat infinite."""
+    """The text has SPD matrices in all layers; two equal columns of Z make log Yhat infinite."""
     Z = np.array([[0.5, 0.5, 1.0], [-1.0, -1.0, 0.2], [0.3, 0.3, 0.7]])
     assert abs(np.linalg.eigvalsh(activations.mercer_sigmoid().value(Z))[0]) < 1e-15
 
@@ -370,7 +370,7 @@ def test_derivatives_by_the_weights_of_a_matrix_layer_equal_finite_differences(r
 
 
 def test_input_weight_formula_belongs_to_the_input_layer():
-    """Appendix E prints it as D_{W_{j+1}} Z_l; it has the d_{j+1}^2 rows of Z_{j+1}, and Z_0 has d_0^2."""
+    """Appendix E prints D_{W_{j+1}} Z_l; it has the d_{j+1}^2 rows of Z_{j+1}, Z_0 has d_0^2."""
     layers = paper_layers(network(**BASIC["deep"]))
     x = np.ones(6)
     formula = basic.matrix_by_input_weight(layers[-1].W, x)
@@ -383,7 +383,7 @@ def test_input_weight_formula_belongs_to_the_input_layer():
 
 
 def test_learning_step_needs_the_shape_of_the_input_in_P_for_the_input_weight():
-    """Appendix E prints P_(d_l, d_{l+1}) up to l = j+1, but there is no d_{j+2}: W_{j+1} is d_{j+1} x p."""
+    """Appendix E prints P_(d_l, d_{l+1}) up to l = j+1; without d_{j+2}, W_{j+1} is d_{j+1} x p."""
     layers = paper_layers(network(**BASIC["deep"]))
     d = [len(layer.B) for layer in layers]  # d_0, ..., d_{j+1}
     x, Y = np.ones(6), spd(np.random.default_rng(0), 3)
@@ -425,7 +425,7 @@ def test_derivatives_of_a_vector_layer_equal_finite_differences(rng):
 
 
 def test_derivative_by_A_has_the_factor_h(rng):
-    """Appendix F prints D_A z = C H, which has not even as many columns as A has entries; with h' kron it is right."""
+    """Appendix F prints D_A z = C H, which has too few columns; with h' kron it is right."""
     C, H, A, h = (
         rng.standard_normal((2, 3)),
         spd(rng, 3),
@@ -445,7 +445,7 @@ def test_derivative_by_A_has_the_factor_h(rng):
 
 
 def test_input_A_has_as_many_columns_as_its_layer_has_features():
-    """Appendix F prints P_(d_l, r_{l+1}) up to l = j+1, and in D_{H_{j+1}} z_{j+1} the ones as 1_{j+1}.
+    """Appendix F prints P_(d_l, r_{l+1}) up to l = j+1, and ones 1_{j+1} in D_{H_{j+1}} z_{j+1}.
 
     There is no r_{j+2}: A_{j+1} meets r_{j+1} ones.
     """
@@ -460,7 +460,7 @@ def test_input_A_has_as_many_columns_as_its_layer_has_features():
 
 
 def test_derivative_by_the_output_counts_both_ways_to_the_loss():
-    """Appendix F writes D_Yhat l = D_{z_0} l D_Yhat z_0 + D_Yhat l, so that the first term would vanish: it does not."""
+    """In D_Yhat l = D_{z_0} l D_Yhat z_0 + D_Yhat l (Appendix F) the first term does not vanish."""
     layers = paper_layers(network(**GENERAL["deep"]))
     x, Y, y = np.ones(6), spd(np.random.default_rng(0), 3), np.ones(2)
 
@@ -476,7 +476,7 @@ def test_derivative_by_the_output_counts_both_ways_to_the_loss():
     assert disagreement(direct @ D_Z_H, numbers) > 0.1
 
 
-# -- Appendix G -------------------------------------------------------------------------------------------------------
+# -- Appendix G ------------------------------------------------------------------------------------
 
 
 def appendix_g(Z, slope, f):
@@ -512,7 +512,7 @@ def test_intercept_has_one_sign_in_the_kernel_and_its_derivative(rng):
 
 @pytest.mark.parametrize("intercept", [0.0, 0.3])
 def test_kernel_derivative_does_not_apply_f_to_a_derivative(rng, intercept):
-    """f(d(z_m o z_n) / dz_i) is f(2 z_i) for 2 f(z_i) where i = m = n, and f(0) for 0 where i is neither m nor n."""
+    """f(d(z_m o z_n) / dz_i) is f(2 z_i) for 2 f(z_i) where i = m = n, and f(0) for 0 elsewhere."""
     d, Z = 3, rng.standard_normal((3, 3))
     numbers = differences(activations.mercer_sigmoid(0.8, intercept).value, Z)
     printed = appendix_g(Z, 0.8, lambda z: np.tanh(0.8 * z + intercept))

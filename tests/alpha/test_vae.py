@@ -1,7 +1,7 @@
-"""Appendix J: both estimators of the ELBO by all weights, against automatic differentiation of the library's heads.
+"""Appendix J: both estimators of the ELBO by all weights, against automatic differentiation.
 
-The noise is held fixed. The draws are made with the symmetric root of the covariance, as in `mmlp.alpha.densities`; those
-of `sample` use the factor of the network, another root.
+The noise is held fixed. The draws are made with the symmetric root of the covariance, as in
+`mmlp.alpha.densities`; those of `sample` use the factor of the network, another root.
 """
 
 import functools
@@ -46,7 +46,7 @@ D_LOG_DENSITY = {"N": densities.gaussian_log_density, "E": densities.power_expon
 
 @functools.cache
 def model(name):
-    """(decoder, encoder) of one of the paper's names, such as "EfNd", with tiny networks and random weights."""
+    """(decoder, encoder) of one of the paper's names, such as "EfNd", tiny, with random weights."""
     decoder = network(
         in_features=K,
         dim=P,
@@ -73,7 +73,7 @@ def _options(half, d, kernel):
 
 
 def paper_model(name):
-    """The same in the paper's weights: (decoder, encoder, derivatives of the decoder's log density)."""
+    """(decoder, encoder, derivatives of the decoder's log density) in the paper's weights."""
     outputs = {"N": lambda d: activations.identity, "E": activations.power_exponential_output}
     decoder, encoder = (head.network for head in model(name))
     layers = paper_layers(decoder, outputs[name[0]](P)), paper_layers(encoder, outputs[name[2]](K))
@@ -141,13 +141,13 @@ def d_est_mpe():
     return vae.d_est_mpe(*paper_model("EfEf"), X, NU, radius)
 
 
-# -- what the paper misprints or leaves out ---------------------------------------------------------------------------
+# -- what the paper misprints or leaves out --------------------------------------------------------
 
 
 def test_the_last_term_of_est_mpe_stands_inside_the_sum():
-    """As printed, 1/r sum_l (...) - D_phi log q(s_l | x) has an l without value: no l makes it right.
+    """As printed, 1/r sum_l (...) - D_phi log q(s_l | x) has an l without value; none is right.
 
-    The gradient by b_0 is D_phi by (mu, log eta) themselves; held to automatic differentiation above.
+    The gradient by b_0 is D_phi by (mu, log eta); held to automatic differentiation above.
     """
     right = d_est_mpe()[1][0]["b"][: K + 1]
     mu, Omega, eta, alpha, beta = vae.output(paper_model("EfEf")[1], X)
@@ -163,7 +163,7 @@ def test_the_last_term_of_est_mpe_stands_inside_the_sum():
 
 
 def test_the_derivative_by_the_input_of_a_network():
-    """D_s log p(x | s) needs D_x Z_{j+1} = (W 1) kron W, which no appendix gives; log p's own derivatives do not suffice."""
+    """D_s log p(x | s) needs D_x Z_{j+1} = (W 1) kron W, which no appendix gives."""
     W, x = RNG.normal(size=(4, 3)), RNG.normal(size=3)
     for i, e in enumerate(np.eye(3)):  # Z is linear in x
         Z = np.outer(W @ (x + e), W.sum(axis=1)) - np.outer(W @ x, W.sum(axis=1))

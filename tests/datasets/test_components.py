@@ -1,4 +1,4 @@
-"""Principal components: exact where they should be, fitted on training data only, in the units of the pixels."""
+"""Principal components: exact, fitted on training data only, in the units of the pixels."""
 
 import os
 
@@ -75,7 +75,7 @@ def test_log_jacobian_turns_densities_into_raw_units(pixels):
     "MMLP_DATA" not in os.environ, reason="needs the Frey faces: set MMLP_DATA to their folder"
 )
 def test_one_gaussian_on_the_frey_faces():
-    """About -64.0 nats on random splits (-63.96 with seed 0), where the paper's VAEs have -66.4 to -62.3."""
+    """About -64.0 nats on random splits (-63.96 with seed 0); the paper's VAEs: -66.4 to -62.3."""
     faces, scores = frey_faces(), []
     for seed in range(5):
         training, test = random_split(len(faces), 1000, seed)

@@ -1,4 +1,4 @@
-"""The generator of Examples 1 and 2: its laws, its noise, and the distribution of what it samples."""
+"""The generator of Examples 1 and 2: its laws, its noise, the distribution of its samples."""
 
 import dataclasses
 
@@ -51,7 +51,7 @@ def test_one_A_serves_all_settings_and_the_orthonormal_one_spans_the_same_rows()
 
 @each_setting
 def test_the_input_determines_the_latent_factors_and_they_the_covariance(setting):
-    """X = tanh(E c) has full column rank in c; equal c give equal population covariances, which are A Sigma(c) A'."""
+    """X = tanh(E c) has full column rank in c; equal c give equal covariances A Sigma(c) A'."""
     data = synthetic_covariances(5, 40, seed=2, setting=setting)
     E_transposed, residual, rank, _ = np.linalg.lstsq(data.latent, np.arctanh(data.X), rcond=None)
     assert rank == SETTINGS[setting].factors
@@ -70,7 +70,8 @@ def test_settings_differ_in_what_they_say():
     turning = Setting(turn=0.7, spread=100.0)
     c = np.random.default_rng(0).uniform(-1, 1, (3, 2))
     F = _factors(turning, c, 6, np.random.default_rng(1))
-    np.testing.assert_allclose(  # without `vary` the spectrum is the same for all, only the eigenvectors turn
+    # without `vary` the spectrum is the same for all, only the eigenvectors turn
+    np.testing.assert_allclose(
         np.linalg.svd(F, compute_uv=False) ** 2,
         np.broadcast_to(np.geomspace(1, 1 / 100, 6), (3, 6)),
         rtol=1e-10,
@@ -86,7 +87,7 @@ def test_settings_differ_in_what_they_say():
 
 
 def test_bartlett_agrees_with_direct_sampling():
-    """First and second moments of the entries of the sample covariance; 4000 covariances of 8 draws each, five sigma."""
+    """Two moments of the entries of 4000 sample covariances of 8 draws each, to five sigma."""
     n, samples, d = 4000, 8, 3
     setting = Setting(turn=0.0, spread=5.0)  # one population covariance for all
     data = synthetic_covariances(d, n, seed=5, setting=setting, samples=samples, features=4)
@@ -107,7 +108,7 @@ def test_bartlett_agrees_with_direct_sampling():
 
 
 def test_noise_floor_is_that_of_theory_for_a_round_covariance():
-    """At I/d and N draws: Stein (d(d+1)/2 - 1)/(4N) and von Neumann twice that times 4/(2d), to first order in 1/N."""
+    """At I/d and N draws: Stein (d(d+1)/2 - 1)/(4N), von Neumann that times 4/d, to order 1/N."""
     d, samples = 10, 10_000
     data = synthetic_covariances(
         d, 400, seed=0, setting=Setting(turn=0.0, orthonormal=True), samples=samples

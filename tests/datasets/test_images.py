@@ -1,4 +1,4 @@
-"""The images: files that are right, wrong or absent, and a download from a server that may be all of these."""
+"""The images: files that are right, wrong or absent, and a server that may be all of these."""
 
 import hashlib
 import http.server
@@ -23,7 +23,7 @@ def mat(pixels, name="ff", **options):
 
 @pytest.fixture
 def faces(monkeypatch):
-    """Stand-ins for the faces (the real ones are not ours to ship), known to the loader by their checksum."""
+    """Stand-ins for the faces, which are not ours to ship, known by their checksum."""
     pixels = np.random.default_rng(0).integers(0, 256, (1965, 560), dtype=np.uint8)
     monkeypatch.setattr(images, "FREY_SHA256", hashlib.sha256(pixels.tobytes()).hexdigest())
     monkeypatch.delenv("MMLP_DATA", raising=False)
@@ -45,7 +45,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch, tmp_path):
-    """A server whose `answer` is (status, claimed length, content); the user's cache is an empty folder."""
+    """A server whose `answer` is (status, claimed length, content); the user's cache is empty."""
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
         server.requests = 0
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -66,7 +66,7 @@ def files(folder):
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
-# -- local files ------------------------------------------------------------------------------------------------------
+# -- local files -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("as_file", [True, False])
@@ -141,7 +141,7 @@ def test_a_place_that_does_not_exist_is_named(faces, tmp_path, monkeypatch):
         frey_faces()
 
 
-# -- the download -----------------------------------------------------------------------------------------------------
+# -- the download ----------------------------------------------------------------------------------
 
 
 def test_a_download_is_checked_and_kept(faces, server, tmp_path):
@@ -175,10 +175,8 @@ def test_a_bad_answer_leaves_nothing_and_says_what_to_do(
     server.answer = answer
     with pytest.raises(error, match=message) as caught:
         frey_faces()
-    assert (
-        f"Get the file from {images.FREY_URL} and put it at {tmp_path / 'cache' / 'matrix-mlp' / NAME}"
-        in str(caught.value)
-    )
+    path = tmp_path / "cache" / "matrix-mlp" / NAME
+    assert f"Get the file from {images.FREY_URL} and put it at {path}" in str(caught.value)
     assert "MMLP_DATA" in str(caught.value)
     assert files(tmp_path) == []
     give(server, mat(faces))
@@ -211,7 +209,7 @@ def test_a_cache_that_cannot_be_written_is_found_before_the_download(faces, serv
     assert server.requests == 0
 
 
-# -- digits -----------------------------------------------------------------------------------------------------------
+# -- digits ----------------------------------------------------------------------------------------
 
 
 def test_digits_need_no_file():

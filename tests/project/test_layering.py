@@ -1,6 +1,7 @@
 """Imports point one way, and the core needs only JAX, Equinox and Optax."""
 
 import ast
+import graphlib
 import subprocess
 import sys
 from pathlib import Path
@@ -14,12 +15,10 @@ ROOT = Path(mmlp.__file__).parent
 ORDER = """
 _version registry linalg spd divergences distributions kernels networks heads vae
 initialisation checkpoint training metrics datasets plotting estimators tables pages experiments cli
-""".split()
+""".split()  # noqa: SIM905
 RANK = {name: rank for rank, name in enumerate(ORDER)}
-# what the modules that `import mmlp` loads may use at import
-LIGHT = {"jax", "equinox", "optax", "numpy"}
-HEAVY = set("metrics datasets plotting estimators tables pages experiments cli numpyro".split())
-
+LIGHT = {"jax", "equinox", "optax", "numpy"}  # what `import mmlp` may load
+HEAVY = {"numpyro", *ORDER[ORDER.index("metrics") :]}
 PATHS = {
     path.relative_to(ROOT).as_posix(): path
     for path in sorted(ROOT.rglob("*.py"))
@@ -58,6 +57,26 @@ def test_imports_point_down(module):
             assert RANK[other] < RANK[name], f"{name} must not import {other}"
 
 
+def module_of(target):
+    """The module, as in `PATHS`, that `import target` needs; None if it is not of this package."""
+    package, *parts = target.split(".")
+    names = ["/".join(parts[:n]) for n in range(len(parts), 0, -1)]
+    files = [file for name in names for file in (f"{name}.py", f"{name}/__init__.py")]
+    return next((file for file in files if file in PATHS), None) if package == "mmlp" else None
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    """Late imports count. A folder's modules import each other, never the folder itself."""
+    graph = {
+        module: {module_of(target) for target in imported(path, top_level_only=False)} - {None}
+        for module, path in PATHS.items()
+    }
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
 @each
 def test_the_core_needs_only_jax_equinox_and_optax(module):
     path, name = PATHS[module], Path(module).with_suffix("").parts[0]
@@ -93,13 +112,8 @@ print(float(value), float(loss(optax.apply_updates(model, updates))))
 
 
 def test_import_and_a_training_step_work_without_the_optional_dependencies():
-    run = subprocess.run(
-        [sys.executable, "-c", MINIMAL],
-        capture_output=True,
-        text=True,
-        cwd=ROOT.parent,
-        timeout=300,
-    )
+    command = [sys.executable, "-c", MINIMAL]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT.parent, timeout=300)
     assert run.returncode == 0, run.stderr
     before, after = map(float, run.stdout.split())
     assert after < before

@@ -1,4 +1,4 @@
-"""The divergences by name; factors with a chosen spectrum, a root; finite differences that stay accurate."""
+"""The divergences by name; factors with a chosen spectrum, a root; accurate differences."""
 
 import functools
 
@@ -49,9 +49,10 @@ def directional(f, x, direction, step):
 
 @functools.cache
 def _compiled(f):
-    """f(x, *args), its gradient by x, and the derivative of that along a direction, forwards and backwards.
+    """f(x, *args), its gradient by x, and the derivative of that along a direction, in both modes.
 
-    The forward one goes through `lax.map`: a loop in reverse mode forgets derivative rules that are not primitives'.
+    The forward one goes through `lax.map`: a loop in reverse mode forgets derivative rules that are
+    not primitives'.
     """
     gradient = jax.grad(f)
 
@@ -71,7 +72,7 @@ def _compiled(f):
 
 
 def assert_derivatives(f, x, direction, *args, step, rtol):
-    """First and second derivative of the scalar f at x along `direction`: all modes agree, and agree with differences."""
+    """Two derivatives of the scalar f at x along `direction`: all modes agree with differences."""
     value, gradient, slope, forward, reverse = _compiled(f)
     scale = float(jnp.linalg.norm(gradient(x, *args)) * jnp.linalg.norm(direction))
     assert np.isfinite(scale)

@@ -1,4 +1,6 @@
-"""A program on one core: value and gradient of what calls LAPACK in batches, and whole fits. Prints what it begins.
+"""A program on one core: gradients of what calls LAPACK in batches, and whole fits.
+
+Prints what it begins.
 
     python one_core.py SECONDS {float32,float64} NAME [NAME ...]
 

@@ -47,7 +47,7 @@ def paper_kernel(kernel, diagonal):
 
 
 def paper_layers(model, output=activations.identity):
-    """The network as a list of layers, output first; `output` is the last activation of the vector path."""
+    """The network's layers, output first; `output` is the last activation of the vector path."""
     layers = []
     for index, (own, constant) in enumerate(
         zip(weights(model), paper_constants(model), strict=True)
@@ -63,7 +63,7 @@ def paper_layers(model, output=activations.identity):
 
 
 def assert_gradients_equal(fast, model, literal, loss):
-    """`fast` is JAX's gradient in the structure of the model; every weight of every layer counts, and none is zero."""
+    """`fast` is JAX's gradient, a model; every weight of every layer counts, and none is zero."""
     for own, constant, by_weight in zip(
         weights(fast), paper_constants(model), literal, strict=True
     ):
