@@ -1,6 +1,7 @@
 """Gradients by the textbook, in sixty digits: what float32 and float64 are measured against.
 
-Each is the gradient of a number f(A) or f(A, B) by the matrix A, from which the one by the factor of A = T'T is 2 T G.
+Each is the gradient G of a number f(A) or f(A, B) by the matrix A; the one by the factor of A = T'T
+is 2 T G.
 """
 
 import mpmath

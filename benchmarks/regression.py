@@ -1,10 +1,13 @@
-"""Is a mean with a full covariance for each sample, by `MultivariateRegressor` with its defaults, better than its peers?
+"""Question: is `MultivariateRegressor`, a full covariance for each sample, better than its peers?
 
-Energy efficiency of buildings (enb, 768 x 8 -> 2) and heavy metals in the Swiss Jura (359 x 15 -> 3), from the Mulan
-collection of multi-target data; ten random splits, 80 % for training. Test negative log-likelihood a sample and energy score
-(smaller is better), and the share of test rows in the 90 % ellipsoids; mean and standard error over the splits.
+Energy efficiency of buildings (enb, 768 x 8 -> 2) and heavy metals in the Swiss Jura (359 x 15 ->
+3), from the Mulan collection of multi-target data; ten random splits, 80 % for training, all
+settings at their defaults. Test negative log-likelihood a sample and energy score (smaller is
+better), and the share of test rows in the 90 % ellipsoids; mean and standard error over the splits.
 
-    python benchmarks/regression.py --data DIR      DIR (or MMLP_DATA) holds enb.arff and jura.arff; needs the extra `bench`
+    python benchmarks/regression.py --data DIR
+
+DIR (or MMLP_DATA) holds enb.arff and jura.arff; the extra `bench` is needed.
 
 Answer (two shared cores; results/regression.json): negative log-likelihood, energy score, coverage
 
@@ -16,16 +19,17 @@ Answer (two shared cores; results/regression.json): negative log-likelihood, ene
     Gaussian processes              1.995 +- 0.317, 0.503, 0.888     7.593 +- 0.130, 8.110, 0.827
     linear regression               4.558 +- 0.031, 2.417, 0.859     7.051 +- 0.145, 5.670, 0.893
 
-Ours and the Cholesky MLP in the same place are level on both, and ahead of all others in likelihood (on jura by 0.41 of
-NGBoost, whose errors are smaller where ours is at its worst). Much of the spread on
-jura is one gross error among its 359 rows, worth 100 nats and more to a Gaussian: where it is in the test part decides.
+Ours and the Cholesky MLP in the same place are level on both, and ahead of all others in likelihood
+(on jura by 0.41 of NGBoost, whose errors are smaller where ours is at its worst). Much of the
+spread on jura is one gross error among its 359 rows, worth 100 nats and more to a Gaussian: where
+it is in the test part decides.
 
-The design of the regressor, and so its defaults, was chosen out of about two dozen: the first dozen with the test scores of
-the splits 0 to 3 in view, those of the Cholesky MLP beside them; the last (pairs of networks, contrast, gain, floor,
-tails) on the splits 10 to 19, after the scores of 0 to 9 had been seen for what there was before. All splits are of
-the same rows.
+The design of the regressor, and so its defaults, was chosen out of about two dozen: the first dozen
+with the test scores of the splits 0 to 3 in view, those of the Cholesky MLP beside them; the last
+(pairs of networks, contrast, gain, floor, tails) on the splits 10 to 19, after the scores of 0 to 9
+had been seen for what there was before. All splits are of the same rows.
 
-Results are added to results/regression.json, so that methods can be run one at a time (`--methods`).
+Results are added to results/regression.json: methods can be run one at a time (`--methods`).
 """
 
 import argparse
@@ -33,10 +37,10 @@ import json
 import os
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from ngboost import NGBRegressor  # pyright: ignore[reportMissingImports] (extra `bench`)
 from ngboost.distns import MultivariateNormal  # pyright: ignore[reportMissingImports]
@@ -52,55 +56,38 @@ from mmlp import Gram, MultivariateRegressor, TraceOneGaussian, metrics
 TARGETS = {"enb": 2, "jura": 3}
 
 
-def matrix(X, y, X_test, seed):
-    return MultivariateRegressor(random_state=seed).fit(X, y).predict_distribution(X_test)
-
-
-def normal(X, y, X_test, seed):
-    return (
-        MultivariateRegressor(family="gaussian", random_state=seed)
-        .fit(X, y)
-        .predict_distribution(X_test)
-    )
-
-
-def cholesky(X, y, X_test, seed):
-    return (
-        MultivariateRegressor(network="cholesky", random_state=seed)
-        .fit(X, y)
-        .predict_distribution(X_test)
-    )
+def ours(X, y, X_test, seed, **options):
+    model = MultivariateRegressor(random_state=seed, **options)
+    return model.fit(X, y).predict_distribution(X_test)
 
 
 def ngboost(X, y, X_test, seed):
-    """Natural gradient boosting of a multivariate normal (O'Malley et al., 2021), stopped on a fifth of the rows."""
+    """Natural gradient boosting of a multivariate normal (O'Malley et al., 2021).
+
+    It stops on a fifth of the rows.
+    """
     order = np.random.default_rng(seed).permutation(len(X))
     held, rest = order[: len(X) // 5], order[len(X) // 5 :]
-    options: dict = {
-        "Dist": MultivariateNormal(y.shape[1]),
-        "n_estimators": 2000,
-        "learning_rate": 0.03,
-    }
-    model = NGBRegressor(**options, verbose=False, random_state=seed)
+    normal: Any = MultivariateNormal(y.shape[1])
+    options: dict = {"n_estimators": 2000, "learning_rate": 0.03}
+    model = NGBRegressor(Dist=normal, **options, verbose=False, random_state=seed)
     model.fit(X[rest], y[rest], X_val=X[held], Y_val=y[held], early_stopping_rounds=50)
     prediction = model.pred_dist(X_test, max_iter=model.best_val_loss_itr)
     return gaussian(prediction.loc, prediction.cov)
 
 
 def gaussian_process(X, y, X_test, seed):
-    """One for each target, with a length scale for each input; one covariance, of the leave-one-out residuals."""
+    """One for each target, a length scale for each input; covariance of leave-one-out residuals."""
     scaler, mean, scale = StandardScaler().fit(X), y.mean(axis=0), y.std(axis=0)
     means, residuals = [], []
     for target in ((y - mean) / scale).T:
         scales: Any = np.ones(X.shape[1])
         kernel = ConstantKernel() * RBF(scales) + WhiteKernel(0.1)
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", ConvergenceWarning
-            )  # length scales of inputs that do not matter
-            model = GaussianProcessRegressor(kernel, random_state=seed).fit(
-                scaler.transform(X), target
-            )
+            # of length scales of inputs that do not matter
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = GaussianProcessRegressor(kernel, random_state=seed)
+            model.fit(scaler.transform(X), target)
         precision = np.linalg.inv(model.L_ @ model.L_.T)
         residuals.append(precision @ target / np.diag(precision))
         means.append(model.predict(scaler.transform(X_test)))
@@ -116,9 +103,9 @@ def linear(X, y, X_test, seed):
 
 
 METHODS = {
-    "MultivariateRegressor": matrix,
-    "the same, CholeskyMLP": cholesky,
-    "the same, family gaussian": normal,
+    "MultivariateRegressor": ours,
+    "the same, CholeskyMLP": partial(ours, network="cholesky"),
+    "the same, family gaussian": partial(ours, family="gaussian"),
     "NGBoost multivariate normal": ngboost,
     "Gaussian processes": gaussian_process,
     "linear regression": linear,
@@ -127,13 +114,10 @@ METHODS = {
 
 def gaussian(mean, covariance):
     covariance = np.broadcast_to(covariance, (*mean.shape, mean.shape[1]))
-    trace = np.trace(covariance, axis1=1, axis2=2)
-    return TraceOneGaussian(
-        jnp.asarray(mean), Gram.from_dense(covariance / trace[:, None, None]), jnp.asarray(trace)
-    )
+    return TraceOneGaussian.from_moments(mean, Gram.from_dense(covariance))
 
 
-def load(folder: Path, name: str):
+def read(folder: Path, name: str):
     rows = arff.loadarff(folder / f"{name}.arff")[0]
     table = np.array([list(row) for row in rows], float)
     return table[:, : -TARGETS[name]], table[:, -TARGETS[name] :]
@@ -153,19 +137,17 @@ def evaluate(method, X, y, seed) -> dict[str, float]:
 
 
 def table(results: dict) -> str:
-    lines = [
-        f"{'':30}{'negative log-likelihood':>26}{'energy score':>20}{'coverage':>10}{'seconds':>9}"
-    ]
+    titles = f"{'negative log-likelihood':>26}{'energy score':>20}{'coverage':>10}{'seconds':>9}"
+    lines = [f"{'':30}{titles}"]
     for data, methods in results.items():
         lines.append(data)
         for name in (name for name in METHODS if name in methods):
             column = {key: [split[key] for split in methods[name]] for key in methods[name][0]}
             mean = {key: np.mean(values) for key, values in column.items()}
-            error = {
-                key: np.std(values, ddof=1) / np.sqrt(len(values)) for key, values in column.items()
-            }
+            error = {key: np.std(x, ddof=1) / np.sqrt(len(x)) for key, x in column.items()}
             lines.append(
-                f"  {name:28}{mean['nll']:16.3f} +- {error['nll']:.3f}{mean['energy']:12.3f} +- {error['energy']:.3f}"
+                f"  {name:28}{mean['nll']:16.3f} +- {error['nll']:.3f}"
+                f"{mean['energy']:12.3f} +- {error['energy']:.3f}"
                 f"{mean['coverage']:10.3f}{mean['seconds']:9.1f}"
             )
     return "\n".join(lines)
@@ -184,7 +166,7 @@ def main() -> None:
         parser.error("say where enb.arff and jura.arff are: --data DIR, or the variable MMLP_DATA")
     results = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
     for data in TARGETS:
-        X, y = load(Path(arguments.data), data)
+        X, y = read(Path(arguments.data), data)
         for name in arguments.methods:
             splits = [evaluate(METHODS[name], X, y, seed) for seed in range(arguments.splits)]
             results.setdefault(data, {})[name] = splits

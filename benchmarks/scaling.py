@@ -1,8 +1,11 @@
-"""Question: how do time and memory of a value and gradient of the von Neumann loss grow with the matrix size d?
+"""Question: how do time and memory of the von Neumann loss and its gradient grow with the size d?
 
-Answer (2 CPU cores, jax 0.9.2): the table this prints, quoted in docs/numerics.md. Time grows no faster than d^3 and
-memory no faster than d^2; nothing of size d^4 is ever made. Each row is a process of its own, so that its peak memory is its
-own; the memory column is above what an idle process with JAX loaded uses. Run: python benchmarks/scaling.py
+Answer (2 CPU cores, jax 0.9.2): the table this prints, quoted in docs/numerics.md. Time grows no
+faster than d^3 and memory no faster than d^2; nothing of size d^4 is ever made. Each row is a
+process of its own, so that its peak memory is its own; the memory column is above what an idle
+process with JAX loaded uses.
+
+    python benchmarks/scaling.py
 """
 
 import os
@@ -46,18 +49,10 @@ def measure(d: int):
 
 
 def in_a_process_of_its_own(d: int):
-    environment = {
-        **os.environ,
-        "OPENBLAS_NUM_THREADS": "1",
-    }  # two threads on one small matrix wait for each other
-    run = subprocess.run(
-        [sys.executable, __file__, str(d)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-    )
-    return [float(value) for value in run.stdout.split()]
+    # two threads on one small matrix wait for each other
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, __file__, str(d)]
+    return [float(value) for value in subprocess.check_output(command, env=environment).split()]
 
 
 def exponent(sizes, values):
@@ -73,9 +68,8 @@ def main():
         seconds, above_idle, peak = rows[d]
         print(f"{d:5d} {1000 * seconds:9.1f} {above_idle:11.0f} {peak:18.0f}", flush=True)
     times, memory = ([rows[d][i] for d in SIZES] for i in (0, 1))
-    print(
-        f"\nfitted exponents from d = 64 to 512: time d^{exponent(SIZES, times):.2f}, memory d^{exponent(SIZES, memory):.2f}"
-    )
+    powers = f"time d^{exponent(SIZES, times):.2f}, memory d^{exponent(SIZES, memory):.2f}"
+    print(f"\nfitted exponents from d = 64 to 512: {powers}")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """Question: what does `fit` cost over a bare compiled loop, and `fit_many` over one run?
 
-A step is the gradient of the symmetric von Neumann divergence for MatrixMLP(20, 10, (30, 30, 30)) and one default update,
-float32. "Bare" is `lax.scan` over the same steps with nothing around it: no shuffling, no check of finiteness, no
-history. Both are timed in turns, epoch by epoch, in the same process.
+A step is the gradient of the symmetric von Neumann divergence for MatrixMLP(20, 10, (30, 30, 30))
+and one default update, float32. "Bare" is `lax.scan` over the same steps with nothing around it: no
+shuffling, no check of finiteness, no history. Both are timed in turns, epoch by epoch, in the same
+process. `compare.py` times two commits.
 
 Machine: 2 CPU cores, jax 0.9.2; and one NVIDIA H200, jax 0.11.2.
-Answer, median epochs: on the CPU `fit` takes 1.05 times the bare step at batch 10 and 0.97 times at batch 50, on the GPU
-1.07 and 1.17 times; 8 models at once take 6.2 times the time of one on the CPU, 1.4 times on the GPU.
+Answer, median epochs: on the CPU `fit` takes 1.05 times the bare step at batch 10 and 0.97 times at
+batch 50, on the GPU 1.07 and 1.17 times; 8 models at once take 6.2 times the time of one on the
+CPU, 1.4 times on the GPU.
 
     python benchmarks/speed.py
 """
@@ -22,7 +24,6 @@ import jax.numpy as jnp
 import optax
 
 import mmlp
-from mmlp.training.optimizers import default_optimizer
 
 SAMPLES, EPOCHS, REPEATS, SEEDS = 1000, 6, 5, 8
 
@@ -40,9 +41,8 @@ def make(key):
 def bare(optimizer, static, params, state, batches, key):
     def step(carry, batch):
         params, state = carry
-        gradient = jax.grad(lambda params: loss(eqx.combine(params, static), batch, key, 0.0))(
-            params
-        )
+        model = eqx.combine(params, static)
+        gradient = eqx.filter_grad(loss)(model, batch, key, 0.0)
         updates, state = optimizer.update(gradient, state, params)
         return (optax.apply_updates(params, updates), state), None
 
@@ -52,9 +52,8 @@ def bare(optimizer, static, params, state, batches, key):
 def epochs_of_fit(model, data, **options) -> list[float]:
     """Seconds of each epoch inside `fit`, but for the first."""
     ends = []
-    mmlp.fit(
-        model, loss, data, on_epoch=(lambda info: ends.append(time.perf_counter()),), **options
-    )
+    note = (lambda info: ends.append(time.perf_counter()),)
+    mmlp.fit(model, loss, data, on_epoch=note, **options)
     return [end - start for start, end in itertools.pairwise(ends)]
 
 
@@ -86,16 +85,15 @@ def main():
     for batch_size in (10, 50):
         steps = SAMPLES // batch_size
         options = {"key": keys[0], "epochs": EPOCHS, "batch_size": batch_size, "progress": False}
-        options["optimizer"] = default_optimizer(EPOCHS * steps)
+        options["optimizer"] = mmlp.default_optimizer(EPOCHS * steps)
         ours, theirs = in_turns(
             partial(epochs_of_fit, model, (X, Y), **options),
             partial(epochs_of_bare, model, (X, Y), **options),
         )
         for name, pick in (("median", statistics.median), ("fastest", min)):
             a, b = 1e3 * pick(ours) / steps, 1e3 * pick(theirs) / steps
-            print(
-                f"batch {batch_size}, {name} epoch: fit {a:.3f} ms a step, bare {b:.3f} ms, ratio {a / b:.3f}"
-            )
+            steps_of = f"fit {a:.3f} ms a step, bare {b:.3f} ms"
+            print(f"batch {batch_size}, {name} epoch: {steps_of}, ratio {a / b:.3f}")
 
     seeds = jax.random.split(keys[2], SEEDS)
     models = eqx.filter_vmap(make)(seeds)
@@ -104,9 +102,8 @@ def main():
 
     def timed(function, *arguments, **more) -> list[float]:
         start = time.perf_counter()
-        jax.block_until_ready(
-            eqx.filter(function(*arguments, **more, **options).model, eqx.is_array)
-        )
+        result = function(*arguments, **more, **options)
+        jax.block_until_ready(eqx.filter(result.model, eqx.is_array))
         return [time.perf_counter() - start]
 
     many, single = in_turns(
@@ -114,9 +111,8 @@ def main():
         partial(timed, mmlp.fit, one, loss, (X, Y), key=seeds[0]),
     )
     a, b = min(many), min(single)
-    print(
-        f"fit_many, {SEEDS} seeds, batch 50: {a:.3f} s; fit, one seed: {b:.3f} s; ratio {a / b:.2f} (below {SEEDS}: a gain)"
-    )
+    ratio = f"ratio {a / b:.2f} (below {SEEDS}: a gain)"
+    print(f"fit_many, {SEEDS} seeds, batch 50: {a:.3f} s; fit, one seed: {b:.3f} s; {ratio}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """A kernel of one's own: covariances known to be banded.
 
-Eight sensors in a chain, where only neighbours have correlated errors: the covariance is tridiagonal, as a function of three
-inputs. A kernel maps Z to a factor T of K = T'T, so a known structure goes into T: every tridiagonal SPD matrix has an upper
-bidiagonal factor with a positive diagonal (its Cholesky factor), here made of Z. Any function or callable module will
-do, with no derivative of its own.
+Eight sensors stand in a chain, and only neighbours have correlated errors: the covariance, a
+function of three inputs, is tridiagonal. A kernel maps Z to a factor T of K = T'T, so a known
+structure goes into T: every tridiagonal SPD matrix has an upper bidiagonal factor with a positive
+diagonal (its Cholesky factor), here made of Z. Any function or callable module will do; it needs
+no derivative of its own.
 
-The picture shows three unseen covariances, and what networks with the default kernel and with this one make of them.
+The picture shows three unseen covariances, and what networks with the default kernel and with this
+one make of them.
 """
 
 import jax
@@ -19,7 +21,7 @@ SENSORS, FEATURES = 8, 3
 
 
 def bidiagonal(Z: jax.Array) -> jax.Array:
-    """The kernel: T (..., d, d) with a diagonal and the entries next to it, so that K = T'T is tridiagonal."""
+    """The kernel: T (..., d, d) has a diagonal and the entries above it; T'T is tridiagonal."""
     beside = jnp.triu(Z, 1) - jnp.triu(Z, 2)
     return beside + jnp.exp(Z) * jnp.eye(Z.shape[-1])
 
@@ -38,24 +40,22 @@ def loss(model, batch, key, t):
     return mmlp.von_neumann(jax.vmap(model)(X), Y).mean()
 
 
-def train(kernel, epochs: int):
+def fitted(kernel, epochs: int):
     key = jax.random.key(0)
     X, Y = make_data(jax.random.key(1), 60)
     model = mmlp.MatrixMLP(FEATURES, SENSORS, output=mmlp.Dense(kernel), key=key)
     model = mmlp.calibrate(model, X, key=key)
-    return mmlp.fit(
-        model, loss, (X, Y), key=key, epochs=epochs, batch_size=20, progress=False
-    ).model
+    options = {"epochs": epochs, "batch_size": 20, "progress": False}
+    return mmlp.fit(model, loss, (X, Y), key=key, **options).model
 
 
 def main(epochs: int = 150) -> None:
     X, Y = make_data(jax.random.key(2), 500)
     rows = {"true": Y}
     for name, kernel in {"linear": mmlp.Linear(), "bidiagonal": bidiagonal}.items():
-        rows[name] = jax.vmap(train(kernel, epochs))(X)
-        print(
-            f"{name:12} von Neumann loss on {len(X)} unseen samples {mmlp.von_neumann(rows[name], Y).mean():.4f}"
-        )
+        rows[name] = jax.vmap(fitted(kernel, epochs))(X)
+        error = mmlp.von_neumann(rows[name], Y).mean()
+        print(f"{name:12} von Neumann loss on {len(X)} unseen samples {error:.4f}")
 
     figure, axes = pyplot.subplots(3, 3, figsize=(6, 6), layout="constrained")
     for row, (name, A) in zip(axes, rows.items(), strict=True):

@@ -1,11 +1,12 @@
 """Diffusion tensors from noisy signals.
 
-Diffusion imaging measures S_i = S_0 exp(-b g_i' D g_i) along directions g_i and wants D, a 3 x 3 SPD matrix: the shape of
-the diffusion of water, long where nerve fibres run. The usual estimate solves for D by least squares in log S; it is noisy,
-and some of its matrices are not positive definite. Here a `MatrixMLP` learns the map from 12 signals to D on 2000 simulated
-voxels, and is tried on a simulated slice that it has not seen: fibres in circles. The mean diffusivity is known to both.
+Diffusion imaging measures S_i = S_0 exp(-b g_i' D g_i) along directions g_i and wants D, a 3 x 3
+SPD matrix: the shape of the diffusion of water, long where nerve fibres run. The usual estimate
+solves for D by least squares in log S; it is noisy, and some of its matrices are not positive
+definite. Here a `MatrixMLP` learns the map from 12 signals to D on 2000 simulated voxels, and is
+tried on a slice that it has not seen: fibres in circles. The mean diffusivity is known to both.
 
-The picture shows the slice. A line points along the main direction; length and colour give the anisotropy.
+The picture shows the slice; a line points along the main direction and is longer where D is longer.
 """
 
 import jax
@@ -17,32 +18,26 @@ from matplotlib.collections import LineCollection
 import mmlp
 
 B, NOISE, MEAN = 1.0, 0.1, 0.8  # ms/um^2; of S_0; um^2/ms, the mean diffusivity
-TURN, HEIGHT = (
-    np.arange(12) * np.pi * (5**0.5 - 1),
-    (np.arange(12) + 0.5) / 12,
-)  # a spiral over half of the sphere
+# a spiral over half of the sphere
+TURN, HEIGHT = np.arange(12) * np.pi * (5**0.5 - 1), (np.arange(12) + 0.5) / 12
 DIRECTIONS = np.stack([*np.sqrt(1 - HEIGHT**2) * (np.cos(TURN), np.sin(TURN)), HEIGHT], -1)
 
 
 def signals(D, key):
-    """S_i / S_0 for tensors D (n, 3, 3), with Rician noise: the modulus of a complex measurement."""
+    """S_i / S_0 for D (n, 3, 3), with Rician noise: the modulus of a complex measurement."""
     clean = jnp.exp(-B * jnp.einsum("ki,nij,kj->nk", DIRECTIONS, D, DIRECTIONS))
     noise = NOISE * jax.random.normal(key, (2, *clean.shape))
     return jnp.hypot(clean + noise[0], noise[1])
 
 
 def tensors(direction, anisotropy):
-    """D with trace 3 MEAN, long along `direction` (n, 3); `anisotropy` (n,) is 0 for a ball and tends to 1 for a line."""
-    line = direction[:, :, None] * direction[:, None, :]
-    return (
-        3
-        * MEAN
-        * (anisotropy[:, None, None] * line + (1 - anisotropy)[:, None, None] * jnp.eye(3) / 3)
-    )
+    """D (n, 3, 3) of trace 3 MEAN, from a ball (`anisotropy` 0) to a line along `direction` (1)."""
+    line, share = direction[:, :, None] * direction[:, None, :], anisotropy[:, None, None]
+    return 3 * MEAN * (share * line + (1 - share) * jnp.eye(3) / 3)
 
 
 def least_squares(S) -> np.ndarray:
-    """The usual estimate: log S_i = -b g_i' D g_i, linear in the six entries of D; then scaled to the known trace."""
+    """log S_i = -b g_i' D g_i is linear in the six entries of D; then scaled to the known trace."""
     i, j = np.triu_indices(3)
     design = -B * DIRECTIONS[:, i] * DIRECTIONS[:, j] * np.where(i == j, 1, 2)
     entries = np.linalg.lstsq(design, np.log(np.asarray(S, np.float64)).T, rcond=None)[0].T
@@ -63,10 +58,8 @@ def report(name: str, D: np.ndarray, truth: np.ndarray) -> np.ndarray:
     fibre = np.ptp(np.linalg.eigvalsh(truth), axis=1) > MEAN
     angle = np.degrees(np.arccos(np.clip(np.abs(np.sum(main * right, axis=1)), 0, 1)))[fibre]
     error = np.sqrt(np.mean(np.sum((D - truth) ** 2, axis=(1, 2))))
-    negative = np.sum(values < 0)
-    print(
-        f"{name:14} error of D {error:.3f}, of its direction {np.mean(angle):.1f} degrees; {negative} negative eigenvalues"
-    )
+    errors = f"error of D {error:.3f}, of its direction {np.mean(angle):.1f} degrees"
+    print(f"{name:14} {errors}; {np.sum(values < 0)} negative eigenvalues")
     return main * np.ptp(values, axis=1, keepdims=True) / (3 * MEAN)
 
 
@@ -75,11 +68,10 @@ def main(epochs: int = 60) -> None:
     direction = jax.random.normal(keys[0], (2000, 3))
     direction /= jnp.linalg.norm(direction, axis=1, keepdims=True)
     D = tensors(direction, jax.random.uniform(keys[1], (2000,), minval=0.02, maxval=0.9))
-    S, Y = signals(D, keys[2]), mmlp.Gram.from_dense(D / (3 * MEAN))
-    model = mmlp.calibrate(mmlp.MatrixMLP(12, 3, key=keys[3]), S, key=keys[3])
-    model = mmlp.fit(
-        model, loss, (S, Y), key=keys[3], epochs=epochs, batch_size=50, progress=False
-    ).model
+    S, Y, key = signals(D, keys[2]), mmlp.Gram.from_dense(D / (3 * MEAN)), keys[3]
+    model = mmlp.calibrate(mmlp.MatrixMLP(12, 3, key=key), S, key=key)
+    options = {"epochs": epochs, "batch_size": 50, "progress": False}
+    model = mmlp.fit(model, loss, (S, Y), key=key, **options).model
 
     x, y = (grid.ravel() for grid in np.meshgrid(np.arange(-9.5, 10), np.arange(-9.5, 10)))
     radius = np.hypot(x, y)
@@ -92,20 +84,14 @@ def main(epochs: int = 60) -> None:
         "matrix MLP": 3 * MEAN * jax.vmap(model)(S).dense(),
     }
     figure, axes = pyplot.subplots(1, 3, figsize=(10, 3.8), layout="constrained")
+    places, frame = np.stack([x, y], -1), {"xlim": (-10.5, 10.5), "ylim": (-10.5, 10.5)}
     for axis, (name, estimate) in zip(axes, estimates.items(), strict=True):
         arrows = report(name, np.asarray(estimate, np.float64), np.asarray(truth))[:, :2]
-        places = np.stack([x, y], -1)
-        lines = LineCollection(
-            list(np.stack([places - arrows / 2, places + arrows / 2], 1)),
-            array=np.hypot(*arrows.T),
-            cmap="viridis",
-            lw=2,
-        )
+        ends = list(np.stack([places - arrows / 2, places + arrows / 2], 1))
+        lines = LineCollection(ends, array=np.hypot(*arrows.T), cmap="viridis", lw=2)
         lines.set_clim(0, 1)
         axis.add_collection(lines)
-        axis.set(
-            title=name, xlim=(-10.5, 10.5), ylim=(-10.5, 10.5), aspect="equal", xticks=[], yticks=[]
-        )
+        axis.set(title=name, aspect="equal", xticks=[], yticks=[], **frame)
     figure.savefig("diffusion_tensor.png", dpi=120)
 
 

@@ -1,11 +1,14 @@
 """A variational autoencoder on handwritten digits.
 
-Images of 8 x 8 pixels (they come with scikit-learn), each held by its first 10 principal components. The decoder leads
-from 2 latent variables to a mean and a full 10 x 10 covariance, the encoder from an image to a full covariance of the latent
-variables; both are matrix MLPs. During the first third of training the KL term has a weight that rises from zero to one:
-without this warm-up the encoder can learn to say nothing. `MatrixVAE` is the same as a scikit-learn estimator.
+Images of 8 x 8 pixels (they come with scikit-learn), each held by its first 10 principal
+components. The decoder leads from 2 latent variables to a mean and a full 10 x 10 covariance, the
+encoder from an image to a full covariance of the latent variables; both are matrix MLPs joined to
+standard ones. During the first third of training the weight of the KL term rises from zero to one:
+without this warm-up the encoder can learn to say nothing. `MatrixVAE` is the same as a scikit-learn
+estimator.
 
-The picture shows the latent means of test images by class, images decoded along a grid, and drawn samples.
+The picture shows the latent means of test images by class, images decoded along a grid, and
+samples.
 """
 
 import jax
@@ -35,12 +38,10 @@ def main(epochs: int = 30) -> None:
     vae = mmlp.calibrate(vae, X, key=keys[0])
     vae = mmlp.fit(vae, loss, X, key=keys[1], epochs=epochs, batch_size=50, progress=False).model
 
-    evidence = jax.jit(jax.vmap(lambda x, key: vae.log_evidence(x, key, 100)))(
-        X_test, jax.random.split(keys[2], 500)
-    )
-    covariance = jnp.cov(X.T)
-    omega = mmlp.Gram.from_dense(covariance / jnp.trace(covariance))
-    gaussian = mmlp.TraceOneGaussian(X.mean(axis=0), omega, jnp.trace(covariance))
+    log_evidence = jax.jit(jax.vmap(lambda x, key: vae.log_evidence(x, key, 100)))
+    evidence = log_evidence(X_test, jax.random.split(keys[2], len(X_test)))
+    covariance = mmlp.Gram.from_dense(jnp.cov(X.T))
+    gaussian = mmlp.TraceOneGaussian.from_moments(X.mean(axis=0), covariance)
     print(f"mean log density of {len(X_test)} test images, by whitened components")
     print(f"  one Gaussian          {jnp.mean(gaussian.log_prob(X_test)):.2f}")
     print(f"  VAE, 100 draws each   {jnp.mean(evidence):.2f}")
@@ -56,9 +57,8 @@ def main(epochs: int = 30) -> None:
         "samples": vae.sample(keys[3], 100),
     }
     for axis, (title, values) in zip(axes[1:], rows.items(), strict=True):
-        plot_images(components.inverse_transform(values), (8, 8), columns=10, ax=axis).set_title(
-            title
-        )
+        plot_images(components.inverse_transform(values), (8, 8), columns=10, ax=axis)
+        axis.set_title(title)
     figure.savefig("digits_vae.png", dpi=120)
 
 

@@ -1,13 +1,14 @@
 """Regression with a full covariance for each sample.
 
-A moving target is observed with errors that are long along its path and grow on the way: the two coordinates' errors are
-correlated, and the correlation changes with the input. `MultivariateRegressor` learns mean and covariance from 400 samples.
-It is compared with the same mean and one constant covariance, the best that ordinary regression offers.
+A moving target is observed with errors that are long along its path and grow on the way: the errors
+of the two coordinates are correlated, and the correlation changes with the input.
+`MultivariateRegressor` learns mean and covariance from 400 samples. It is compared with the same
+mean and one constant covariance, the best that ordinary regression offers.
 
-The picture shows predicted means and 90 % ellipses with unseen data, and how often ellipsoids of each probability hold them.
+The picture shows predicted means and 90 % ellipses with unseen data, and how often ellipsoids of
+each probability hold them.
 """
 
-import jax.numpy as jnp
 import numpy as np
 from matplotlib import pyplot
 
@@ -20,17 +21,15 @@ def make_data(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]
     x = rng.uniform(0, 2 * np.pi, n)
     along = np.stack([-np.sin(x), np.cos(x)], -1)
     across = np.stack([np.cos(x), np.sin(x)], -1)
-    errors = (0.05 + 0.1 * x)[:, None] * rng.standard_normal(
-        (n, 1)
-    ) * along + 0.1 * rng.standard_normal((n, 1)) * across
+    long = (0.05 + 0.1 * x)[:, None] * rng.standard_normal((n, 1))
+    errors = long * along + 0.1 * rng.standard_normal((n, 1)) * across
     return x[:, None], (1 + 0.4 * x)[:, None] * across + errors
 
 
 def constant_covariance(model, X, y, X_test) -> mmlp.TraceOneGaussian:
     """The model's means, with the covariance of all residuals."""
-    A = np.cov((y - model.predict(X)).T)
-    omega = mmlp.Gram.from_dense(jnp.asarray(A / np.trace(A)))
-    return mmlp.TraceOneGaussian(jnp.asarray(model.predict(X_test)), omega, np.trace(A))
+    covariance = mmlp.Gram.from_dense(np.cov((y - model.predict(X)).T))
+    return mmlp.TraceOneGaussian.from_moments(model.predict(X_test), covariance)
 
 
 def main(epochs: int = 150) -> None:
@@ -46,9 +45,8 @@ def main(epochs: int = 150) -> None:
         likelihood = metrics.negative_log_likelihood(prediction, y_test)
         energy = metrics.energy_score(prediction, y_test)
         share = metrics.ellipsoid_coverage(prediction, y_test, 0.9)
-        print(
-            f"{name:20} -log p {likelihood:.3f}, energy score {energy:.3f}, {100 * share:.0f} % in the 90 % ellipses"
-        )
+        scores = f"-log p {likelihood:.3f}, energy score {energy:.3f}"
+        print(f"{name:20} {scores}, {100 * share:.0f} % in the 90 % ellipses")
         plotting.plot_calibration(metrics.mahalanobis_pit(prediction, y_test), label=name, ax=right)
 
     times = np.linspace(0, 2 * np.pi, 25)[:, None]

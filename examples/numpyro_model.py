@@ -1,10 +1,12 @@
 """A Bayesian model with heavy tails, in NumPyro.
 
-200 returns of two assets, simulated with a power exponential of exponent beta = 0.6 (beta = 1 is the Gaussian; smaller means
-heavier tails). The model puts priors on location, correlation, scale and beta, and NUTS draws from the posterior through the
-density of `mmlp.numpyro`. eta and alpha enter as a product, so alpha is one.
+200 returns of two assets, simulated with a power exponential of exponent beta = 0.6 (beta = 1 is
+the Gaussian; smaller means heavier tails). The model puts priors on location, correlation, scale
+and beta, and NUTS draws from the posterior through the density of `mmlp.numpyro`. eta and alpha
+enter as a product, so alpha is one.
 
-The picture shows the posterior of beta, with the truth, and the data with the ellipse that holds 90 % by the posterior mean.
+The picture shows the posterior of beta, with the truth, and the data with the ellipse that holds
+90 % by the posterior mean.
 """
 
 import jax
@@ -17,6 +19,7 @@ from numpyro.infer import MCMC, NUTS
 
 import mmlp
 from mmlp.numpyro import TraceOnePowerExponential
+from mmlp.plotting import plot_ellipses
 
 BETA = 0.6
 
@@ -27,18 +30,15 @@ def model(y):
     ratio = numpyro.sample("ratio", dist.LogNormal(0, 0.5))  # of the two standard deviations
     eta = numpyro.sample("eta", dist.LogNormal(0, 1))
     beta = numpyro.sample("beta", dist.LogNormal(0, 0.5))
-    factor = jnp.transpose(correlation) * jnp.array(
-        [1.0, ratio]
-    )  # T, of any scale: Omega = T'T / tr(T'T)
+    # T, of any scale: Omega = T'T / tr(T'T)
+    factor = jnp.transpose(correlation) * jnp.array([1.0, ratio])
     with numpyro.plate("days", len(y)):
         numpyro.sample("y", TraceOnePowerExponential(loc, factor, eta, 1.0, beta), obs=y)
 
 
 def simulate(key, n: int) -> jax.Array:
-    omega = mmlp.Gram.trace_one(jnp.array([[1.0, 0.6], [0.0, 0.8]]))
-    return mmlp.TraceOnePowerExponential(jnp.array([0.1, 0.0]), omega, 1.0, 1.0, BETA).sample(
-        key, (n,)
-    )
+    omega, loc = mmlp.Gram.trace_one(jnp.array([[1.0, 0.6], [0.0, 0.8]])), jnp.array([0.1, 0.0])
+    return mmlp.TraceOnePowerExponential(loc, omega, 1.0, 1.0, BETA).sample(key, (n,))
 
 
 def main(draws: int = 500) -> None:
@@ -47,9 +47,8 @@ def main(draws: int = 500) -> None:
     mcmc.run(jax.random.key(1), y)
     posterior = mcmc.get_samples()
     low, high = np.quantile(posterior["beta"], [0.05, 0.95])
-    print(
-        f"beta: posterior mean {np.mean(posterior['beta']):.2f}, 90 % interval {low:.2f} to {high:.2f}, truth {BETA}"
-    )
+    interval = f"90 % interval {low:.2f} to {high:.2f}"
+    print(f"beta: posterior mean {np.mean(posterior['beta']):.2f}, {interval}, truth {BETA}")
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4), layout="constrained")
     left.hist(posterior["beta"], bins=30, density=True)
@@ -58,24 +57,13 @@ def main(draws: int = 500) -> None:
     left.set(xlabel=r"$\beta$", ylabel="posterior density")
     left.legend()
 
-    loc, eta, beta, ratio = (
-        np.mean(posterior[name], axis=0) for name in ("loc", "eta", "beta", "ratio")
-    )
-    omega = mmlp.Gram.trace_one(
-        np.mean(posterior["correlation"], axis=0).T * np.array([1.0, ratio])
-    )
-    fitted = mmlp.TraceOnePowerExponential(loc, omega, eta, 1.0, beta)
-    radius = jnp.quantile(
-        jnp.linalg.norm(omega.whiten(fitted.sample(jax.random.key(2), (10_000,)) - loc), axis=1),
-        0.9,
-    )
-    angle = np.linspace(0, 2 * np.pi, 200)
-    ellipse = loc + radius * omega.color(jnp.stack([jnp.cos(angle), jnp.sin(angle)], -1))
-    inside = jnp.mean(jnp.linalg.norm(omega.whiten(y - loc), axis=1) < radius)
+    mean = {name: np.mean(draws, axis=0) for name, draws in posterior.items()}
+    omega = mmlp.Gram.trace_one(mean["correlation"].T * np.array([1.0, mean["ratio"]]))
+    fitted = mmlp.TraceOnePowerExponential(mean["loc"], omega, mean["eta"], 1.0, mean["beta"])
+    inside = jnp.mean(fitted.mahalanobis(y) < fitted.radius_quantile(0.9))
     print(f"the 90 % ellipse holds {100 * inside:.0f} % of the data")
-    right.plot(*y.T, ".", alpha=0.5)
-    right.plot(*ellipse.T, "C3")
-    right.set(xlabel="first asset", ylabel="second asset", aspect="equal")
+    plot_ellipses(fitted, y, names=["first asset", "second asset"], ax=right)
+    right.set(aspect="equal")
     figure.savefig("numpyro_model.png", dpi=120)
 
 

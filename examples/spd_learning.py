@@ -1,10 +1,12 @@
 """Learn covariance matrices as a function of an input.
 
-An ellipse whose long axis turns with the first input and stretches with the second: a covariance matrix as a function of two
-numbers, learnt from 150 matrices. The network is a `MatrixMLP`, the loss the von Neumann divergence. The network's matrices
-have trace one, so the targets are divided by their trace; `SPDRegressor` learns the scale as well.
+An ellipse whose long axis turns with the first input and stretches with the second: a covariance
+matrix as a function of two numbers, learnt from 150 matrices. The network is a `MatrixMLP`, the
+loss the von Neumann divergence. The network's matrices have trace one, so the targets are divided
+by their trace; `SPDRegressor` learns the scale as well.
 
-The picture shows the matrices as ellipses: true (filled) and predicted (outlined) at places that were not trained on.
+The picture shows the matrices as ellipses: true (filled) and predicted (outlined) at places that
+were not trained on.
 """
 
 import jax
@@ -14,6 +16,7 @@ from matplotlib import pyplot
 from matplotlib.patches import Ellipse
 
 import mmlp
+from mmlp.datasets import turning_factors
 
 
 def make_data(key, n: int) -> tuple[jax.Array, mmlp.Gram]:
@@ -22,11 +25,10 @@ def make_data(key, n: int) -> tuple[jax.Array, mmlp.Gram]:
 
 
 def covariance(X: jax.Array) -> mmlp.Gram:
-    angle, stretch = 2 * X[:, 0], 1.2 + X[:, 1]
-    cosine, sine = jnp.cos(angle), jnp.sin(angle)
-    axes = jnp.stack([cosine, sine, -sine, cosine], -1).reshape(-1, 2, 2)  # rows are the axes
-    lengths = jnp.exp(jnp.stack([stretch, -stretch], -1) / 2)
-    return mmlp.Gram.trace_one(lengths[:, :, None] * axes)
+    """T = diag(lengths) R(angle), and T'T over its trace."""
+    angle, stretch = 2 * X[:, :1], 1.2 + X[:, 1:]
+    lengths = jnp.exp(jnp.concatenate([stretch, -stretch], axis=1) / 2)
+    return mmlp.Gram.trace_one(turning_factors(angle, [[[0.0, 1.0], [0.0, 0.0]]], lengths))
 
 
 def loss(model, batch, key, t):
@@ -38,9 +40,8 @@ def ellipse(A: np.ndarray, place: np.ndarray, **style) -> Ellipse:
     """The ellipse x' A^-1 x = r^2 about a place."""
     values, vectors = np.linalg.eigh(A)
     width, height = 0.22 * np.sqrt(values)
-    return Ellipse(
-        tuple(place), width, height, angle=np.degrees(np.arctan2(*vectors[::-1, 0])), **style
-    )
+    angle = np.degrees(np.arctan2(*vectors[::-1, 0]))
+    return Ellipse(tuple(place), width, height, angle=angle, **style)
 
 
 def main(epochs: int = 200) -> None:
@@ -48,9 +49,8 @@ def main(epochs: int = 200) -> None:
     X, Y = make_data(key, 150)
     model = mmlp.MatrixMLP(2, 2, key=key)
     model = mmlp.calibrate(model, X, key=key)
-    model = mmlp.fit(
-        model, loss, (X, Y), key=key, epochs=epochs, batch_size=30, progress=False
-    ).model
+    options = {"epochs": epochs, "batch_size": 30, "progress": False}
+    model = mmlp.fit(model, loss, (X, Y), key=key, **options).model
 
     X_test, Y_test = make_data(jax.random.key(1), 500)
     constant = mmlp.Gram.from_dense(Y.dense().mean(axis=0))
@@ -65,14 +65,8 @@ def main(epochs: int = 200) -> None:
     for place, true, predicted in zip(*map(np.asarray, (grid, truths, predictions)), strict=True):
         axes.add_patch(ellipse(true, place, color="C0", alpha=0.35, lw=0))
         axes.add_patch(ellipse(predicted, place, fill=False, color="C3", lw=1.5))
-    axes.set(
-        aspect="equal",
-        xlim=(-1.05, 1.05),
-        ylim=(-1.05, 1.05),
-        xlabel="$x_1$",
-        ylabel="$x_2$",
-        title="true (blue) and predicted (red)",
-    )
+    axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal")
+    axes.set(xlabel="$x_1$", ylabel="$x_2$", title="true (blue) and predicted (red)")
     figure.savefig("spd_learning.png", dpi=120)
 
 

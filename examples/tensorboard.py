@@ -5,7 +5,8 @@ One line of CSV an epoch, and TensorBoard where `tensorboardX` is installed:
     python examples/tensorboard.py runs/example
     tensorboard --logdir runs/example
 
-`on_epoch` takes any function of one `EpochInfo`; after an interruption it is called for the epochs that follow.
+`on_epoch` takes any function of one `EpochInfo`; after an interruption it is called for the epochs
+that follow.
 """
 
 import csv
@@ -28,9 +29,8 @@ def to_csv(path: Path):
             writer = csv.writer(file)
             if new:
                 writer.writerow(["epoch", "loss", "validation", "skipped"])
-            writer.writerow(
-                [info.epoch, float(info.loss), float(info.validation), int(info.skipped)]
-            )
+            numbers = float(info.loss), float(info.validation), int(info.skipped)
+            writer.writerow([info.epoch, *numbers])
 
     return write
 
@@ -69,21 +69,11 @@ def main(folder: Path) -> mmlp.FitResult:
         callbacks.append(to_tensorboard(folder))
     except ImportError as error:
         print(error)
-    return mmlp.fit(
-        model,
-        loss,
-        train,
-        key=key,
-        epochs=30,
-        batch_size=25,
-        validation=validation,
-        on_epoch=callbacks,
-    )
+    options = {"epochs": 30, "batch_size": 25, "validation": validation, "on_epoch": callbacks}
+    return mmlp.fit(model, loss, train, key=key, **options)
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/example")
-    result = main(folder)
-    print(
-        f"best validation loss {result.history['validation'].min():.5f}; every epoch is in {folder / 'epochs.csv'}"
-    )
+    best = main(folder).history["validation"].min()
+    print(f"best validation loss {best:.5f}; every epoch is in {folder / 'epochs.csv'}")

@@ -4,7 +4,7 @@ Each holds one device, and every batch is spread over both:
 
     python examples/two_processes.py                 # on this machine: starts both processes itself
 
-On several machines start the same program on each, with the address of the first and its own number:
+On several machines start the same program on each, with the first's address and its own number:
 
     python examples/two_processes.py ADDRESS:PORT NUMBER_OF_PROCESSES MY_NUMBER
 """
@@ -27,34 +27,23 @@ def loss(model, batch, key, t):
     return jnp.mean(mmlp.von_neumann(jax.vmap(model)(X), Y))
 
 
-def train() -> mmlp.FitResult:
+def fitted() -> mmlp.FitResult:
     """What one process would run as well: nothing here knows of the others."""
     X = np.random.default_rng(0).normal(size=(40, 2)).astype(jnp.zeros(()).dtype)
-    Y = mmlp.Gram(
-        np.exp(0.5 * X)[:, :, None] * np.array([[0.8, 0.6], [-0.6, 0.8]], X.dtype)
-    ).scaled(0.4)
+    rotation = np.array([[0.8, 0.6], [-0.6, 0.8]], X.dtype)
+    Y = mmlp.Gram(np.exp(0.5 * X)[:, :, None] * rotation).scaled(0.4)
     model = mmlp.MatrixMLP(2, 2, (4,), key=jax.random.key(0))
-    adam = optax.adam(0.02)
-    return mmlp.fit(
-        model,
-        loss,
-        (X, Y),
-        key=jax.random.key(1),
-        epochs=13,
-        batch_size=10,
-        optimizer=adam,
-        progress=False,
-    )
+    options = {"epochs": 13, "batch_size": 10, "optimizer": optax.adam(0.02), "progress": False}
+    return mmlp.fit(model, loss, (X, Y), key=jax.random.key(1), **options)
 
 
 def main(address: str, processes: int, number: int) -> None:
     if os.environ.get("JAX_PLATFORMS") == "cpu":
         jax.config.update("jax_cpu_collectives_implementation", "gloo")  # GPUs need no such line
     jax.distributed.initialize(address, num_processes=processes, process_id=number)
-    result = train()
-    print(
-        f"process {number} of {processes}, {len(jax.devices())} devices: loss {result.history['loss'][-1]:.6f}"
-    )
+    result = fitted()
+    loss = f"loss {result.history['loss'][-1]:.6f}"
+    print(f"process {number} of {processes}, {len(jax.devices())} devices: {loss}")
     if number == 0 and "MODEL" in os.environ:
         mmlp.save(result.model, os.environ["MODEL"])
     jax.distributed.shutdown()
@@ -69,7 +58,5 @@ if __name__ == "__main__":
             address = f"localhost:{free.getsockname()[1]}"
         environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
         command = [sys.executable, __file__, address, "2"]
-        children = [
-            subprocess.Popen([*command, str(number)], env=environment) for number in range(2)
-        ]
+        children = [subprocess.Popen([*command, number], env=environment) for number in "01"]
         sys.exit(max(child.wait() for child in children))

@@ -15,7 +15,7 @@ ROOT = Path(mmlp.__file__).parent
 ORDER = """
 _version registry linalg spd divergences distributions kernels networks heads vae
 initialisation checkpoint training metrics datasets plotting estimators tables pages experiments cli
-""".split()  # noqa: SIM905
+""".split()
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 LIGHT = {"jax", "equinox", "optax", "numpy"}  # what `import mmlp` may load
 HEAVY = {"numpyro", *ORDER[ORDER.index("metrics") :]}

@@ -118,7 +118,7 @@ def test_two_processes_give_the_weights_of_one(tmp_path):
         import two_processes
     finally:
         sys.path.pop(0)
-    difference = np.max(np.abs(flat(mmlp.load(path)) - flat(two_processes.train().model)))
+    difference = np.max(np.abs(flat(mmlp.load(path)) - flat(two_processes.fitted().model)))
     print(f"two processes differ from one by {difference:.1e}")
     assert difference < 1e-6
 

@@ -1,0 +1,214 @@
+"""Question: does this tree train like another one: the same weights, in no more time?
+
+    python benchmarks/compare.py --against DIR           time of a training step, this tree over DIR
+    python benchmarks/compare.py --against DIR --check   difference after 20 steps in float64
+
+DIR is a checkout of another commit, such as `git worktree add DIR COMMIT`. Each tree has a process
+of its own. Times: both train in turns, epoch by epoch inside `fit`, in float32 at the paper's size;
+the ratio is that of the medians, and the quartiles are those of the turns. Check: `fit` and
+`fit_many` with the same keys; the largest absolute difference of weights and of losses.
+"""
+
+import argparse
+import importlib
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[1]
+TURNS, EPOCHS, STEPS, ROUNDS = 12, 6, 20, 2
+P, D, K, HIDDEN = 20, 10, 3, (30, 30, 30)
+TIMED = (
+    *("MatrixMLP", "ShallowMatrixMLP", "CholeskyMLP", "GaussianHead(MatrixMLP)", "VAE EfNf"),
+    *(f"{head}Head(JointMatrixMLP)" for head in ("Gaussian", "PowerExponential")),
+)
+
+
+def models(mmlp) -> dict:
+    """name -> function of a key, in the words of either tree: `output`, or before it `diagonal`."""
+    new = hasattr(mmlp, "JointMatrixMLP")
+    joint = mmlp.JointMatrixMLP if new else partial(mmlp.MatrixMLP, joint=True)
+    diagonal = {"output": mmlp.Diagonal()} if new else {"diagonal": True}
+    paper = mmlp.MercerSigmoid()
+    mercer = {"output": mmlp.Dense(paper)} if new else {"output_kernel": paper}
+    networks = {
+        "MatrixMLP": mmlp.MatrixMLP,
+        "MatrixMLP, Mercer": partial(mmlp.MatrixMLP, **mercer),
+        "MatrixMLP, diagonal": partial(mmlp.MatrixMLP, **diagonal),
+        "JointMatrixMLP": joint,
+        "JointMatrixMLP, diagonal": partial(joint, **diagonal),
+        "CholeskyMLP": mmlp.CholeskyMLP,
+        "CholeskyMLP, diagonal": partial(mmlp.CholeskyMLP, **diagonal),
+    }
+    made = {name: partial(make, P, D, HIDDEN) for name, make in networks.items()}
+    cases = {name: made[name] for name in ("MatrixMLP", "MatrixMLP, Mercer", "CholeskyMLP")}
+    cases["ShallowMatrixMLP"] = partial(mmlp.ShallowMatrixMLP, P, D, HIDDEN)
+    for head, extra in ((mmlp.GaussianHead, 1), (mmlp.PowerExponentialHead, 3)):
+        for name, make in made.items():
+            cases[f"{head.__name__}({name})"] = partial(_headed, head, make, D + extra)
+    vaes = ("NdNd", "EfNf", "EfEf")
+    return cases | {f"VAE {name}": partial(mmlp.paper_vae, name, P, K, HIDDEN) for name in vaes}
+
+
+def _headed(head, make, out_features, *, key):
+    return head(make(out_features=out_features, key=key))
+
+
+def prepared(name: str, batch: int):
+    """The tree's package, a function key -> calibrated model, the loss and the data of a case."""
+    import jax
+    import jax.numpy as jnp
+
+    mmlp, keys = importlib.import_module("mmlp"), jax.random.split(jax.random.key(0), 3)
+    X = jax.random.normal(keys[0], (STEPS * batch, P))
+    Y = mmlp.Gram.trace_one(jax.random.normal(keys[1], (STEPS * batch, D, D)))
+    y = jax.random.normal(keys[2], (STEPS * batch, D))
+
+    def make(key):
+        return mmlp.calibrate(models(mmlp)[name](key=key), X, key=key)
+
+    def loss(model, batch, key, t):
+        X, Y, y = batch
+        if name.startswith("VAE"):
+            return -jnp.mean(jax.vmap(model.elbo)(X, jax.random.split(key, len(X))))
+        if "Head" in name:
+            return -jnp.mean(jax.vmap(lambda x, y: model(x).log_prob(y))(X, y))
+        return jnp.mean(mmlp.von_neumann(jax.vmap(model)(X), Y))
+
+    return mmlp, make, loss, (X, Y, y)
+
+
+def answer(task: str, name: str, batch: int, kept: dict) -> list:
+    """In the tree's process: seconds a step of some epochs, or the numbers after 20 steps."""
+    import equinox as eqx
+    import jax
+    import numpy as np
+
+    if (name, batch) not in kept:
+        kept.clear()
+        mmlp, make, loss, data = prepared(name, batch)
+        kept[name, batch] = mmlp, make, loss, data, make(jax.random.key(1))
+    mmlp, make, loss, data, model = kept[name, batch]
+    options = {"batch_size": batch, "progress": False}
+    if task == "time":
+        ends, options["epochs"] = [], EPOCHS
+        note = (lambda info: ends.append(time.perf_counter()),)
+        mmlp.fit(model, loss, data, key=jax.random.key(2), on_epoch=note, **options)
+        return [(end - start) / STEPS for start, end in itertools.pairwise(ends)]
+    keys = jax.random.split(jax.random.key(1), 3)
+    one = mmlp.fit(make(keys[0]), loss, data, key=keys[1], epochs=1, **options)
+    many = mmlp.fit_many(eqx.filter_vmap(make)(keys), loss, data, keys=keys, epochs=1, **options)
+    results = []
+    for result in (one, many):
+        weights = jax.tree.leaves(eqx.filter(result.model, eqx.is_inexact_array))
+        arrays = [*weights, result.history["loss"]]
+        results.append([np.asarray(array, float).tolist() for array in arrays])
+    return results
+
+
+def work() -> None:
+    """Answer requests, a line of JSON each."""
+    kept = {}
+    for line in sys.stdin:
+        print(json.dumps(answer(*json.loads(line), kept)), flush=True)
+
+
+class Tree:
+    """A process that trains with the package of one folder."""
+
+    def __init__(self, folder: Path, precision: str):
+        variables = {"PYTHONPATH": str(folder), "JAX_ENABLE_X64": str(int(precision == "float64"))}
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **variables}
+        command = [sys.executable, "-P", __file__, "--work"]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen(command, env=environment, cwd=folder, **pipes)
+
+    def ask(self, *request):
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def close(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def compare_times(names, against: Path) -> None:
+    print(
+        f"{'ms a step':42}{'batch':>6}{'before':>9}{'now':>9}{'ratio':>8}  quartiles of the turns"
+    )
+    times = {}
+    for _ in range(ROUNDS):  # of processes, whose memory lies differently each time
+        trees = Tree(against, "float32"), Tree(HERE, "float32")
+        for case in itertools.product(names, (10, 50)):
+            for turn in range(TURNS + 1):
+                order = trees if turn % 2 else trees[::-1]
+                pair = {tree: tree.ask("time", *case) for tree in order}
+                if turn:  # the first compiles
+                    times.setdefault(case, []).append([pair[tree] for tree in trees])
+        for tree in trees:
+            tree.close()
+    for (name, batch), turns in times.items():
+        before, now = (statistics.median(t for turn in turns for t in turn[i]) for i in (0, 1))
+        ratios = [statistics.median(new) / statistics.median(old) for old, new in turns]
+        low, _, high = statistics.quantiles(ratios, n=4)
+        numbers = f"{1e3 * before:9.3f}{1e3 * now:9.3f}{now / before:8.3f}  {low:.3f} to {high:.3f}"
+        print(f"{name:42}{batch:6}{numbers}", flush=True)
+
+
+def compare_numbers(names, against: Path) -> None:
+    trees = Tree(against, "float64"), Tree(HERE, "float64")
+    print(f"{'largest difference after 20 steps':42}{'fit':>12}{'fit_many':>12}")
+    for name in names:
+        old, new = (tree.ask("check", name, 10) for tree in trees)
+        row = [difference(*pair) for pair in zip(old, new, strict=True)]
+        print(f"{name:42}" + "".join(f"{value:12.1e}" for value in row), flush=True)
+    for tree in trees:
+        tree.close()
+
+
+def difference(old: list, new: list) -> float:
+    """Of two lists of arrays in any order: each is compared with the nearest of its shape."""
+    import numpy as np
+
+    rest, largest = [np.array(b) for b in new], 0.0
+    for array in map(np.array, old):
+        same = [(abs(array - b).max(), i) for i, b in enumerate(rest) if b.shape == array.shape]
+        nearest, i = min(same, default=(float("inf"), 0))
+        largest = max(largest, float(nearest))
+        rest.pop(i) if same else None
+    return largest if not rest else float("inf")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--against", type=Path, metavar="DIR")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="of the cases in `models`")
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.work:
+        return work()
+    if arguments.against is None or not (arguments.against / "mmlp").is_dir():
+        parser.error("--against must name a checkout, a folder that holds mmlp/")
+    sys.path.insert(0, str(HERE))
+    names = arguments.only or (
+        models(importlib.import_module("mmlp")) if arguments.check else TIMED
+    )
+    compare = compare_numbers if arguments.check else compare_times
+    compare(names, arguments.against.resolve())
+
+
+if __name__ == "__main__":
+    main()
