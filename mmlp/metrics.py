@@ -98,10 +98,7 @@ def mahalanobis_pit(distribution: Elliptical, y: ArrayLike) -> np.ndarray:
 def ellipsoid_coverage(
     distribution: Elliptical, y: ArrayLike, level: float = 0.9, *, sample_weight=None
 ) -> float:
-    """The share of rows whose y lies in the ellipsoid of probability `level` about the mean.
-
-    If the predictions are right, it is `level`.
-    """
+    """The share of rows whose y is in the ellipsoid of probability `level`; at best `level`."""
     if not 0 < level < 1:
         raise ValueError(f"`ellipsoid_coverage(level=...)` must be in (0, 1), got {level!r}.")
     return _mean(mahalanobis_pit(distribution, y) <= level, sample_weight)
@@ -110,9 +107,7 @@ def ellipsoid_coverage(
 def calibration_curve(
     pit: ArrayLike, levels: ArrayLike | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(levels, shares): for each level, the share of `mahalanobis_pit` values up to it.
-
-    If the predictions are right, the two are equal.
+    """(levels, shares): the shares of `mahalanobis_pit` values up to each level; equal at best.
 
     >>> levels, shares = calibration_curve(np.array([0.1, 0.6]), np.array([0.5, 1.0]))
     >>> print(shares)

@@ -1,7 +1,4 @@
-"""Pictures of predictions and of training.
-
-Each function draws on the Matplotlib axes that it is given, or on new ones, and returns them.
-"""
+"""Pictures of predictions and training, each drawn on given or new Matplotlib axes."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,4 @@
-"""Activation matrix functions H(Z) = K(Z) / tr K(Z) and functions h(z), beside D_Z H and D_z h.
-
-See Appendix G.
-"""
+"""Activations H(Z) = K(Z) / tr K(Z) and h(z), with their alpha-derivatives, Appendix G."""
 
 from collections.abc import Callable
 from typing import NamedTuple

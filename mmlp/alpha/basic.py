@@ -73,10 +73,7 @@ def backpropagation(
 
 
 def matrix_by_weight(W: np.ndarray, H: np.ndarray) -> np.ndarray:
-    """D_{W_l} Z_l = (W kron I)(H' kron I) + (I kron WH) K_(d_l, d_{l+1}), Appendix E.
-
-    For Z_l = W H_{l+1} W' + B_l.
-    """
+    """D_W Z = (W kron I)(H' kron I) + (I kron WH) K_(d, d_next) for Z = W H W' + B, Appendix E."""
     d, d_next = W.shape
     return product_rule(W @ H, W.T, np.kron(H.T, np.eye(d)), commutation(d, d_next))
 

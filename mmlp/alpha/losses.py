@@ -43,10 +43,7 @@ def logm(Y: np.ndarray) -> np.ndarray:
 
 
 def von_neumann(Y_hat: np.ndarray, Y: np.ndarray) -> float:
-    """(Delta(Yhat || Y) + Delta(Y || Yhat)) / 2, Eq. (loss_qre), Appendix D.
-
-    Delta(A || B) = tr(A log A - A log B), Eq. (qre).
-    """
+    """(Delta(Yhat || Y) + Delta(Y || Yhat)) / 2, Eqs. (qre) and (loss_qre), Appendix D."""
     return np.trace((Y_hat - Y) @ (logm(Y_hat) - logm(Y))) / 2
 
 

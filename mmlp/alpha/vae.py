@@ -20,6 +20,7 @@ from mmlp.alpha.general import Layer, backpropagation, feedforward
 Network = Sequence[Layer]
 Gradients = list[dict[str, NDArray]]
 LogDensity = Callable[..., Derivatives]
+Radii = Sequence[tuple[float, float]]
 
 
 def d_est_n(
@@ -46,12 +47,7 @@ def d_est_n(
 
 
 def d_est_mpe(
-    decoder: Network,
-    encoder: Network,
-    d_log_p: LogDensity,
-    x: NDArray,
-    nu: NDArray,
-    radius: Sequence[tuple[float, float]],
+    decoder: Network, encoder: Network, d_log_p: LogDensity, x: NDArray, nu: NDArray, radius: Radii
 ) -> tuple[Gradients, Gradients]:
     """D_theta and D_phi of Eq. (est_mpe): q is power exponential, nu (r, k) are unit vectors.
 

@@ -1,7 +1,4 @@
-"""NumPy's files: arrays of finite numbers from .npy and .npz.
-
-Nothing is unpickled, because a pickle can run code.
-"""
+"""Arrays of finite numbers from NumPy's files. Nothing is unpickled: a pickle can run code."""
 
 import zlib
 from collections.abc import Sequence
