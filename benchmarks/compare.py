@@ -116,7 +116,8 @@ def work() -> None:
     """Answer requests, a line of JSON each."""
     kept = {}
     for line in sys.stdin:
-        print(json.dumps(answer(*json.loads(line), kept)), flush=True)
+        task, name, batch = json.loads(line)
+        print(json.dumps(answer(task, name, batch, kept)), flush=True)
 
 
 class Tree:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scoringrules
 from scipy import stats
+from student_t import StudentT
 
 from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential, metrics
 
@@ -116,6 +117,23 @@ def test_power_exponential_at_one_is_the_gaussian():
     np.testing.assert_allclose(
         metrics.mahalanobis_pit(p, y), stats.chi2(3).cdf(np.sum(whitened**2, -1)), rtol=1e-9
     )
+
+
+def test_a_new_family_has_every_score_and_its_calibration():
+    """Student's t, of which the library knows nothing, with nu = 7 degrees of freedom."""
+    T = np.broadcast_to(RNG.standard_normal((3, 3)), (500, 3, 3))
+    p = StudentT(RNG.standard_normal((500, 3)), Gram.trace_one(T), np.full(500, 2.0), 7.0)
+    y = np.asarray(p.sample(jax.random.key(5)))
+    shape = 2 * np.asarray(p.omega.dense()[0])
+    expected = -stats.multivariate_t(shape=shape, df=7).logpdf(y - p.loc)
+    assert metrics.negative_log_likelihood(p, y) == pytest.approx(np.mean(expected))
+    pit = metrics.mahalanobis_pit(p, y)
+    squared = np.einsum("ni,ij,nj->n", y - p.loc, np.linalg.inv(shape), y - p.loc)
+    np.testing.assert_allclose(pit, stats.f(3, 7).cdf(squared / 3), rtol=1e-9)
+    assert stats.kstest(pit, "uniform").pvalue > 1e-3
+    wide = StudentT(p.loc, p.omega, 9 * p.eta, p.nu)
+    for score in (metrics.energy_score, metrics.variogram_score):
+        assert score(p, y) < score(wide, y)
 
 
 def test_calibration_error_is_the_area_between_the_curve_and_the_diagonal():

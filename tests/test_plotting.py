@@ -4,6 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.patches import Ellipse
+from student_t import StudentT
 
 from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential, metrics, plotting
 
@@ -35,10 +36,12 @@ def test_ellipses_have_the_axes_of_the_covariance(ax):
         assert x @ np.linalg.solve(A, x) == pytest.approx(radius**2, rel=1e-6)
 
 
-def test_ellipse_of_a_power_exponential_in_two_dimensions_holds_its_probability(ax):
-    p = TraceOnePowerExponential(
-        np.zeros((1, 2)), Gram.trace_one(np.array([[1.0, 0.5], [0.0, 0.4]])), 2.0, 1.3, 0.6
-    )
+@pytest.mark.parametrize(
+    ("family", "tail"), [(TraceOnePowerExponential, (1.3, 0.6)), (StudentT, (5.0,))]
+)
+def test_ellipse_of_any_family_in_two_dimensions_holds_its_probability(family, tail, ax):
+    T = np.array([[1.0, 0.5], [0.0, 0.4]])
+    p = family(np.zeros((1, 2)), Gram.trace_one(T), 2.0, *tail)
     plotting.plot_ellipses(p, level=0.7, ax=ax)
     ellipse = ax.patches[0]
     edge = ax.transData.inverted().transform(
