@@ -1,7 +1,7 @@
-"""Activation matrix functions: a kernel maps Z (..., d, d) to a factor T of the kernel matrix, K(Z) = T'T.
+"""Kernels: Z (..., d, d) -> a factor T of the kernel matrix K(Z) = T'T.
 
-`[K(Z)]_ij = kappa(z_i, z_j)` over the columns z_i of Z. To add a kernel, write a function or a callable `eqx.Module`
-from Z to T; it needs no derivative of its own. `activate` normalises to trace one.
+[K(Z)]_ij = kappa(z_i, z_j) over the columns z_i of Z. To add a kernel, write a function or a
+callable `eqx.Module` from Z to T; it needs no derivative of its own.
 """
 
 from collections.abc import Callable
@@ -12,17 +12,17 @@ from jax import Array
 
 from mmlp.linalg.primitive import full_precision
 from mmlp.registry import register
-from mmlp.spd import SPD, DiagonalGram, Gram
 
 Kernel = Callable[[Array], Array]
 
 
 @register
 class MercerSigmoid(eqx.Module):
-    """kappa(z_i, z_j) = tanh(slope z_i + intercept) . tanh(slope z_j + intercept), Eq. (msk): T = tanh(slope Z + intercept).
+    """kappa(z_i, z_j) = tanh(a z_i + b) . tanh(a z_j + b), Eq. (msk): T = tanh(a Z + b).
 
-    Large entries of Z saturate: T tends to a matrix of signs, whose rank, and with it the smallest eigenvalue of K, can
-    drop to nothing. At an output layer this limits how small an eigenvalue can be learnt; `Linear` does not.
+    a is `slope`, b `intercept`. Large entries of Z saturate: T tends to a matrix of signs, whose
+    rank, and with it the smallest eigenvalue of K, can drop to nothing. At an output layer this
+    limits how small an eigenvalue can be learnt; `Linear` does not.
     """
 
     slope: float = eqx.field(default=1.0, static=True, converter=float)
@@ -36,7 +36,7 @@ class MercerSigmoid(eqx.Module):
 class Linear(eqx.Module):
     """kappa(z_i, z_j) = z_i . z_j, and floor^2 more where i = j: T = Z, or Z on top of floor I.
 
-    Where Z happens to be singular, which is a surface in the space of inputs, so is K without a floor.
+    Without a floor K is singular where Z is, on a surface in the space of inputs.
     """
 
     floor: float = eqx.field(default=0.0, static=True, converter=float)
@@ -44,19 +44,17 @@ class Linear(eqx.Module):
     def __call__(self, Z: Array) -> Array:
         if self.floor == 0:
             return Z
-        d = Z.shape[-1]
-        return jnp.concatenate(
-            [Z, jnp.broadcast_to(self.floor * jnp.eye(d, dtype=Z.dtype), (*Z.shape[:-2], d, d))],
-            axis=-2,
-        )
+        floor = self.floor * jnp.eye(Z.shape[-1], dtype=Z.dtype)
+        return jnp.concatenate([Z, jnp.broadcast_to(floor, Z.shape)], axis=-2)
 
 
 @register
 class RadialBasis(eqx.Module):
     """kappa(z_i, z_j) = exp(-|z_i - z_j|^2 / (2 scale^2)).
 
-    Its feature space is infinite, so that the factor is a Cholesky factor of K itself. Columns of Z that (nearly)
-    coincide make K singular and the factor NaN: squared condition numbers count here, unlike in the other kernels.
+    Its feature space is infinite, so that the factor is a Cholesky factor of K itself. Columns of Z
+    that (nearly) coincide make K singular and the factor NaN: squared condition numbers count here,
+    unlike in the other kernels.
     """
 
     scale: float = eqx.field(default=1.0, static=True, converter=float)
@@ -66,11 +64,3 @@ class RadialBasis(eqx.Module):
         difference = Z[..., :, :, None] - Z[..., :, None, :]  # (..., d, i, j)
         K = jnp.exp(-jnp.sum(difference**2, axis=-3) / (2 * self.scale**2))
         return jnp.linalg.cholesky(K, upper=True)
-
-
-def activate(kernel: Kernel, Z: Array, *, diagonal: bool = False) -> SPD:
-    """H(Z) = K(Z) / tr K(Z). With `diagonal`, only kappa(z_i, z_i) is kept (the paper's table of activations, *)."""
-    T = kernel(Z)
-    if diagonal:
-        return DiagonalGram.trace_one(jnp.sqrt(jnp.sum(T**2, axis=-2)))
-    return Gram.trace_one(T)

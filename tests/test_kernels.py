@@ -3,8 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mmlp import DiagonalGram, Gram, Linear, MercerSigmoid, RadialBasis
-from mmlp.kernels import activate
+from mmlp import Dense, Diagonal, DiagonalGram, Gram, Linear, MercerSigmoid, RadialBasis
 
 Z = np.random.default_rng(0).normal(size=(3, 5, 5))
 KAPPA = {
@@ -32,10 +31,7 @@ def test_factor_is_a_root_of_the_kernel_matrix_over_columns(kernel):
 
 @each
 def test_activation_has_trace_one_and_its_diagonal_variant_keeps_the_diagonal(kernel):
-    dense, diagonal = (
-        activate(kernel, jnp.asarray(Z)),
-        activate(kernel, jnp.asarray(Z), diagonal=True),
-    )
+    dense, diagonal = (jax.vmap(output(kernel))(jnp.asarray(Z)) for output in (Dense, Diagonal))
     assert isinstance(dense, Gram)
     assert isinstance(diagonal, DiagonalGram)
     for i in range(3):
@@ -55,4 +51,4 @@ def test_radial_basis_of_coinciding_columns_is_singular_for_that_element_alone()
 
 
 def test_any_function_of_Z_is_a_kernel():
-    assert activate(jnp.exp, jnp.zeros((2, 2))).dense().shape == (2, 2)
+    assert Dense(jnp.exp)(jnp.zeros((2, 2))).dense().shape == (2, 2)
