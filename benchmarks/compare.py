@@ -6,7 +6,8 @@
 DIR is a checkout of another commit, such as `git worktree add DIR COMMIT`. Each tree has a process
 of its own. Times: both train in turns, epoch by epoch inside `fit`, in float32 at the paper's size;
 the ratio is that of the medians, and the quartiles are those of the turns. Check: `fit` and
-`fit_many` with the same keys; the largest absolute difference of weights and of losses.
+`fit_many` of small networks with the same keys; the largest absolute difference of the trained
+weights and of the losses.
 """
 
 import argparse
@@ -23,14 +24,14 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
 TURNS, EPOCHS, STEPS, ROUNDS = 12, 6, 20, 2
-P, D, K, HIDDEN = 20, 10, 3, (30, 30, 30)
+SIZES = {"time": (20, 10, 3, (30, 30, 30)), "check": (5, 4, 2, (6, 6))}  # p, d, k, hidden
 TIMED = (
     *("MatrixMLP", "ShallowMatrixMLP", "CholeskyMLP", "GaussianHead(MatrixMLP)", "VAE EfNf"),
     *(f"{head}Head(JointMatrixMLP)" for head in ("Gaussian", "PowerExponential")),
 )
 
 
-def models(mmlp) -> dict:
+def models(mmlp, p: int, d: int, k: int, hidden: tuple[int, ...]) -> dict:
     """name -> function of a key, in the words of either tree: `output`, or before it `diagonal`."""
     new = hasattr(mmlp, "JointMatrixMLP")
     joint = mmlp.JointMatrixMLP if new else partial(mmlp.MatrixMLP, joint=True)
@@ -46,32 +47,32 @@ def models(mmlp) -> dict:
         "CholeskyMLP": mmlp.CholeskyMLP,
         "CholeskyMLP, diagonal": partial(mmlp.CholeskyMLP, **diagonal),
     }
-    made = {name: partial(make, P, D, HIDDEN) for name, make in networks.items()}
+    made = {name: partial(make, p, d, hidden) for name, make in networks.items()}
     cases = {name: made[name] for name in ("MatrixMLP", "MatrixMLP, Mercer", "CholeskyMLP")}
-    cases["ShallowMatrixMLP"] = partial(mmlp.ShallowMatrixMLP, P, D, HIDDEN)
+    cases["ShallowMatrixMLP"] = partial(mmlp.ShallowMatrixMLP, p, d, hidden)
     for head, extra in ((mmlp.GaussianHead, 1), (mmlp.PowerExponentialHead, 3)):
         for name, make in made.items():
-            cases[f"{head.__name__}({name})"] = partial(_headed, head, make, D + extra)
+            cases[f"{head.__name__}({name})"] = partial(_headed, head, make, d + extra)
     vaes = ("NdNd", "EfNf", "EfEf")
-    return cases | {f"VAE {name}": partial(mmlp.paper_vae, name, P, K, HIDDEN) for name in vaes}
+    return cases | {f"VAE {name}": partial(mmlp.paper_vae, name, p, k, hidden) for name in vaes}
 
 
 def _headed(head, make, out_features, *, key):
     return head(make(out_features=out_features, key=key))
 
 
-def prepared(name: str, batch: int):
+def prepared(task: str, name: str, batch: int):
     """The tree's package, a function key -> calibrated model, the loss and the data of a case."""
     import jax
     import jax.numpy as jnp
 
     mmlp, keys = importlib.import_module("mmlp"), jax.random.split(jax.random.key(0), 3)
-    X = jax.random.normal(keys[0], (STEPS * batch, P))
-    Y = mmlp.Gram.trace_one(jax.random.normal(keys[1], (STEPS * batch, D, D)))
-    y = jax.random.normal(keys[2], (STEPS * batch, D))
+    n, (p, d, *_) = STEPS * batch, SIZES[task]
+    X, y = jax.random.normal(keys[0], (n, p)), jax.random.normal(keys[2], (n, d))
+    Y = mmlp.Gram.trace_one(jax.random.normal(keys[1], (n, d, d)))
 
     def make(key):
-        return mmlp.calibrate(models(mmlp)[name](key=key), X, key=key)
+        return mmlp.calibrate(models(mmlp, *SIZES[task])[name](key=key), X, key=key)
 
     def loss(model, batch, key, t):
         X, Y, y = batch
@@ -92,7 +93,7 @@ def answer(task: str, name: str, batch: int, kept: dict) -> list:
 
     if (name, batch) not in kept:
         kept.clear()
-        mmlp, make, loss, data = prepared(name, batch)
+        mmlp, make, loss, data = prepared(task, name, batch)
         kept[name, batch] = mmlp, make, loss, data, make(jax.random.key(1))
     mmlp, make, loss, data, model = kept[name, batch]
     options = {"batch_size": batch, "progress": False}
@@ -123,9 +124,9 @@ def work() -> None:
 class Tree:
     """A process that trains with the package of one folder."""
 
-    def __init__(self, folder: Path, precision: str):
-        variables = {"PYTHONPATH": str(folder), "JAX_ENABLE_X64": str(int(precision == "float64"))}
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", **variables}
+    def __init__(self, folder: Path, **variables: str):
+        variables |= {"PYTHONPATH": str(folder), "OPENBLAS_NUM_THREADS": "1"}
+        environment = {**os.environ, **variables}
         command = [sys.executable, "-P", __file__, "--work"]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, env=environment, cwd=folder, **pipes)
@@ -149,7 +150,7 @@ def compare_times(names, against: Path) -> None:
     )
     times = {}
     for _ in range(ROUNDS):  # of processes, whose memory lies differently each time
-        trees = Tree(against, "float32"), Tree(HERE, "float32")
+        trees = Tree(against), Tree(HERE)
         for case in itertools.product(names, (10, 50)):
             for turn in range(TURNS + 1):
                 order = trees if turn % 2 else trees[::-1]
@@ -167,7 +168,9 @@ def compare_times(names, against: Path) -> None:
 
 
 def compare_numbers(names, against: Path) -> None:
-    trees = Tree(against, "float64"), Tree(HERE, "float64")
+    # programs that run 20 steps are compiled cheaply
+    options = {"JAX_ENABLE_X64": "1", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
+    trees = Tree(against, **options), Tree(HERE, **options)
     print(f"{'largest difference after 20 steps':42}{'fit':>12}{'fit_many':>12}")
     for name in names:
         old, new = (tree.ask("check", name, 10) for tree in trees)
@@ -204,11 +207,12 @@ def main() -> None:
     if arguments.against is None or not (arguments.against / "mmlp").is_dir():
         parser.error("--against must name a checkout, a folder that holds mmlp/")
     sys.path.insert(0, str(HERE))
-    names = arguments.only or (
-        models(importlib.import_module("mmlp")) if arguments.check else TIMED
-    )
-    compare = compare_numbers if arguments.check else compare_times
-    compare(names, arguments.against.resolve())
+    against = arguments.against.resolve()
+    if arguments.check:
+        cases = models(importlib.import_module("mmlp"), *SIZES["check"])
+        compare_numbers(arguments.only or cases, against)
+    else:
+        compare_times(arguments.only or TIMED, against)
 
 
 if __name__ == "__main__":
