@@ -13,6 +13,7 @@ from sphinx.util.docutils import SphinxDirective
 from mmlp.experiments.harness.run import PAPER, find
 from mmlp.experiments.harness.targets import TARGETS
 from mmlp.pages import page as report
+from mmlp.pages.table import table_html
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "results"
@@ -73,7 +74,7 @@ def body(record: dict) -> str:
     """Text and claims; tables; what is not like for like."""
     result = record["result"]
     tables = "\n".join(
-        f"```{{raw}} html\n{report.table_html(table)}\n```" for table in result.get("tables", [])
+        f"```{{raw}} html\n{table_html(table)}\n```" for table in result.get("tables", [])
     )
     notes = "".join(f"- Not like for like: {note}\n" for note in result.get("notes", []))
     return f"""{result.get("about", "")}

@@ -18,7 +18,7 @@ from mmlp.experiments.harness.run import main
 from mmlp.experiments.vaes.data import Data
 from mmlp.experiments.vaes.fits import COLLAPSED, SCORES, fit_recipes, score
 from mmlp.experiments.vaes.recipes import Recipe, tuned
-from mmlp.pages.page import cell
+from mmlp.pages.table import cell
 
 LITERAL = "the paper's recipe"
 SCALES = "The scale of the initial weights, in the paper's recipe"

@@ -25,7 +25,7 @@ from mmlp.experiments.vaes import mosaics
 from mmlp.experiments.vaes.data import Data
 from mmlp.experiments.vaes.fits import COLLAPSED, SCORES, fit_recipes, score, simple_densities
 from mmlp.experiments.vaes.recipes import Recipe, tuned
-from mmlp.pages.page import cell
+from mmlp.pages.table import cell
 from mmlp.vae import MODELS
 
 CHOOSING = 200  # importance samples on validation images

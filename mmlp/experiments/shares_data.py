@@ -1,4 +1,4 @@
-"""Daily returns of shares, from a CSV file or made up, and the usual estimates of their covariance: for shares.py."""
+"""Daily returns of shares, from a CSV file or made up, and the usual estimates of covariance."""
 
 import csv
 import gzip
@@ -8,9 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.signal import lfilter
 
+HORIZON = 21  # days of a month
 WARMUP = 250  # days before the first estimate
 HISTORY = 1000  # days before the first forecast: the longest window
 DAYS = 1500  # at least: four years to tune on, a month to forecast
+FILE = "sp500_prices.csv.gz"
 
 
 class Market(NamedTuple):
@@ -20,57 +22,45 @@ class Market(NamedTuple):
     returns: np.ndarray  # (n, d), of day t, in per cent
 
 
-def read_market(path: Path, shares: int) -> Market:
-    """Log returns from a CSV file whose first column holds dates and whose others hold prices."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", newline="") as file:
+def find_market(data: Path | None, shares: int) -> Market:
+    """Log returns from a CSV file, or sp500_prices.csv.gz in a folder, else made-up ones."""
+    if data is None:
+        return made_up_market(shares)
+    path, name = data / FILE if data.is_dir() else data, f"`--data {data}`"
+    if not path.is_file():
+        raise ValueError(f"{name}: there is no file {path}; without the flag prices are made up.")
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rt", newline="") as file:
         header, *rows = list(csv.reader(file)) or [[]]
     try:
         dates = np.array([row[0] for row in rows], dtype="datetime64[D]")
         prices = np.array([[float(price) for price in row[1 : shares + 1]] for row in rows])
     except (ValueError, IndexError) as error:
-        raise ValueError(
-            f"`--prices {path}` must hold a date (2022-12-28) and then numbers in each row: {error}."
-        ) from None
+        must = "must hold a date (2022-12-28) and then numbers in each row"
+        raise ValueError(f"{name} {must}: {error}.") from None
     if prices.ndim != 2 or prices.shape[1] < 2 or len(prices) < DAYS:
-        raise ValueError(
-            f"`--prices {path}` needs two shares and {DAYS} days at least, got shape {prices.shape}."
-        )
-    if not np.all(prices > 0) or not np.all(np.isfinite(prices)):
-        day, share = np.argwhere(~((prices > 0) & np.isfinite(prices)))[0]
-        raise ValueError(
-            f"`--prices {path}` must be positive, got {prices[day, share]} for {header[share + 1]} on {dates[day]}."
-        )
+        least = f"needs two shares and {DAYS} days at least"
+        raise ValueError(f"{name} {least}, got shape {prices.shape}.")
+    wrong = np.argwhere(~((prices > 0) & np.isfinite(prices)))
+    if len(wrong):
+        day, share = wrong[0]
+        where = f"{header[share + 1]} on {dates[day]}"
+        raise ValueError(f"{name} must be positive, got {prices[day, share]} for {where}.")
     if not np.all(np.diff(dates).astype(int) > 0):
-        raise ValueError(f"`--prices {path}` must have dates in rising order.")
-    return Market(
-        path.name, header[1 : shares + 1], dates[1:], 100 * np.diff(np.log(prices), axis=0)
-    )
+        raise ValueError(f"{name} must have dates in rising order.")
+    returns = 100 * np.diff(np.log(prices), axis=0)
+    return Market(path.name, header[1 : shares + 1], dates[1:], returns)
 
 
-def made_up_market(shares: int, seed: int = 0) -> Market:
-    """A stand-in: log volatilities of the market and of each share are autoregressive, loadings on the market are fixed."""
-    rng, dates = (
-        np.random.default_rng(seed),
-        np.arange("1990-01-01", "2022-12-29", dtype="datetime64[D]"),
-    )
+def made_up_market(shares: int) -> Market:
+    """Log volatilities of the market and of each share are autoregressive, loadings are fixed."""
+    rng = np.random.default_rng(0)
+    dates = np.arange("1990-01-01", "2022-12-29", dtype="datetime64[D]")
     dates = dates[np.is_busday(dates)]
     n = len(dates)
     log_volatility = lfilter([1], [1, -0.985], 0.07 * rng.standard_normal((n, shares + 1)), axis=0)
     factors = np.exp(log_volatility) * rng.standard_normal((n, shares + 1))
     returns = 0.8 * rng.uniform(0.5, 1.5, shares) * factors[:, :1] + factors[:, 1:]
     return Market("made-up prices", [f"share {i + 1}" for i in range(shares)], dates, returns)
-
-
-def find_market(data: Path | None, prices: Path | None, shares: int) -> Market:
-    """The file `prices`, else sp500_prices.csv.gz in the folder `data`, else made-up prices."""
-    path = prices or (data and data / "sp500_prices.csv.gz")
-    if path is None:
-        return made_up_market(shares)
-    if not path.is_file():
-        flag = f"--prices {path}" if prices else f"--data {data}"
-        raise ValueError(f"`{flag}`: there is no file {path}; without the flag prices are made up.")
-    return read_market(path, shares)
 
 
 def months_of(market: Market) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -81,11 +71,14 @@ def months_of(market: Market) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return begin[late], end[late], months[begin[late]].astype("datetime64[Y]").astype(int) + 1970
 
 
-# -- estimates: entry t of every array is made from the days before t ---------------------------------------------------
+# Estimates: entry t of every array is made from the days before t.
 
 
 def weighted(x: np.ndarray, decay: float) -> np.ndarray:
-    """S_{t+1} = decay S_t + (1 - decay) x_t, from the mean of the first days; x (n, ...) gives (n + 1, ...)."""
+    """S_{t+1} = decay S_t + (1 - decay) x_t, from the mean of the first days.
+
+    x (n, ...) gives (n + 1, ...).
+    """
     start = x[:WARMUP].mean(axis=0, keepdims=True)
     later = lfilter([1 - decay], [1, -decay], x[WARMUP:], axis=0, zi=decay * start)[0]
     return np.concatenate([np.full((WARMUP, *x.shape[1:]), np.nan), start, later])
@@ -107,12 +100,10 @@ def mean_correlation(S: np.ndarray) -> np.ndarray:
 
 
 def features(returns: np.ndarray, ewma: dict, base: np.ndarray) -> np.ndarray:
-    """What the networks see (n + 1, p): volatility over several spans against the baseline's, returns, correlation."""
+    """What the networks see (n + 1, p): volatilities over the baseline's, returns, correlation."""
     market, level = returns.mean(axis=1), np.log(volatilities(base)).mean(axis=1)
-    columns = [
-        np.log(volatilities(ewma[decay])).mean(axis=1) - level
-        for decay in (0.94, 0.97, 0.99, 0.9975)
-    ]
+    spans = (0.94, 0.97, 0.99, 0.9975)
+    columns = [np.log(volatilities(ewma[decay])).mean(axis=1) - level for decay in spans]
     columns += [np.log(weighted(market**2, decay)) / 2 - level for decay in (0.94, 0.9975)]
     columns += [weighted(market, decay) / np.exp(level) for decay in (0.94, 0.99)]
     slow, *fast = (mean_correlation(ewma[decay]) for decay in (0.9975, 0.97, 0.99))
@@ -120,13 +111,26 @@ def features(returns: np.ndarray, ewma: dict, base: np.ndarray) -> np.ndarray:
 
 
 def principal_root(S: np.ndarray) -> np.ndarray:
-    """L with S = LL': the principal axes, largest first, pointing to the side on which most shares rise."""
+    """L with S = LL': principal axes, largest first, to the side on which most shares rise."""
     values, V = np.linalg.eigh(S)
     V = V * np.where(V.sum(axis=-2, keepdims=True) < 0, -1, 1)
     return (V * np.sqrt(values)[..., None, :])[..., ::-1]
 
 
-def log_likelihood(S: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """The mean log density under N(0, S) of days whose mean of rr' is W, for stacks of matrices (..., d, d)."""
-    logdet, quadratic = np.linalg.slogdet(S)[1], np.trace(np.linalg.solve(S, W), axis1=-2, axis2=-1)
-    return -(S.shape[-1] * np.log(2 * np.pi) + logdet + quadratic) / 2
+# Covariances by their factors T (..., d, d), S = T'T.
+
+
+def factored(S: np.ndarray) -> np.ndarray:
+    return np.linalg.cholesky(S).mT
+
+
+def mean_factor(T: np.ndarray) -> np.ndarray:
+    """The factor of the mean of the covariances of T (k, ..., m, d): nothing is squared."""
+    return np.linalg.qr(np.concatenate(list(T / len(T) ** 0.5), axis=-2)).R
+
+
+def log_likelihood(T: np.ndarray, W: np.ndarray) -> np.ndarray:
+    """The mean log density under N(0, S) of days whose mean of rr' is W (..., d, d)."""
+    logdet = 2 * np.linalg.slogdet(T)[1]
+    quadratic = np.trace(np.linalg.solve(T, np.linalg.solve(T.mT, W)), axis1=-2, axis2=-1)
+    return -(T.shape[-1] * np.log(2 * np.pi) + logdet + quadratic) / 2

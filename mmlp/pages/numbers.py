@@ -1,8 +1,9 @@
-"""Numbers as a reader wants them: a mean with its standard error to the digits that the error supports."""
+"""Numbers as a reader wants them: a mean to the digits that its standard error supports."""
 
 import math
 from collections.abc import Iterable
 from decimal import Decimal
+from typing import Any
 
 SUPERSCRIPTS = str.maketrans(
     "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
@@ -10,7 +11,7 @@ SUPERSCRIPTS = str.maketrans(
 
 
 def decimals(values: Iterable[float]) -> int:
-    """The decimals that align a column of these numbers: four digits of the largest, or fewer if none needs them.
+    """The decimals that align a column: four digits of the largest, or fewer if none needs them.
 
     >>> decimals([0.5, 0.66667, 12.0]), decimals([2, 12]), decimals([0.5, 0.25])
     (2, 0, 2)
@@ -35,11 +36,14 @@ def show(
 ) -> str:
     """A number, or mean and standard error, with or without a power of ten.
 
-    The error has one significant digit, two if the first is 1. Without an error the number has `digits` decimals (after the
-    power of ten is taken out), or up to four significant digits as it was given. Numbers from 0.1 to 9999 need no power.
+    The error has one significant digit, two if the first is 1. Without an error the number has
+    `digits` decimals (after the power of ten is taken out), or up to four significant digits as it
+    was given. Numbers from 0.1 to 9999 need no power.
 
-    >>> show(1.0712e-2, 3.1e-4, powers=True), show(-63.954, 0.127), show(5.8e-6, powers=True), show(0.5, powers=True)
-    ('(1.07 ± 0.03)·10⁻²', '\u221263.95 ± 0.13', '5.8·10⁻⁶', '0.5')
+    >>> show(1.0712e-2, 3.1e-4, powers=True), show(-63.954, 0.127), show(5.8e-6, powers=True)
+    ('(1.07 ± 0.03)·10⁻²', '\u221263.95 ± 0.13', '5.8·10⁻⁶')
+    >>> show(0.5, powers=True)
+    '0.5'
     """
     error = error if error is not None and math.isfinite(error) else None
     if not math.isfinite(mean) or (mean == 0 and not error):
@@ -48,9 +52,8 @@ def show(
         return _minus(f"{mean:,}")
     if error:
         first = f"{error:.1e}"
-        place = max(
-            _exponent(first) - first.startswith("1"), _exponent(f"{mean:e}") - 9
-        )  # all but exact: ten digits
+        least = _exponent(f"{mean:e}") - 9  # an error that is next to nothing: ten digits
+        place = max(_exponent(first) - first.startswith("1"), least)
     elif digits is None:
         place = _place(mean)
     else:
@@ -63,9 +66,19 @@ def show(
     )
     if exponent == 0:
         return text
-    return (
-        (f"({text})" if error is not None else text) + "·10" + str(exponent).translate(SUPERSCRIPTS)
-    )
+    text = text if error is None else f"({text})"
+    return f"{text}·10{str(exponent).translate(SUPERSCRIPTS)}"
+
+
+def rounded(values: Any, digits: int = 4) -> Any:
+    """A number to significant digits, or nested lists of them from an array: for a JSON file.
+
+    >>> rounded([1.23456, 1e-9 / 3])
+    [1.235, 3.333e-10]
+    """
+    if not isinstance(values, Iterable):
+        return float(f"{values:.{digits}g}")
+    return [rounded(value, digits) for value in values]
 
 
 def duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""Experiments are run: flags from settings, the command that repeats them, many targets, kept work."""
+"""Experiments are run: flags from settings, the command that repeats them, many targets."""
 
 import dataclasses
 import json
@@ -42,7 +42,7 @@ def draw(record: dict, out: Path) -> None:
 
 @pytest.fixture
 def experiments(monkeypatch):
-    """Four modules: all types of settings, one that does not fit the page, one with a bug, one bare."""
+    """Four modules: all types of settings, no fit for the page, a bug, nothing but itself."""
 
     @dataclasses.dataclass(frozen=True)
     class Bare:

@@ -4,14 +4,15 @@ import gzip
 import json
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from mmlp.experiments import shares
+from mmlp.experiments import shares, shares_forecasts
 from mmlp.experiments import shares_data as data
-from mmlp.experiments import shares_page as page
 from mmlp.experiments.harness.run import main
+from mmlp.spd import Gram
 
 SMALL = shares.Settings(
     shares=3, first=2020, last=2022, block=3, seeds=2, origins=20, batch_size=10, epochs=1
@@ -22,7 +23,9 @@ SMALL = shares.Settings(
 def _plain_steps():
     """Gradient descent compiles faster than Muon, and nothing here depends on how well it does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shares, "default_optimizer", lambda steps, rate, sgd=optax.sgd(1e-3): sgd)
+        patch.setattr(
+            shares_forecasts, "default_optimizer", lambda steps, rate, sgd=optax.sgd(1e-3): sgd
+        )
         yield
 
 
@@ -35,7 +38,7 @@ def market():
 
 @pytest.fixture(scope="module")
 def forecast(market):
-    return shares.forecasts(market, SMALL)
+    return shares_forecasts.forecasts(market, SMALL)
 
 
 def test_future_returns_change_no_past_forecast(market, forecast):
@@ -44,7 +47,7 @@ def test_future_returns_change_no_past_forecast(market, forecast):
     changed = 20  # the months from this one on
     r = market.returns.copy()
     r[spans[changed, 0] :] *= 3
-    other, *_ = shares.forecasts(market._replace(returns=r), SMALL)
+    other, *_ = shares_forecasts.forecasts(market._replace(returns=r), SMALL)
     for name in S:
         np.testing.assert_array_equal(
             S[name][: changed + 1], other[name][: changed + 1], err_msg=name
@@ -56,7 +59,7 @@ def test_future_returns_change_no_past_forecast(market, forecast):
 def test_every_forecast_is_positive_definite(forecast):
     for S in forecast[0].values():
         assert S.shape == (36, 3, 3)
-        assert np.all(np.linalg.eigvalsh(S) > 0)
+        assert np.all(np.linalg.svd(S, compute_uv=False) > 1e-3)  # factors
 
 
 def test_weighted_is_the_direct_sum():
@@ -76,7 +79,20 @@ def test_log_likelihood_is_the_mean_density_of_the_days():
     rng = np.random.default_rng(0)
     x, A = rng.normal(size=(15, 4)), np.cov(rng.normal(size=(4, 30)))
     expected = stats.multivariate_normal(np.zeros(4), A).logpdf(x).mean()
-    np.testing.assert_allclose(data.log_likelihood(A, x.T @ x / 15), expected)
+    np.testing.assert_allclose(data.log_likelihood(data.factored(A), x.T @ x / 15), expected)
+
+
+def test_the_mean_of_covariances_is_taken_on_factors():
+    T = np.random.default_rng(0).normal(size=(5, 2, 6, 3))
+    found = data.mean_factor(T)
+    np.testing.assert_allclose(found.mT @ found, (T.mT @ T).mean(axis=0))
+
+
+def test_a_residual_mixes_the_identity_and_the_network():
+    omega = Gram.trace_one(jnp.array([[1.0, 0.5], [0.0, 2.0]]))
+    found = shares_forecasts.Residual(lambda x: (x, omega), 0.2)(jnp.array([0.3]))
+    expected = np.exp(0.3) * (0.8 * np.eye(2) + 0.2 * 2 * omega.dense())
+    np.testing.assert_allclose(found.covariance.dense(), expected, rtol=1e-6)
 
 
 def test_two_decays_and_principal_root():
@@ -107,17 +123,17 @@ PRICES = np.exp(0.01 * np.random.default_rng(0).normal(size=(len(DATES), 2)).cum
 
 @pytest.mark.parametrize("name", ["prices.csv", "prices.csv.gz"])
 def test_a_price_file_becomes_returns(tmp_path, name):
-    market = data.find_market(None, write(tmp_path / name, DATES, PRICES), 20)
+    market = data.find_market(write(tmp_path / name, DATES, PRICES), 20)
     assert (market.source, market.names) == (name, ["A", "B"])
     np.testing.assert_array_equal(market.dates, DATES[1:])
     np.testing.assert_allclose(market.returns[:5], 100 * np.log(PRICES[1:6] / PRICES[:5]))
-    assert data.find_market(None, tmp_path / name, 2).returns.shape[1] == 2
+    assert data.find_market(tmp_path / name, 2).returns.shape[1] == 2
 
 
 def test_without_a_file_prices_are_made_up(tmp_path):
-    assert data.find_market(None, None, 3).source == "made-up prices"
+    assert data.find_market(None, 3).source == "made-up prices"
     write(tmp_path / "sp500_prices.csv.gz", DATES, PRICES)
-    assert data.find_market(tmp_path, None, 3).source == "sp500_prices.csv.gz"
+    assert data.find_market(tmp_path, 3).source == "sp500_prices.csv.gz"
 
 
 def bad(array, value):
@@ -142,15 +158,15 @@ def bad(array, value):
 def test_a_bad_price_file_is_named(tmp_path, dates, prices, message):
     path = write(tmp_path / "prices.csv", dates, prices)
     with pytest.raises(ValueError, match=message) as error:
-        data.read_market(path, 20)
+        data.find_market(path, 20)
     assert str(path) in str(error.value)
 
 
-def test_a_missing_file_and_settings_out_of_range_are_named():
-    for name in ("data", "prices"):
-        where = {"data": None, "prices": None, name: Path("nowhere")}
-        with pytest.raises(ValueError, match=f"--{name} nowhere`: there is no file nowhere"):
-            data.find_market(**where, shares=20)
+def test_a_missing_file_and_settings_out_of_range_are_named(tmp_path):
+    with pytest.raises(ValueError, match="--data nowhere`: there is no file nowhere"):
+        data.find_market(Path("nowhere"), 20)
+    with pytest.raises(ValueError, match="there is no file .*sp500_prices.csv.gz"):
+        data.find_market(tmp_path, 20)
     with pytest.raises(ValueError, match="--shares 21` must be 2 to 20"):
         shares.run(shares.Settings(shares=21))
     with pytest.raises(ValueError, match=r"--first 2020 --last 2030` must be within 199. to 2022"):
@@ -170,10 +186,12 @@ def test_a_run_makes_a_record_and_a_picture(tmp_path, market, forecast, monkeypa
     table = result["tables"][0]
     assert [row["name"] for row in table["rows"]][: len(forecast[0])] == list(forecast[0])
     assert all(len(row["cells"]) == len(table["columns"]) - 1 for row in table["rows"])
-    gain = {row["name"]: row["cells"][1] for row in table["rows"]}[shares.MATRIX]
+    gain = {row["name"]: row["cells"][1] for row in table["rows"]}[shares_forecasts.MATRIX]
     scores = {name: np.array(by["log-likelihood"]) for name, by in result["scores"].items()}
     np.testing.assert_allclose(
-        gain["mean"], np.mean(scores[shares.MATRIX] - scores[shares.EWMA]), atol=1e-3
+        gain["mean"],
+        np.mean(scores[shares_forecasts.MATRIX] - scores[shares_forecasts.EWMA]),
+        atol=1e-3,
     )
     assert "nats a day" in result["claims"][0]["evidence"]
 
@@ -181,7 +199,7 @@ def test_a_run_makes_a_record_and_a_picture(tmp_path, market, forecast, monkeypa
 def test_a_claim_holds_only_beyond_two_standard_errors():
     noise = np.tile([-1.0, 1.0], 50)  # standard error 0.1
     verdicts = [
-        page.claim("", shift + noise, np.repeat([2020, 2021], 50))["verdict"]
+        shares.claim("", shift + noise, np.repeat([2020, 2021], 50))["verdict"]
         for shift in (0.3, 0.1, -0.3)
     ]
     assert verdicts == ["holds", "depends on the months", "does not hold"]

@@ -1,17 +1,16 @@
-"""Verdicts from numbers: whether a model is ahead of another over seeds, and what a claim depends on."""
+"""Verdicts from numbers: whether one model is ahead of another, and what a claim depends on."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-Outcomes = Sequence[
-    tuple[dict[str, Any], bool]
-]  # each case by its factors, such as {"d0": 10, "measure": "E_QRE"}
+# each case by its factors, such as {"d0": 10, "measure": "E_QRE"}, and whether the claim holds
+Outcomes = Sequence[tuple[dict[str, Any], bool]]
 
 
 def advantage(ours: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """By how much `ours` (seeds,) is smaller than `other`: mean of the paired differences and its standard error.
+    """By how much `ours` (seeds,) is smaller: mean of the paired differences, standard error.
 
     >>> advantage(np.array([1.0, 2.0]), np.array([2.0, 4.0]))
     (1.5, 0.5)
@@ -28,33 +27,32 @@ def ahead(ours: np.ndarray, other: np.ndarray) -> bool:
 
 
 def more(a: Sequence[float], b: Sequence[float] | float) -> tuple[bool, str]:
-    """Whether `a` (seeds,) is larger than `b` by more than two standard errors, as `ahead`, and by how much.
+    """Whether `a` (seeds,) is larger than `b`, as `ahead` has it, and by how much.
 
     >>> more([2.0, 4.0], [1.0, 2.0]), more([2.0], 1.0)
     ((True, '+1.50 ± 0.50'), (False, '+1.00 (one seed)'))
     """
     large, small = np.asarray(a), np.broadcast_to(b, len(a))
     mean, error = advantage(small, large)
-    return ahead(small, large), f"{mean:+.2f}" + (
-        f" ± {error:.2f}" if np.isfinite(error) else " (one seed)"
-    )
+    spread = f"± {error:.2f}" if np.isfinite(error) else "(one seed)"
+    return ahead(small, large), f"{mean:+.2f} {spread}"
 
 
 def judged(claim: str, outcomes: Outcomes, evidence: str) -> dict[str, str] | None:
     """An entry of `claims` of a record, or None where there is nothing to judge by."""
-    return (
-        {"claim": claim, "verdict": verdict(outcomes), "evidence": evidence} if outcomes else None
-    )
+    entry = {"claim": claim, "verdict": verdict(outcomes), "evidence": evidence}
+    return entry if outcomes else None
 
 
 def verdict(outcomes: Outcomes) -> str:
-    """ "holds" if it does in all cases, "does not hold" if in none, otherwise what it depends on.
+    """ "holds" if in all cases, "does not hold" if in none, otherwise what it depends on.
 
-    A factor whose every value decides the outcome is named; if there is none, the share of the cases in which it holds.
+    A factor whose every value decides the outcome is named; if there is none, the share of cases.
 
     >>> verdict([({"d0": 10}, True), ({"d0": 20}, True)])
     'holds'
-    >>> verdict([({"d0": 10, "n": 20}, True), ({"d0": 10, "n": 100}, True), ({"d0": 20, "n": 20}, False)])
+    >>> cases = ({"d0": 10, "n": 2}, {"d0": 10, "n": 9}, {"d0": 20, "n": 9})
+    >>> verdict([(case, case["d0"] == 10) for case in cases])
     'depends on d0: holds for 10, not for 20'
     """
     results = [result for _, result in outcomes]
@@ -63,12 +61,10 @@ def verdict(outcomes: Outcomes) -> str:
     if not any(results):
         return "does not hold"
     for factor in outcomes[0][0]:
-        by_value: dict[Any, set[bool]] = {}
-        for case, result in outcomes:
-            by_value.setdefault(case[factor], set()).add(result)
-        if all(len(seen) == 1 for seen in by_value.values()):
+        by_value = _by_value(outcomes, factor)
+        if all(len(set(found)) == 1 for found in by_value.values()):
             yes, no = (
-                ", ".join(str(value) for value, seen in by_value.items() if seen == {wanted})
+                ", ".join(str(value) for value, found in by_value.items() if found[0] is wanted)
                 for wanted in (True, False)
             )
             return f"depends on {factor}: holds for {yes}, not for {no}"
@@ -81,10 +77,12 @@ def shares(outcomes: Outcomes, factor: str) -> str:
     >>> shares([({"d0": 10}, True), ({"d0": 10}, False), ({"d0": 20}, True)], "d0")
     '10: 1 of 2; 20: 1 of 1'
     """
-    values = dict.fromkeys(case[factor] for case, _ in outcomes)
-    lists = {
-        value: [result for case, result in outcomes if case[factor] == value] for value in values
-    }
-    return "; ".join(
-        f"{value}: {sum(results)} of {len(results)}" for value, results in lists.items()
-    )
+    by_value = _by_value(outcomes, factor).items()
+    return "; ".join(f"{value}: {sum(found)} of {len(found)}" for value, found in by_value)
+
+
+def _by_value(outcomes: Outcomes, factor: str) -> dict[Any, list[bool]]:
+    found: dict[Any, list[bool]] = {}
+    for case, result in outcomes:
+        found.setdefault(case[factor], []).append(bool(result))
+    return found

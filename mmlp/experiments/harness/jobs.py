@@ -1,4 +1,4 @@
-"""Long work: with a bar, shared among processes, and kept in a folder so that it can be done in parts."""
+"""Long work: with a bar, shared among processes, kept in a folder so as to be done in parts."""
 
 import hashlib
 import json

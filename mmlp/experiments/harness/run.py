@@ -54,7 +54,7 @@ def main(name: str, argv: Sequence[str] | None = None, *, module: str | None = N
 
 
 def parsed(kind: type, argv: Sequence[str] | None, program: str) -> tuple[Any, bool, Path]:
-    """Settings of this `kind`, `--quick` and `--out`, from flags; commas separate a tuple's values."""
+    """Settings of this `kind`, `--quick` and `--out`; a tuple is values separated by commas."""
     parser = argparse.ArgumentParser(prog=program, description=kind.__doc__)
     parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder of the results")
@@ -160,7 +160,7 @@ def device() -> str:
 
 
 def _option(hint) -> dict[str, Any]:
-    """How argparse reads a field: int, float, str, Path, bool, a tuple of one, each perhaps None."""
+    """How argparse reads a field: int, float, str, Path, bool, a tuple of one; or None."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
     if hint is bool:

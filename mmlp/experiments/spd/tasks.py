@@ -1,0 +1,114 @@
+"""The tasks of Examples 1 and 2: covariances over settings of the generator and seeds."""
+
+import dataclasses
+import functools
+import itertools
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mmlp.datasets.covariances import Covariances, synthetic_covariances
+from mmlp.spd import SPD, Gram
+
+EPOCH = 80  # samples between two looks at the validation loss
+# the order of all arrays of errors
+HEADINGS = {"quadratic": "E_quad", "von_neumann": "E_QRE", "stein": "E_Stein"}
+QRE = list(HEADINGS).index("von_neumann")
+LOSS_NAMES = {"von_neumann": "QRE", "stein": "Stein", "quadratic": "quad"}  # the paper's order
+QUICK = {"seeds": 2, "settings": ("turning",), "steps": 30, "test": 100, "dims": (10,)}
+FIRST_SEEDS = {"example1": 0, "example2": 100, "search": 1000}
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """What all models of an experiment have in common."""
+
+    seeds: int = 5
+    settings: tuple[str, ...] = ("turning", "linear")
+    steps: int = 1600
+    batch_size: int = 5
+    test: int = 1000
+
+    def budget(self) -> "Budget":
+        """These fields alone, so that equal budgets of different experiments are equal."""
+        names = (field.name for field in dataclasses.fields(Budget))
+        return Budget(**{name: getattr(self, name) for name in names})
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid(Budget):
+    """A budget for each size of matrices and of training sets, and each loss: Example 1."""
+
+    dims: tuple[int, ...] = (10, 20)
+    sizes: tuple[int, ...] = (20, 100)
+    losses: tuple[str, ...] = tuple(LOSS_NAMES)
+
+    QUICK: ClassVar = QUICK | {"sizes": (20,), "losses": ("von_neumann", "quadratic")}
+
+    def tasks(self) -> "list[Task]":
+        sizes = itertools.product(self.dims, self.sizes)
+        return [Task(d, n, self.budget(), FIRST_SEEDS["example1"]) for d, n in sizes]
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """Covariances of size `dim` from `train` samples, for each setting and each seed."""
+
+    dim: int
+    train: int
+    budget: Budget
+    first_seed: int
+
+    @property
+    def held_out(self) -> int:
+        """Samples of `train` that choose the epoch: a fifth."""
+        return self.train // 5
+
+    @property
+    def repeats(self) -> int:
+        """How often an epoch repeats the samples, so that all sizes share one compiled program."""
+        return max(1, EPOCH // (self.train - self.held_out))
+
+    @property
+    def steps_of_epoch(self) -> int:
+        return -(-self.repeats * (self.train - self.held_out) // self.budget.batch_size)
+
+    @property
+    def epochs(self) -> int:
+        return -(-self.budget.steps // self.steps_of_epoch)
+
+
+class Part(NamedTuple):
+    """Samples of all models: arrays (settings x seeds, samples, ...)."""
+
+    X: jax.Array
+    Y: SPD
+
+
+class Split(NamedTuple):
+    train: Part
+    validation: Part
+    test: Part
+
+
+@functools.lru_cache(maxsize=32)
+def data_of(task: Task) -> list[Covariances]:
+    """One set for each setting and seed; test samples first: `train` does not change them."""
+    budget, n = task.budget, task.budget.test + task.train
+    return [
+        synthetic_covariances(task.dim, n, seed=task.first_seed + seed, setting=setting)
+        for setting, seed in itertools.product(budget.settings, range(budget.seeds))
+    ]
+
+
+def split_of(task: Task) -> Split:
+    data = data_of(task)
+    X = jnp.asarray(np.stack([part.X for part in data]))
+    T = jnp.asarray(np.stack([part.sampled for part in data]))  # (settings x seeds, n, d, d)
+    a, c = task.budget.test, task.budget.test + task.train
+    b = c - task.held_out
+    train, validation = (np.tile(np.arange(*ends), task.repeats) for ends in ((a, b), (b, c)))
+    order = (train, validation, np.arange(a))
+    return Split(*(Part(X[:, rows], Gram(T[:, rows], upper=True)) for rows in order))
