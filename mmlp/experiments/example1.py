@@ -122,8 +122,7 @@ def duel_table(errors: Errors) -> dict:
     pairs = itertools.chain(*((rival, "difference") for rival in RIVALS))
     return {
         "title": f"Head to head: E_QRE over {seeds} seeds, n = {n}",
-        "note": "Beside each rival the mean of the paired differences from it; positive: ours is "
-        "better.",
+        "note": "Beside each rival the mean paired difference from it; positive: ours is better.",
         "columns": ["setting", OURS, *pairs],
         "rows": lines,
     }
@@ -145,16 +144,13 @@ def claims(errors: Errors, close: Errors, losses: Sequence[str] = tuple(LOSS_NAM
 
 def claim_on_losses(errors: Errors, losses: Sequence[str]) -> dict | None:
     outcomes = []
-    for case, whose, heading in itertools.product(
-        tables.cases_of(errors), RECIPES, HEADINGS.values()
-    ):
-        by_loss = [errors[*case, f"{RECIPES[whose]}, {loss}"].mean(0) for loss in losses]
-        best = np.argmin(np.array(by_loss)[:, list(HEADINGS.values()).index(heading)])
-        factors = {"measure": heading, "recipe": whose, "d0": case[1], "n": case[2]}
-        outcomes.append((factors | {"setting": case[0]}, best == list(losses).index("QRE")))
+    for case, (whose, row) in itertools.product(tables.cases_of(errors), RECIPES.items()):
+        means = np.array([errors[*case, f"{row}, {loss}"].mean(0) for loss in losses])
+        for heading, best in zip(HEADINGS.values(), np.argmin(means, axis=0), strict=True):
+            factors = {"measure": heading, "recipe": whose, "d0": case[1], "n": case[2]}
+            outcomes.append((factors | {"setting": case[0]}, losses[int(best)] == "QRE"))
     return judged(
-        "Training with the QRE (von Neumann) loss gives the smallest errors, in all three "
-        "measures.",
+        "Training with the QRE (von Neumann) loss gives the smallest errors in all measures.",
         outcomes,
         f"Smallest of the losses by measure: {shares(outcomes, 'measure')}. By setting: "
         f"{shares(outcomes, 'setting')}. By recipe: {shares(outcomes, 'recipe')}.",
@@ -169,8 +165,7 @@ def claim_on_floor(errors: Errors) -> dict | None:
         outcomes.append(({"d0": d, "setting": setting}, ours <= 2 * floor))
         texts.append(f"{setting}, d0 = {d}: {ours / floor:.2f}")
     return judged(
-        f"Ours: trained with QRE on n = {n} samples, the wide matrix MLP comes within twice the "
-        "noise floor.",
+        f"Ours: with QRE and n = {n} samples the wide matrix MLP comes within twice the floor.",
         outcomes,
         f"E_QRE over the floor: {'; '.join(texts)}.",
     )

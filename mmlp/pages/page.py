@@ -34,9 +34,7 @@ COLOURS = {"holds": "holds", "does not hold": "fails", "depends": "depends"}  # 
 PAGE = Template(Path(__file__).with_suffix(".html").read_text(encoding="utf-8"))
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 BOLD = '<strong class="best">bold</strong> marks the best of its kind.'
-NOT_RECORDS = (
-    OSError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError
-)  # fmt: skip
+DAMAGED = (OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 
 class Heading(NamedTuple):
@@ -59,7 +57,7 @@ def build(out: Path, heading: Heading, order: Sequence[str] = ()) -> dict[str, s
         try:
             record = _record(path)
             parts = _section(record, out), _contents(record)
-        except NOT_RECORDS as error:
+        except (*DAMAGED, RecursionError) as error:
             skipped[path.name] = f"{'it lacks ' if isinstance(error, KeyError) else ''}{error}"
             print(f"report: left out {path}: {skipped[path.name]}", file=sys.stderr)
         else:

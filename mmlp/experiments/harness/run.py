@@ -42,19 +42,15 @@ was made by the command that it shows. A number with ± is a mean and its standa
     + page.BOLD,
     "The paper&rsquo;s claims",
 )
-LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
 
 
 def main(name: str, argv: Sequence[str] | None = None, *, module: str | None = None) -> dict:
-    """`python -m mmlp.experiments.NAME`, or of another `module`, with the flags in `argv`."""
+    """`python -m mmlp.experiments.NAME`, or of another `module`, with the flags in `argv`.
+
+    There is a flag for each setting; the values of a tuple are separated by commas.
+    """
     experiment = find(module or name)
-    program = f"python -m {experiment.__name__}"
-    settings, quick, out = parsed(experiment.Settings, argv, program)
-    return perform(name, experiment, settings, quick=quick, out=out)
-
-
-def parsed(kind: type, argv: Sequence[str] | None, program: str) -> tuple[Any, bool, Path]:
-    """Settings of this `kind`, `--quick` and `--out`; a tuple is values separated by commas."""
+    kind, program = experiment.Settings, f"python -m {experiment.__name__}"
     parser = argparse.ArgumentParser(prog=program, description=kind.__doc__)
     parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder of the results")
@@ -62,12 +58,13 @@ def parsed(kind: type, argv: Sequence[str] | None, program: str) -> tuple[Any, b
     for field in dataclasses.fields(kind):
         flag, text = "--" + field.name.replace("_", "-"), f"default: {field.default}"
         parser.add_argument(flag, dest=field.name, help=text, **_option(hints[field.name]))
-    flags = vars(parser.parse_args(argv))
-    quick, out = flags.pop("quick"), flags.pop("out")
+    given = vars(parser.parse_args(argv))
+    where = {"quick": given.pop("quick"), "out": given.pop("out")}
     try:
-        return settings_of(kind, quick=quick, **flags), quick, out
+        settings = settings_of(kind, quick=where["quick"], **given)
     except ValueError as error:
         parser.error(str(error))
+    return perform(name, experiment, settings, **where)
 
 
 def reproduce(
@@ -149,7 +146,8 @@ def perform(
 
 def versions() -> dict[str, str]:
     """What the numbers may depend on."""
-    libraries = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    names = ("jax", "jaxlib", "equinox", "optax", "numpy")
+    libraries = {name: importlib.metadata.version(name) for name in names}
     return {"mmlp": __version__, **libraries, "python": platform.python_version()}
 
 

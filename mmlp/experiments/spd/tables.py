@@ -34,9 +34,9 @@ def collect(tasks: Sequence[Task], models: Callable[[int], dict[str, Model]], la
     errors: Errors = {}
     for task in progress(tasks, label):
         rows = {name: model.errors(task) for name, model in models(task.dim).items()}
-        for row, values in (rows | errors_of_baselines(task)).items():
-            for setting, of_seeds in zip(task.budget.settings, values, strict=True):
-                errors[setting, task.dim, task.train, row] = of_seeds
+        rows |= errors_of_baselines(task)
+        for i, setting in enumerate(task.budget.settings):
+            errors |= {(setting, task.dim, task.train, row): v[i] for row, v in rows.items()}
     return errors
 
 
