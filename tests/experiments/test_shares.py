@@ -1,4 +1,4 @@
-"""The forecast of share covariances: no look into the future, its estimates, its input file, and a run on made-up prices."""
+"""The forecast of share covariances: no look into the future, estimates, input file, a run."""
 
 import gzip
 import json
@@ -42,7 +42,7 @@ def forecast(market):
 
 
 def test_future_returns_change_no_past_forecast(market, forecast):
-    """Nor anything that was tuned or trained: all that serves the block comes from the days before it."""
+    """Nor what was tuned or trained: all that serves a block comes from the days before it."""
     S, _, spans = forecast
     changed = 20  # the months from this one on
     r = market.returns.copy()
@@ -53,7 +53,8 @@ def test_future_returns_change_no_past_forecast(market, forecast):
             S[name][: changed + 1], other[name][: changed + 1], err_msg=name
         )
         if name != "constant":
-            assert np.all(S[name][-1] != other[name][-1]), name  # later months see the change
+            later, changed_later = (T[-1].T @ T[-1] for T in (S[name], other[name]))
+            assert np.all(later != changed_later), name  # later months see the change
 
 
 def test_every_forecast_is_positive_definite(forecast):
@@ -165,7 +166,7 @@ def test_a_bad_price_file_is_named(tmp_path, dates, prices, message):
 def test_a_missing_file_and_settings_out_of_range_are_named(tmp_path):
     with pytest.raises(ValueError, match="--data nowhere`: there is no file nowhere"):
         data.find_market(Path("nowhere"), 20)
-    with pytest.raises(ValueError, match="there is no file .*sp500_prices.csv.gz"):
+    with pytest.raises(ValueError, match=r"there is no file .*sp500_prices\.csv\.gz"):
         data.find_market(tmp_path, 20)
     with pytest.raises(ValueError, match="--shares 21` must be 2 to 20"):
         shares.run(shares.Settings(shares=21))
