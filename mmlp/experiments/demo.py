@@ -7,7 +7,6 @@ import argparse
 import time
 import warnings
 from pathlib import Path
-from types import SimpleNamespace
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -22,24 +21,23 @@ HEADING = Heading(
     "covariance, model a density. One seed, a small run each; " + BOLD,
     "What was run",
 )
-NAME = "mmlp.experiments.demo"
+PROGRAM = "python -m mmlp.experiments.demo"
 PARTS = {"demo-covariances": covariances, "demo-regression": regression, "demo-vae": vae}
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog=f"python -m {NAME}", description="Take the tour.")
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Take the tour.")
     parser.add_argument("--quick", action="store_true", help="train for a moment only")
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the page")
     options = parser.parse_args(argv)
-    how = {"quick": options.quick, "out": options.out, "heading": HEADING}
+    how = {"quick": options.quick, "out": options.out, "heading": HEADING, "program": PROGRAM}
     start = time.perf_counter()
     for number, (name, part) in enumerate(PARTS.items(), 1):
         print(f"[{number}/{len(PARTS)}] {part.TITLE}", flush=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the tour is short on purpose
-            made_by = SimpleNamespace(**vars(part) | {"__name__": NAME})  # one command for all
             settings = settings_of(part.Settings, quick=options.quick)
-            record = perform(name, made_by, settings, **how)
+            record = perform(name, part, settings, **how)
         print("\n".join(f"\n{text(table)}\n" for table in record["result"]["tables"]), flush=True)
     page = (options.out / "index.html").resolve().as_uri()
     print(f"{time.perf_counter() - start:.0f} s; open {page}")

@@ -45,6 +45,7 @@ class Settings:
     seeds: int = 3
 
     QUICK: ClassVar = {"alphas": (1.0,), "betas": (0.5, 1.5), "dims": (2, 5), "samples": 2000}
+    QUICK |= {"seeds": 2}
 
 
 def run(settings: Settings) -> dict:

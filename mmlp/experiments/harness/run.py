@@ -44,13 +44,11 @@ was made by the command that it shows. A number with ± is a mean and its standa
 )
 
 
-def main(name: str, argv: Sequence[str] | None = None, *, module: str | None = None) -> dict:
-    """`python -m mmlp.experiments.NAME`, or of another `module`, with the flags in `argv`.
-
-    There is a flag for each setting; the values of a tuple are separated by commas.
-    """
-    experiment = find(module or name)
-    kind, program = experiment.Settings, f"python -m {experiment.__name__}"
+def main(name: str, argv: Sequence[str] | None = None) -> dict:
+    """`python -m mmlp.experiments.NAME`: a flag for each setting, tuples separated by commas."""
+    experiment = find(name)
+    kind = experiment.Settings
+    program = f"python -m {experiment.__name__}"
     parser = argparse.ArgumentParser(prog=program, description=kind.__doc__)
     parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder of the results")
@@ -110,18 +108,26 @@ def settings_of(kind: Any, *, quick: bool = False, **given) -> Any:
 
 
 def perform(
-    name: str, experiment: Any, settings: Any, *, quick: bool, out: Path, heading=PAPER
+    name: str,
+    experiment: Any,
+    settings: Any,
+    *,
+    quick: bool,
+    out: Path,
+    heading: page.Heading = PAPER,
+    program: str | None = None,
 ) -> dict:
     """Run an experiment, write OUT/NAME.json, its figures and OUT/index.html, print the verdicts.
 
-    A path is recorded as DIR: where the files of one machine lie is nobody else's concern.
+    `program` is the command without its flags, if it is not the experiment's own. A path is
+    recorded as DIR: where the files of one machine lie is nobody else's concern.
     """
     out.mkdir(parents=True, exist_ok=True)  # before the work: a folder may be impossible to make
     start = time.perf_counter()
     result = experiment.run(settings)
     record = {
         "experiment": name,
-        "command": _command(experiment, settings, quick),
+        "command": _command(program or f"python -m {experiment.__name__}", settings, quick),
         "quick": quick,
         "settings": {key: _placed(value) for key, value in dataclasses.asdict(settings).items()},
         "versions": versions(),
@@ -169,9 +175,9 @@ def _option(hint) -> dict[str, Any]:
     return {"type": hint}
 
 
-def _command(experiment: Any, settings: Any, quick: bool) -> str:
+def _command(program: str, settings: Any, quick: bool) -> str:
     """What to type for these settings."""
-    words = ["python", "-m", experiment.__name__, *(["--quick"] if quick else [])]
+    words = [*program.split(), *(["--quick"] if quick else [])]
     start = settings_of(type(settings), quick=quick)
     for field in dataclasses.fields(settings):
         value, flag = getattr(settings, field.name), field.name.replace("_", "-")
