@@ -1,4 +1,4 @@
-"""A headless Chromium for tests of web pages, driven through its debugging pipe: no driver, no port, no package.
+"""A headless Chromium for tests of web pages, driven through its debugging pipe, no more.
 
 with Browser() as browser:
     page = browser.open("file:///...", width=390, dark=True)
@@ -33,8 +33,9 @@ FLAGS = [
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 ]
-# The browser reads commands from descriptor 3 and answers on 4. A fork with code of our own between would not be safe in a
-# process with JAX's threads, so a small program puts the descriptors there and becomes the browser.
+# The browser reads commands from descriptor 3 and answers on 4. A fork with code of our own between
+# would not be safe in a process with JAX's threads, so a small program puts the descriptors there
+# and becomes the browser.
 START = """
 import fcntl, os, sys
 pipes = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
@@ -158,14 +159,13 @@ class Page:
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
         if "exceptionDetails" in answer:
-            raise RuntimeError(
-                f"{expression}: {answer['exceptionDetails'].get('exception', answer['exceptionDetails'])}"
-            )
+            details = answer["exceptionDetails"]
+            raise RuntimeError(f"{expression}: {details.get('exception', details)}")
         return answer["result"].get("value")
 
     @property
     def errors(self) -> list[str]:
-        """What a console would show in red or yellow, from the page and the browser (missing files, blocked content)."""
+        """What a console would show in red or yellow, such as missing files and blocked content."""
         self.evaluate(
             "new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))"
         )  # what is under way arrives
