@@ -55,8 +55,9 @@ def process_docstring(app, what, name, obj, options, lines):
 
 
 def process_signature(app, what, name, obj, options, signature, returns):
-    """Aliases of types as they are written, not as they are defined."""
-    return tuple(text and text.replace(ARRAY_LIKE, "ArrayLike") for text in (signature, returns))
+    """Aliases of types and default functions as they are written, not as they are defined."""
+    plain = (text and text.replace(ARRAY_LIKE, "ArrayLike") for text in (signature, returns))
+    return tuple(text and re.sub(r"<PjitFunction.*? (\w+)>>", r"jnp.\1", text) for text in plain)
 
 
 def find_public(app, env, node, contnode):
