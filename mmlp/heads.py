@@ -15,15 +15,11 @@ from mmlp.registry import register
 
 
 class Head(eqx.Module):
-    """x -> a distribution, from a network x -> ((mu, log eta, further numbers), Omega).
+    """x -> a distribution, from a network x -> ((mu, log eta, further numbers), Omega)."""
 
-    A further head names its `distribution`, how many numbers beyond mu it reads (`extra`), what
-    they are (`reads`, for errors), and maps those after log eta to the distribution's `tail`.
-    """
-
-    extra: ClassVar[int]
-    reads: ClassVar[str]
     distribution: ClassVar[Callable]
+    extra: ClassVar[int]  # how many numbers it reads beyond mu
+    reads: ClassVar[str]  # what it reads, for errors
 
     network: Callable  # x -> (vector, SPD), with `dim` and `out_features`
 
@@ -39,7 +35,7 @@ class Head(eqx.Module):
 
     @abstractmethod
     def tail(self, z: Array) -> tuple[Array, ...]:
-        """The distribution's arguments after eta, from the network's last `extra - 1` numbers."""
+        """The distribution's arguments after eta, from the `extra - 1` numbers after log eta."""
 
     @property
     def in_features(self) -> int | None:
@@ -104,11 +100,12 @@ class PowerExponentialHead(Head):
         self.beta_bounds = _bounds(beta_bounds, "beta_bounds")
 
     def tail(self, z: Array) -> tuple[Array, ...]:
-        bounds = (self.alpha_bounds, self.beta_bounds)
-        return tuple(
-            low + (high - low) * jax.nn.sigmoid(number)
-            for (low, high), number in zip(bounds, z, strict=True)
-        )
+        return _between(self.alpha_bounds, z[0]), _between(self.beta_bounds, z[1])
+
+
+def _between(bounds: tuple[float, float], z: Array) -> Array:
+    low, high = bounds
+    return low + (high - low) * jax.nn.sigmoid(z)
 
 
 def _bounds(bounds, argument: str) -> tuple[float, float]:

@@ -123,10 +123,7 @@ class VAE(eqx.Module):
         return logsumexp(self.log_weights(x, key, samples)) - math.log(samples)
 
     def log_weights(self, x: Array, key, samples: int) -> Array:
-        """log p(x | s) + log p(s) - log q(s | x) at draws of q, shape (samples,).
-
-        Their mean is the "sampled" `elbo`.
-        """
+        """log p(x | s) + log p(s) - log q(s | x) at draws of q, shape (samples,)."""
         q, s, log_likelihood = self.draws(x, key, samples)
         return log_likelihood + self.prior.log_prob(s) - q.log_prob(s)
 
@@ -175,23 +172,20 @@ def paper_vae(
     """One of the paper's six models: "NdNd", "NdNf", "NfNd", "NfNf", "EfNf" or "EfEf".
 
     The first pair is the decoder, the second the encoder; N Gaussian, E power exponential, d
-    diagonal, f full. `outputs` says what d and f are, such as {"f": Triangular()}; the paper's are
-    `Diagonal` and `Dense` of `MercerSigmoid()`, another network's `Diagonal()` and its own default:
-    `network=CholeskyMLP` is the baseline. `network_options` go to both networks.
+    diagonal, f full. `outputs` says what d and f are, such as {"f": Triangular()}: by default
+    `Diagonal` and `Dense` of `MercerSigmoid()`, for another network than the paper's `Diagonal()`
+    and its own default. `network_options` go to both networks; `CholeskyMLP` is the baseline.
     """
     if name not in MODELS:
         raise ValueError(f"`paper_vae(name=...)` must be one of {', '.join(MODELS)}, got {name!r}.")
-    defaults: dict[str, Output] = {"d": Diagonal()}
-    if network is MatrixMLP:
-        defaults = {"d": Diagonal(MercerSigmoid()), "f": Dense(MercerSigmoid())}
-    given = defaults | (outputs or {})
+    papers = {"d": Diagonal(MercerSigmoid()), "f": Dense(MercerSigmoid())}
+    given = (papers if network is MatrixMLP else {"d": Diagonal()}) | (outputs or {})
     keys = jax.random.split(key)
 
     def part(family: str, form: str, inputs: int, dim: int, key):
         head = GaussianHead if family == "N" else PowerExponentialHead
-        options = {"out_features": dim + head.extra, **network_options}
-        if form in given:
-            options["output"] = given[form]
+        output = {"output": given[form]} if form in given else {}
+        options = {"out_features": dim + head.extra} | output | network_options
         return head(network(inputs, dim, hidden_dims, key=key, **options))
 
     features = checked_size(features, "paper_vae(features=...)")

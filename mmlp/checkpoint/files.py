@@ -43,10 +43,11 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
         file.seek(0)
         arrays = _arrays(path, file.read())
     if _digest(arrays, metadata[FORMAT]) != metadata.get("sha256"):
-        raise ValueError(
-            f"{path} is damaged: its content does not match its checksum. Use an older copy."
-        )
-    return arrays, _content(path, metadata[FORMAT])
+        raise _damaged(path, "its content does not match its checksum")
+    content = _json(metadata[FORMAT])
+    if content is None:
+        raise _damaged(path, f"the entry {FORMAT!r} of its header is not a JSON object")
+    return arrays, content
 
 
 def check_version(path: Path, metadata: dict) -> None:
@@ -54,7 +55,7 @@ def check_version(path: Path, metadata: dict) -> None:
     if version == 1:
         raise ValueError(
             f"{path} was written by matrix-mlp 0.1.0, whose files are not read any more: fit "
-            "again, or `pip install matrix-mlp==0.1.0`."
+            "again, or use that version."
         )
     if version != VERSION:
         raise ValueError(
@@ -121,21 +122,12 @@ def _metadata(path: Path, text: bytes, rest: int) -> dict[str, str]:
     except (TypeError, KeyError, IndexError):
         length = None
     if length != rest:
-        raise ValueError(
-            f"{path} is damaged: it has {rest} bytes of numbers, its header claims {length}. Use "
-            "an older copy."
-        )
+        raise _damaged(path, f"it has {rest} bytes of numbers, its header claims {length}")
     return metadata
 
 
-def _content(path: Path, text: str) -> dict:
-    content = _json(text)
-    if content is None:
-        raise ValueError(
-            f"{path} is damaged: the entry {FORMAT!r} of its header is not a JSON object. Use an "
-            "older copy."
-        )
-    return content
+def _damaged(path: Path, what: str) -> ValueError:
+    return ValueError(f"{path} is damaged: {what}. Use an older copy.")
 
 
 def _json(text: bytes | str) -> dict | None:
@@ -153,7 +145,7 @@ def _arrays(path: Path, content: bytes) -> dict[str, np.ndarray]:
     try:
         return load(content)
     except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise ValueError(f"{path} is damaged: {error}. Use an older copy.") from None
+        raise _damaged(path, str(error)) from None
 
 
 def _digest(arrays: dict[str, np.ndarray], text: str) -> str:

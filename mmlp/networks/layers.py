@@ -139,7 +139,7 @@ class VectorLayer(eqx.Module):
     def __call__(self, H: SPD, h: Array) -> Array:
         return self.product(H, h) + self.b
 
-    def calibrated(self, H: SPD, h: Array) -> "VectorLayer":
+    def calibrated(self, H: SPD, h: Array, *, key=None) -> "VectorLayer":
         """z varies over the samples by a set amount, about zero."""
         z = jax.vmap(self.product)(H, h)
         rate = gain(z, VECTOR_SPREAD)

@@ -1,15 +1,105 @@
 """The paper's network: a path of matrices, and beside it a path of vectors."""
 
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from mmlp.kernels import Kernel, MercerSigmoid
+from mmlp.linalg.checks import checked_size, checked_sizes
 from mmlp.linalg.primitive import full_precision
-from mmlp.networks.paths import TwoPaths
+from mmlp.networks.layers import MatrixLayer, Network, VectorLayer
+from mmlp.networks.outputs import Dense, Output, checked_output
 from mmlp.registry import register
+
+
+class TwoPaths(Network):
+    """Matrices beside vectors: what `MatrixMLP` and `JointMatrixMLP` share."""
+
+    joint: ClassVar[bool]  # a standard MLP is joined to the two paths
+
+    matrices: tuple  # layers from the input to the output
+    vectors: tuple[VectorLayer, ...]
+    activation: Callable = eqx.field(static=True)
+
+    def __init__(
+        self,
+        in_features: int,
+        dim: int,
+        hidden_dims: tuple[int, ...] = (20, 20, 20),
+        out_features: int | None = None,
+        hidden_features: tuple[int, ...] | None = None,
+        *,
+        kernel: Kernel = MercerSigmoid(),
+        output: Output = Dense(),
+        activation: Callable = jnp.tanh,
+        key,
+    ):
+        name, joint = type(self).__name__, self.joint
+        p = checked_size(in_features, f"{name}(in_features=...)")
+        hidden = checked_sizes(hidden_dims, f"{name}(hidden_dims=...)")
+        if joint and not hidden:
+            raise ValueError(f"`{name}(hidden_dims=...)` must name a hidden layer, got ().")
+        d = (*hidden, checked_size(dim, f"{name}(dim=...)"))
+        r = _widths(name, hidden, hidden_features, out_features, needed=joint)
+        output, keys = checked_output(output, name), jax.random.split(key, (2, len(d)))
+        before = (p, *d)
+        self.matrices = (
+            *(
+                MatrixLayer(before[i], d[i], Dense(kernel), key=keys[0, i])
+                for i in range(len(d) - 1)
+            ),
+            output.layer(before[-2], d[-1], r=r[len(hidden) - 1] if joint else 0, key=keys[0, -1]),
+        )
+        before, read = ((p, *r), (*d[:-1], before[-2])) if joint else ((*r[:1], *r), d)
+        self.vectors = tuple(
+            VectorLayer(before[i], read[i], r[i], joint=joint, key=keys[1, i])
+            for i in range(len(r))
+        )
+        self.activation = activation
+
+    @property
+    def in_features(self) -> int:
+        return self.matrices[0].in_features
+
+    @property
+    def dim(self) -> int:
+        return self.matrices[-1].dim
+
+    @property
+    def out_features(self) -> int | None:
+        return len(self.vectors[-1].b) if len(self.vectors) == len(self.matrices) else None
+
+    @abstractmethod
+    def forward(self, x: Array, do: Callable) -> Any:
+        """The equations, with `do(layer, *inputs)` for `layer(*inputs)`."""
+
+    @full_precision
+    def __call__(self, x: Array) -> Any:
+        return self.forward(self.checked(x), lambda layer, *inputs: layer(*inputs))
+
+    @full_precision
+    def calibrated(self, X: Array, *, key) -> Any:
+        """A batch goes through, and each layer is calibrated when it comes there."""
+        keys = dict(
+            zip(map(id, self.matrices), jax.random.split(key, len(self.matrices)), strict=True)
+        )
+        fitted = {}
+
+        def do(layer, *inputs):
+            if hasattr(layer, "calibrated"):
+                fitted[id(layer)] = layer = layer.calibrated(*inputs, key=keys.get(id(layer)))
+            return jax.vmap(layer)(*inputs)
+
+        self.forward(X, do)
+        layers = tuple(
+            tuple(fitted[id(layer)] for layer in path) for path in (self.matrices, self.vectors)
+        )
+        return eqx.tree_at(lambda m: (m.matrices, m.vectors), self, layers)
 
 
 @register
@@ -20,9 +110,9 @@ class MatrixMLP(TwoPaths):
         z_l = C_l H_l A_l h_{l+1} + b_l,       h_l = activation(z_l)
 
     x (in_features,) gives an SPD value of size `dim` and trace one; with `out_features`, the
-    general form, (vector (out_features,), value). The last vector layer is linear.
-    `hidden_dims` = (d_{j+1}, ..., d_1) and `hidden_features` = (r_{j+1}, ..., r_1) run from the
-    input to the output. The paper's output is `Dense(MercerSigmoid())`.
+    general form, (vector (out_features,), value). `hidden_dims` = (d_{j+1}, ..., d_1) and
+    `hidden_features` = (r_{j+1}, ..., r_1) run from the input to the output; the vector path's last
+    layer is linear. The paper's output is `Dense(MercerSigmoid())`.
 
     >>> model = MatrixMLP(3, 2, (4, 4), key=jax.random.key(0))
     >>> print(f"{model(jnp.ones(3)).trace():.4f}")
@@ -30,36 +120,39 @@ class MatrixMLP(TwoPaths):
     """
 
     joint = False
-    __init__ = TwoPaths.__init__  # else type checkers make up one of the fields
+    __init__ = TwoPaths.__init__  # type checkers would make up another
 
-    @full_precision
-    def __call__(self, x: Array):
-        H = self.checked(x)
+    def forward(self, x: Array, do: Callable) -> Any:
+        H = x
         if not self.vectors:
             for matrix in self.matrices:
-                H = matrix(H)
+                H = do(matrix, H)
             return H
-        z, h = None, self.ones()
+        A, z = self.vectors[0].A, None
+        h = jnp.ones((*x.shape[:-1], A.shape[1]), A.dtype)
         for matrix, vector in zip(self.matrices, self.vectors, strict=True):
-            H = matrix(H)
-            z = vector(H, h)
-            h = self.activation(z)
+            H = do(matrix, H)
+            z = do(vector, H, h)
+            h = do(self.activation, z)
         return z, H
 
-    def ones(self) -> Array:
-        """What the paper feeds to the first vector layer."""
-        A = self.vectors[0].A
-        return jnp.ones(A.shape[1], A.dtype)
 
-    @full_precision
-    def calibrated(self, X: Array, *, key) -> "MatrixMLP":
-        H, matrices, vectors = X, [], []
-        h: Any = jnp.tile(self.ones(), (len(X), 1)) if self.vectors else None
-        for i, layer_key in enumerate(jax.random.split(key, len(self.matrices))):
-            matrices.append(self.matrices[i].calibrated(H, key=layer_key))
-            H = jax.vmap(matrices[i])(H)
-            if self.vectors:
-                vectors.append(self.vectors[i].calibrated(H, h))
-                h = jax.vmap(self.activation)(jax.vmap(vectors[i])(H, h))
-        parts = tuple(matrices), tuple(vectors)
-        return eqx.tree_at(lambda m: (m.matrices, m.vectors), self, parts)
+def _widths(name: str, hidden, hidden_features, out_features, *, needed: bool) -> tuple[int, ...]:
+    """The sizes of what the vector layers give, (r_{j+1}, ..., r_1[, r_0]); () without any."""
+    if out_features is None and not needed:
+        if hidden_features is not None:
+            raise ValueError(
+                f"`{name}(hidden_features=...)` are widths of the vector path and need "
+                f"`out_features`, got hidden_features={hidden_features!r} without it."
+            )
+        return ()
+    r = hidden if hidden_features is None else hidden_features
+    r = checked_sizes(r, f"{name}(hidden_features=...)")
+    if len(r) != len(hidden):
+        raise ValueError(
+            f"`{name}(hidden_features=...)` must have one width for each of the {len(hidden)} "
+            f"hidden_dims, got {r}."
+        )
+    return (
+        r if out_features is None else (*r, checked_size(out_features, f"{name}(out_features=...)"))
+    )

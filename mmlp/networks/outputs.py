@@ -18,8 +18,8 @@ class Output(eqx.Module):
     """What a network asks of its output.
 
     `layer` makes the last layer of a matrix path, a module (H_1, h_1) -> SPD with `in_features`,
-    `dim` and `calibrated`. As a rule that is a `MatrixLayer`, which then asks for `entries`,
-    `centre` and the call. `size` and `read` serve networks without matrices.
+    `dim` and `calibrated`: by default a `MatrixLayer`, which asks for `entries`, `centre` and a
+    call. `size` and `read` serve networks without matrices.
     """
 
     def layer(self, before: int, dim: int, *, r: int = 0, key) -> Any:
@@ -35,24 +35,17 @@ class Output(eqx.Module):
         return random_bias(key, dim, dtype)
 
     @abstractmethod
-    def __call__(self, entries: Array) -> SPD:
-        """The value of trace one."""
-
-    @abstractmethod
     def size(self, dim: int) -> int:
         """How many free numbers make a value."""
 
     @abstractmethod
     def read(self, z: Array, dim: int) -> SPD:
-        """The value of trace one that these `size(dim)` numbers make."""
+        """The value that they make."""
 
 
 @register
 class Dense(Output):
-    """H_0 = K(Z_0) / tr K(Z_0), a `Gram`. The paper's kernel is `MercerSigmoid()`.
-
-    `Linear()`, the default, can learn smaller eigenvalues.
-    """
+    """K(Z_0) / tr K(Z_0). The paper's kernel is `MercerSigmoid()`; `Linear()` saturates nowhere."""
 
     kernel: Kernel = Linear()
 
@@ -68,7 +61,7 @@ class Dense(Output):
 
 @register
 class Diagonal(Output):
-    """The diagonal of K(Z_0) / tr K(Z_0), a `DiagonalGram` (the paper's table of activations, *).
+    """The diagonal of K(Z_0) over its trace (the paper's table of activations, *).
 
     From a standard MLP, exp of d numbers.
     """

@@ -212,7 +212,7 @@ def test_cholesky_covers_every_spd_matrix_of_trace_one():
         ),
         (
             lambda: JointMatrixMLP(4, 3, (), 2, key=KEY),
-            r"`JointMatrixMLP\(hidden_dims=...\)` must name at least one hidden layer, got \(\)",
+            r"`JointMatrixMLP\(hidden_dims=...\)` must name a hidden layer, got \(\)",
         ),
         (
             lambda: JointMatrixMLP(4, 3, (5, 5), hidden_features=(5,), key=KEY),

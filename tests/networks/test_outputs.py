@@ -146,9 +146,6 @@ class Factors(Output):
         inner = MatrixLayer(before, self.rank, Dense(MercerSigmoid()), r=r, key=key)
         return FactorLayer(inner, jax.random.normal(key, (dim, self.rank)), jnp.zeros(dim))
 
-    def __call__(self, entries):
-        raise NotImplementedError
-
     def size(self, dim):
         return dim * (self.rank + 1)
 
