@@ -87,9 +87,9 @@ def test_out_features_that_do_not_fit_are_refused(head, family, extra, cls, out)
 
 def test_a_network_without_a_vector_is_refused():
     with pytest.raises(ValueError, match="got ShallowMatrixMLP with out_features=None"):
-        GaussianHead(ShallowMatrixMLP(3, 2, (4,), key=jax.random.key(0)))  # pyright: ignore[reportArgumentType]
+        GaussianHead(ShallowMatrixMLP(3, 2, (4,), key=jax.random.key(0)))
     with pytest.raises(ValueError, match="with out_features=None"):
-        GaussianHead(jnp.tanh)  # pyright: ignore[reportArgumentType]
+        GaussianHead(jnp.tanh)
 
 
 class LaplaceHead(Head):

@@ -37,7 +37,7 @@ class LinearGaussian(eqx.Module):
 
 
 class Posterior(eqx.Module):
-    """The exact posterior of the linear-Gaussian model, its covariance widened by `wider` so that weights vary."""
+    """The exact posterior of the linear-Gaussian model, widened by `wider` so that weights vary."""
 
     decoder: LinearGaussian
     wider: float = eqx.field(static=True)
@@ -76,7 +76,8 @@ def test_with_the_exact_posterior_every_weight_is_the_evidence():
 
 
 def test_the_importance_weighted_bound_agrees_with_the_exact_evidence_within_its_standard_error():
-    # 6 samples, 20000 draws, seed 2: each must be within 4.5 standard errors; fails once in 20,000 for a right program
+    # 6 samples, 20000 draws, seed 2: each must be within 4.5 standard errors, which fails once in
+    # 20,000 for a right program
     vae = linear_gaussian(1.5)
     log_w = jax.jit(jax.vmap(lambda x, key: vae.log_weights(x, key, 20_000)))(X, KEYS)
     estimate = jax.jit(jax.vmap(lambda x, key: vae.log_evidence(x, key, 20_000)))(X, KEYS)
@@ -101,7 +102,8 @@ def test_the_bound_is_never_below_the_elbo_of_the_same_draws(name):
 
 
 def test_the_bound_rises_with_the_number_of_samples():
-    # from the same 4096 draws, groups of 1, 4, 16, 64: Jensen makes the mean over groups rise exactly, for any draws
+    # from the same 4096 draws, groups of 1, 4, 16, 64: Jensen makes the mean over groups rise, for
+    # any draws
     vae = small("EfEf")
     log_w = np.asarray(jax.jit(lambda x: vae.log_weights(x, KEY, 4096))(X[0]))
     means = [
@@ -156,7 +158,17 @@ def test_the_six_models_have_the_families_they_are_named_for(name):
     assert (type(q), type(q.omega), q.dim) == (families[name[2]], forms[name[3]], K)
 
 
-@pytest.mark.parametrize("network", [mmlp.MatrixMLP, mmlp.CholeskyMLP])
+def test_outputs_say_what_the_letters_mean():
+    outputs = {"f": mmlp.Triangular(), "d": mmlp.Diagonal()}
+    vae = small("NfNd", network=mmlp.JointMatrixMLP, outputs=outputs)
+    assert vae.decode(jnp.ones(K)).omega.upper
+    assert isinstance(vae.encode(X[0]).omega, mmlp.DiagonalGram)
+    papers = small("NfNd")
+    assert papers.decoder.network.matrices[-1].output == mmlp.Dense(mmlp.MercerSigmoid())
+    assert papers.encoder.network.matrices[-1].output == mmlp.Diagonal(mmlp.MercerSigmoid())
+
+
+@pytest.mark.parametrize("network", [mmlp.MatrixMLP, mmlp.JointMatrixMLP, mmlp.CholeskyMLP])
 def test_calibration_makes_both_halves_respond(network):
     vae = mmlp.calibrate(small("NfNf", network=network), X, key=KEY)
     latent = jax.vmap(lambda x: vae.encode(x).mean)(X)
