@@ -17,10 +17,9 @@ from mmlp.networks.layers import calibrated
 
 
 def calibrate(model, X: Array, *, key):
-    """A new model of the same shapes whose layers all respond to the inputs X (n, p).
+    """A new model of the same shapes whose layers all respond to the inputs X (n, p), 100 or so.
 
-    A network, a head, a VAE, or one's own with a method `calibrated(X, *, key)`; a hundred rows
-    or so will do.
+    The model is a network, a head, a VAE, or one's own with a method `calibrated(X, *, key)`.
 
     >>> from mmlp.networks import MatrixMLP
     >>> model = MatrixMLP(3, 2, (4, 4), key=jax.random.key(0))

@@ -21,10 +21,7 @@ AXES = 2  # of models, that a network made by `jax.vmap` may have in front
 
 
 def describe(node, path: str, arrays: dict):
-    """A tree of dictionaries with one key that says what they are.
-
-    Arrays are named by their path in the module.
-    """
+    """A tree of dictionaries with one key that says what they are; arrays are named by path."""
     if is_array(node) and name_of(path) in arrays:  # one in a static field is none of the model's
         return {"array": [name_of(path), list(node.shape), node.dtype.name]}
     if node is None or type(node) in (bool, int, float, str):

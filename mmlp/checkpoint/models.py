@@ -39,21 +39,15 @@ def save(model, path: str | os.PathLike) -> None:
 def load(path: str | os.PathLike, like=None):
     """The model that `save` wrote, bit for bit; with `like`, its arrays in a module like that one.
 
-    `like` serves users' own modules: arrays are matched by their path in the module, and all else
-    is taken from `like`.
+    `like` serves users' own modules: arrays are matched by their path, all else is that of `like`.
     """
     path = Path(path)
     arrays, metadata = files.read(path)
-    kind = metadata.get("kind")
-    if kind == "estimator":
-        raise ValueError(
-            f"`load`: {path} holds an estimator, not a model; use `mmlp.estimators.load`."
-        )
-    if kind != "model":
-        raise ValueError(
-            f"`load`: {path} holds the state of a training run, not a model; use "
-            "`fit(checkpoint=...)`."
-        )
+    if (kind := metadata.get("kind")) != "model":
+        other = "an estimator, not a model; use `mmlp.estimators.load`"
+        if kind != "estimator":
+            other = "the state of a training run, not a model; use `fit(checkpoint=...)`"
+        raise ValueError(f"`load`: {path} holds {other}.")
     files.check_version(path, metadata)
     return unpacked(path, arrays, metadata, like)
 
@@ -82,9 +76,8 @@ def unpacked(path: Path | str, arrays: dict[str, np.ndarray], content: dict, lik
     try:
         model = build(content["architecture"], rest)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(
-            f"`load`: the architecture in {path} makes no sense ({error!r})."
-        ) from None
+        text = f"`load`: the architecture in {path} makes no sense ({error!r})."
+        raise ValueError(text) from None
     except ValueError as error:
         raise ValueError(f"`load`: {path} {error}") from None
     if rest:

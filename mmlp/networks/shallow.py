@@ -19,7 +19,7 @@ from mmlp.spd import SPD
 class ShallowMatrixMLP(Network):
     """Eq. (mlps): a standard MLP h_1(x), then Z_0 = W_0 h_1 (W_0 1)' + B_0 and one kernel.
 
-    The output is `Dense(kernel)` unless given.
+    `output` is `Dense(kernel)` unless given.
 
     >>> model = ShallowMatrixMLP(3, 2, (4, 4), key=jax.random.key(0))
     >>> model(jax.numpy.ones(3)).dense().shape
@@ -43,10 +43,7 @@ class ShallowMatrixMLP(Network):
         d = checked_size(dim, "ShallowMatrixMLP(dim=...)")
         r = checked_sizes(hidden_features, "ShallowMatrixMLP(hidden_features=...)")
         if not r:
-            raise ValueError(
-                "`ShallowMatrixMLP(hidden_features=...)` must name at least one hidden layer, "
-                "got ()."
-            )
+            raise ValueError("`ShallowMatrixMLP(hidden_features=...)` must name a layer, got ().")
         output = Dense(kernel) if output is None else checked_output(output, "ShallowMatrixMLP")
         key_hidden, key_output = jax.random.split(key)
         self.perceptron = Perceptron((p, *r), key=key_hidden)

@@ -220,7 +220,7 @@ def test_cholesky_covers_every_spd_matrix_of_trace_one():
         ),
         (lambda: JointMatrixMLP(4, 3, (5,), 0, key=KEY), r"MLP\(out_features=...\)`.*got 0"),
         (lambda: CholeskyMLP(4, 3, (5,), 0, key=KEY), r"MLP\(out_features=...\)`.*got 0"),
-        (lambda: ShallowMatrixMLP(4, 3, (), key=KEY), r"at least one hidden layer"),
+        (lambda: ShallowMatrixMLP(4, 3, (), key=KEY), r"must name a layer, got \(\)"),
         (lambda: CholeskyMLP(4, True, key=KEY), r"`CholeskyMLP\(dim=...\)`.*got True"),
         (
             lambda: NETWORKS["basic"]()(np.ones(3)),
