@@ -33,13 +33,14 @@ def spectrum(T: Array) -> Spectrum:
 
 def singular_values(T: Array) -> Array:
     """The singular values of T (..., m, d), m >= d, in no order and without derivatives."""
-    if T.shape[-2:] == (1, 1):
-        return _svd(lax.stop_gradient(T))[1]
-    return _by_size_and_platform(
-        lambda T: jnp.linalg.svd(T, compute_uv=False),
-        lambda T: jnp.abs(jnp.linalg.eigvalsh(_doubled(T))[..., -T.shape[-1] :]),
-        lax.stop_gradient(T),
-    )
+
+    def usual(T):
+        return _svd(T)[1] if T.shape[-2:] == (1, 1) else jnp.linalg.svd(T, compute_uv=False)
+
+    def on_cuda(T):
+        return jnp.abs(jnp.linalg.eigvalsh(_doubled(T))[..., -T.shape[-1] :])
+
+    return _by_size_and_platform(usual, on_cuda, lax.stop_gradient(T))
 
 
 def _by_size_and_platform(usual, on_cuda, T: Array):
@@ -134,17 +135,9 @@ _dlog = primitive(
 def _d2log(V: Array, s: Array, H: Array, K: Array) -> Array:
     """The second derivative V (sum_k log[s_i^2, s_k^2, s_j^2] (H_ik K_kj + K_ik H_kj)) V'."""
     H, K = V.mT @ H @ V, V.mT @ K @ V
-    f = _log_second_difference(
-        s[..., :, None, None], s[..., None, :, None], s[..., None, None, :]
-    )  # [i, k, j]
-    return (
-        V
-        @ (
-            jnp.einsum("...ikj,...ik,...kj->...ij", f, H, K)
-            + jnp.einsum("...ikj,...ik,...kj->...ij", f, K, H)
-        )
-        @ V.mT
-    )
+    i, k, j = s[..., :, None, None], s[..., None, :, None], s[..., None, None, :]
+    f, sums = _log_second_difference(i, k, j), "...ikj,...ik,...kj->...ij"
+    return V @ (jnp.einsum(sums, f, H, K) + jnp.einsum(sums, f, K, H)) @ V.mT
 
 
 def log_ratio(p: Array, q: Array) -> Array:

@@ -5,6 +5,7 @@ like cond(A) = cond(T)^2. Leading dimensions are batch dimensions; vectors lie a
 """
 
 import abc
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -35,15 +36,11 @@ class SPD(eqx.Module):
     dim: eqx.AbstractVar[int]
     batch_shape: eqx.AbstractVar[tuple[int, ...]]
     factor: eqx.AbstractVar[Array]  # a dense T (..., m, d), m >= d: for those who really need one
+    compact: ClassVar[bool] = False  # whether a dense factor would be larger than what it holds
 
     @abc.abstractmethod
     def scaled(self, c: ArrayLike) -> "SPD":
         """cA for c > 0, shape (...)."""
-
-    @property
-    def compact(self) -> bool:
-        """Whether it holds fewer than d^2 numbers, so that a dense factor is to be avoided."""
-        return False
 
     @property
     def block(self) -> int:

@@ -19,6 +19,7 @@ class DiagonalGram(SPD):
     """
 
     scale: Array
+    compact = True
 
     def __init__(self, scale: ArrayLike):
         self.scale = jnp.asarray(checked(scale, "DiagonalGram(scale=...)", "(..., d)", ndim=1))
@@ -42,10 +43,6 @@ class DiagonalGram(SPD):
     def factor(self) -> Array:
         """The dense factor diag(scale), shape (..., d, d)."""
         return _diagonal(self.scale)
-
-    @property
-    def compact(self) -> bool:
-        return True
 
     @property
     def block(self) -> int:

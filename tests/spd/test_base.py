@@ -168,7 +168,7 @@ class Thin(SPD):
 
     dim = property(lambda self: self.scale.shape[-1])
     batch_shape = property(lambda self: self.scale.shape[:-1])
-    compact = property(lambda self: True)
+    compact = True
 
     @property
     def factor(self):
