@@ -1,47 +1,49 @@
-"""The arguments of the command line: a class for each command, its docstring and its fields' are the help."""
+"""The arguments: a class for each command; its docstring and its fields' are the help."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from tyro.conf import Positional, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
-from mmlp.experiments.harness.targets import Target
+from mmlp.experiments.harness.targets import TARGETS, Target
 
 Data = Annotated[Positional[Path], arg(metavar="DATA")]
-ModelFile = Annotated[Positional[Path], arg(metavar="MODEL")]
-Names = Annotated[
-    tuple[str, ...],
-    PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="NAMES",
-        instance_from_str=lambda words: tuple(
-            name.strip() for name in words[0].split(",") if name.strip()
-        ),
-        is_instance=lambda value: isinstance(value, tuple),
-        str_from_instance=lambda names: [",".join(names)],
-    ),
-]
+ModelFile = Annotated[Data, arg(metavar="MODEL", help="A file that `mmlp fit` wrote.")]
+NAMES = PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="NAMES",
+    instance_from_str=lambda words: tuple(filter(None, map(str.strip, words[0].split(",")))),
+    is_instance=lambda value: isinstance(value, tuple),
+    str_from_instance=lambda names: [",".join(names)],
+)
+Names = Annotated[tuple[str, ...], NAMES]
+Json = Annotated[bool, arg(help="Print JSON.")]
+Folder = Annotated[Path, arg(aliases=["-o"], metavar="FOLDER")]
+OUT = arg(aliases=["-o"], metavar="OUT", help_behavior_hint="(default: stdout, as CSV)")
+SEEDS = arg(metavar="N", help_behavior_hint="(default: as the experiment has it)")
+TARGET = arg(metavar="TARGET", help=f"{', '.join(TARGETS)}, or all.")
+HERE = arg(
+    aliases=["-o"],
+    metavar="MODEL",
+    help_behavior_hint="(default: the name of DATA, with .safetensors, here)",
+)
 
 
 def _epochs(default: int):
-    """The estimator's `max_epochs`, which cannot be asked here: scikit-learn takes seconds to import."""
+    """The estimator's `max_epochs`: scikit-learn takes seconds to import, so it is not asked."""
     return arg(metavar="N", help_behavior_hint=f"(default: {default})")
-
-
-def _out(metavar: str, default: str):
-    return arg(aliases=["-o"], metavar=metavar, help_behavior_hint=f"(default: {default})")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """Take the tour: learn covariance matrices, regress with full covariance, model digits, and write a report.
+    """Take the tour: learn covariances, regress with full covariance, model digits; with a report.
 
     It needs no data, takes a few minutes on two cores, and ends by naming the page to open.
     """
 
-    out: Annotated[Path, arg(aliases=["-o"], metavar="FOLDER")] = Path("demo")
+    out: Folder = Path("demo")
     """Folder of the report and its pictures."""
     quick: bool = False
     """Train for a moment only, to see that it works."""
@@ -49,19 +51,25 @@ class Demo:
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
+    kind: ClassVar[str]  # of the estimator
     data: Data
-    out: Annotated[Path | None, _out("MODEL", "the name of DATA, with .safetensors, here")] = None
-    """The model file to write, .safetensors. If training is interrupted, the same command goes on from MODEL.checkpoint."""
+    out: Annotated[Path | None, HERE] = None
+    """The model file to write, .safetensors; an interrupted fit goes on from MODEL.checkpoint."""
     epochs: Annotated[int | None, _epochs(500)] = None
-    """The most passes over the data; training ends earlier when rows that it holds out improve no more."""
+    """The most passes over the data; it ends earlier when rows held out improve no more."""
     seed: int = 0
-    """For the initial weights, the order of rows and which are held out; the same seed gives the same model."""
+    """For the weights, the order of rows and which are held out; the same gives the same model."""
     test: Annotated[float, arg(metavar="SHARE")] = 0.0
-    """Keep this share of the rows, such as 0.2, from training altogether, and report how well the model does on them."""
+    """Keep this share of the rows, such as 0.2, from training, and report the scores on them."""
     quiet: bool = False
     """No progress on stderr."""
     json: bool = False
     """Print the summary as JSON."""
+
+    def params(self) -> dict[str, Any]:
+        """The estimator's."""
+        given = {"random_state": self.seed, "verbose": int(not self.quiet)}
+        return given if self.epochs is None else given | {"max_epochs": self.epochs}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,46 +77,66 @@ class FitSpd(FitOptions):
     """Learn a covariance (SPD) matrix as a function of numbers.
     $ mmlp fit spd tensors.npz -o tensors.safetensors
 
-    DATA is an .npz with X (n, p), the inputs, and Y (n, d, d), their symmetric positive definite matrices. Write it in
-    Python by numpy.savez("tensors.npz", X=X, Y=Y).
+    DATA is an .npz with X (n, p), the inputs, and Y (n, d, d), their symmetric positive definite
+    matrices. Write it in Python by numpy.savez("tensors.npz", X=X, Y=Y).
     """
 
+    kind = "spd"
     data: Data
     """An .npz with X and Y."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitRegression(FitOptions):
-    """Predict several targets from the other columns, with a mean and a full error covariance for every row.
-    $ mmlp fit regression wind.csv --targets u,v --test 0.2
-    $ mmlp fit regression wind.csv --targets u,v --ignore station,date -o wind.safetensors
-    """
-
+class FitRows(FitOptions):
     data: Data
-    """A table; an .npz holds X (n, p) and y (n, d), an .npy one array whose columns are called x0, x1, ..."""
-    targets: Annotated[
-        Names, arg(help_behavior_hint="(default: y of an .npz; needed otherwise)")
-    ] = ()
-    """The columns to predict, separated by commas; all others are inputs."""
+    """A table; an .npz holds X (n, p), and its y, if it has one, is left out."""
     ignore: Annotated[Names, arg(help_behavior_hint="(default: none)")] = ()
     """Columns to leave out, separated by commas."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitVae(FitOptions):
-    """Learn the distribution of rows by a variational autoencoder, to sample new rows or score how usual a row is.
+class FitRegression(FitRows):
+    """Predict several targets from other columns: a mean and a full error covariance for each row.
+    $ mmlp fit regression wind.csv --targets u,v --test 0.2
+    $ mmlp fit regression wind.csv --targets u,v --ignore station,date -o wind.safetensors
+    """
+
+    kind = "regression"
+    data: Data
+    """A table; an .npz holds X (n, p) and y (n, d); the columns of arrays are called x0, x1, ..."""
+    targets: Annotated[
+        Names, arg(help_behavior_hint="(default: y of an .npz; needed elsewhere)")
+    ] = ()
+    """The columns to predict, separated by commas; all others are inputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitVae(FitRows):
+    """Learn the distribution of rows by a VAE, to sample new rows or score how usual a row is.
     $ mmlp fit vae sensors.csv --latent 2 -o sensors.safetensors
     $ mmlp sample sensors.safetensors -n 1000 -o simulated.csv
     $ mmlp predict sensors.safetensors today.csv    # how usual is each row?
     """
 
-    data: Data
-    """A table; an .npz holds X (n, p), and its y, if it has one, is left out."""
+    kind = "vae"
     epochs: Annotated[int | None, _epochs(300)] = None
     latent: Annotated[int, arg(metavar="K")] = 2
     """The number of latent variables: more for columns that depend on each other in more ways."""
-    ignore: Annotated[Names, arg(help_behavior_hint="(default: none)")] = ()
-    """Columns to leave out, separated by commas."""
+
+    def params(self) -> dict[str, Any]:
+        return super().params() | {"n_components": self.latent}
+
+
+# by an estimator's `targets`
+FORMS = {"matrices": FitSpd, "columns": FitRegression, None: FitRows}
+
+
+def arguments_of(estimator: Any) -> type:
+    """Those of `mmlp fit` for an estimator that has no class here, after the form of its data."""
+    epochs = ("epochs", Annotated[int | None, _epochs(estimator().max_epochs)], None)
+    rest = {"kind": estimator.kind, "__doc__": estimator.__doc__}
+    options = {"bases": (FORMS[estimator.targets],), "namespace": rest}
+    return make_dataclass(f"Fit {estimator.kind}", [epochs], **options, frozen=True, kw_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,19 +145,19 @@ class Predict:
     $ mmlp predict wind.safetensors tomorrow.csv -o forecast.npz
     $ mmlp predict wind.safetensors tomorrow.csv | head
 
-    Columns are found by their names; others are left alone. The results have one row for each of DATA:
+    Columns are found by their names; others are left alone. Results have one row for each of DATA:
       regression   mean, covariance
       spd          covariance
       vae          log_density, latent
 
-    An .npz holds them as arrays of these names; a .csv has columns such as mean_u, mean_v, covariance_u_u, covariance_u_v.
+    An .npz holds them as arrays of these names; a .csv has columns such as mean_u, mean_v,
+    covariance_u_u, covariance_u_v.
     """
 
     model: ModelFile
-    """A file that `mmlp fit` wrote."""
     data: Data
     """A table with the input columns of the model."""
-    out: Annotated[Path | None, _out("OUT", "stdout, as CSV")] = None
+    out: Annotated[Path | None, OUT] = None
     """Where to write: .csv, .npz, .npy or - for stdout."""
 
 
@@ -138,17 +166,15 @@ class Score:
     """Measure a model on rows whose answer is known, best on rows that it was not fitted to.
     $ mmlp score wind.safetensors unseen.csv --json
 
-    regression: the mean negative log-likelihood and energy score (smaller is better), the share of rows inside their 90 %
-    ellipsoid (0.9 is best), R squared of the mean. spd: the mean von Neumann divergence (smaller is better), R squared.
-    vae: the mean log-density (larger is better).
+    regression: the mean negative log-likelihood and energy score (smaller is better), the share of
+    rows inside their 90 % ellipsoid (0.9 is best), R squared of the mean. spd: the mean von Neumann
+    divergence (smaller is better), R squared. vae: the mean log-density (larger is better).
     """
 
     model: ModelFile
-    """A file that `mmlp fit` wrote."""
     data: Data
     """A table with the columns of the model, targets too."""
-    json: bool = False
-    """Print JSON."""
+    json: Json = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,10 +184,9 @@ class Sample:
     """
 
     model: ModelFile
-    """A file that `mmlp fit vae` wrote."""
     rows: Annotated[int, arg(aliases=["-n"], metavar="N")]
     """How many rows."""
-    out: Annotated[Path | None, _out("OUT", "stdout, as CSV")] = None
+    out: Annotated[Path | None, OUT] = None
     """Where to write: .csv, .npz, .npy or - for stdout."""
     seed: int = 0
     """The same seed gives the same rows."""
@@ -174,29 +199,24 @@ class Info:
     """
 
     model: ModelFile
-    """A file that `mmlp fit` wrote."""
-    json: bool = False
-    """Print JSON."""
+    json: Json = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce:
-    """Run the experiments of the paper and write a page that shows its values beside those obtained.
+    """Run the paper's experiments and write a page that shows its values beside those obtained.
     $ mmlp reproduce all --quick
     $ mmlp reproduce example1 --seeds 5
     """
 
-    targets: Annotated[Positional[tuple[Literal[Target, "all"], ...]], arg(metavar="TARGET")]
-    """example1 (losses), example1-mlp, example2 (depth), frey (VAEs), frey-pixels, collapse, density, radius, or all."""
+    targets: Annotated[Positional[tuple[Literal[Target, "all"], ...]], TARGET]
     quick: bool = False
     """Small runs, to see that everything works; their numbers are not results."""
-    seeds: Annotated[
-        int | None, arg(metavar="N", help_behavior_hint="(default: as the experiment has it)")
-    ] = None
+    seeds: Annotated[int | None, SEEDS] = None
     """Runs with different seeds, where an experiment has them."""
     data: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
     """Folder of the data, where an experiment needs them."""
-    out: Annotated[Path, arg(aliases=["-o"], metavar="FOLDER")] = Path("report")
+    out: Folder = Path("report")
     """Folder of the results and of index.html."""
 
 
@@ -214,19 +234,9 @@ $ mmlp fit regression wind.csv --targets u,v -o wind.safetensors
 $ mmlp score wind.safetensors unseen.csv
 $ mmlp predict wind.safetensors tomorrow.csv -o forecast.csv
 
-A table is a file of numbers: .csv or .csv.gz, whose first line names the columns, .arff, .npy or .npz.
+A table is a file of numbers: .csv or .csv.gz, its first line names the columns, .arff, .npy, .npz.
 
 More about a command: mmlp COMMAND --help"""
 KINDS = Group(FIT, {"regression": FitRegression, "spd": FitSpd, "vae": FitVae})
-COMMANDS = Group(
-    ROOT,
-    {
-        "demo": Demo,
-        "fit": KINDS,
-        "predict": Predict,
-        "score": Score,
-        "sample": Sample,
-        "info": Info,
-        "reproduce": Reproduce,
-    },
-)
+MODELS = {"predict": Predict, "score": Score, "sample": Sample, "info": Info}
+COMMANDS = Group(ROOT, {"demo": Demo, "fit": KINDS, **MODELS, "reproduce": Reproduce})

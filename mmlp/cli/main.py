@@ -1,13 +1,14 @@
-"""`mmlp`, the command line: `_arguments.py` says what can be asked, `_commands.py` does it, and this file ties them.
+"""`mmlp`: `arguments` says what can be asked, `commands` does it, and this file ties them.
 
-Results go to stdout, messages to stderr. The exit status is 0 on success, 2 if the arguments are wrong (found before any
-file is read), 1 if a file cannot be used or the work fails, each with one line that says why, and 128 plus the number of
-the signal if one ended it.
+Results go to stdout, messages to stderr. The exit status is 0 on success, 2 if the arguments are
+wrong (found before any file is read), 1 if a file cannot be used or the work fails, each with one
+line that says why, and 128 plus the number of the signal if one ended it.
 """
 
 import functools
 import importlib
 import inspect
+import itertools
 import operator
 import os
 import signal
@@ -26,12 +27,20 @@ from mmlp import tables
 from mmlp._version import __version__
 from mmlp.cli.arguments import (
     COMMANDS,
+    KINDS,
     FitOptions,
     FitRegression,
     Group,
     Predict,
     Reproduce,
     Sample,
+    arguments_of,
+)
+
+CONFIG = (
+    tyro.conf.OmitArgPrefixes,
+    tyro.conf.OmitSubcommandPrefixes,
+    tyro.conf.FlagCreatePairsOff,
 )
 
 REMEDIES = {
@@ -54,9 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if status == 0:  # otherwise it was said
             _say(_reason(error))
             status = 1
-    os.dup2(
-        os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-    )  # or Python would complain when it ends
+    # or Python would complain when it ends
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return status
 
 
@@ -66,11 +74,12 @@ def _run(argv: Sequence[str]) -> int:
         command = parse(argv)
         check(command)
         status = 1
-        # The one late import: scikit-learn and Matplotlib take seconds, and neither --help nor a wrong argument needs them.
+        # The one late import: scikit-learn and Matplotlib take seconds, and neither --help nor a
+        # wrong argument needs them.
         commands = importlib.import_module("mmlp.cli.commands")
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
-            return commands.run(command)
+            return commands.execute(command)
     except SystemExit as end:  # help, wrong arguments, or training that was asked to stop
         return end.code if isinstance(end.code, int) else 1
     except KeyboardInterrupt as interrupt:
@@ -92,11 +101,8 @@ def check(command) -> None:
             raise ValueError(f"{flag} must be at least 1, got {value}.")
     if not 0 <= getattr(command, "seed", 0) < 2**32:
         raise ValueError(f"--seed must be from 0 to {2**32 - 1}, got {command.seed}.")
-    if (
-        isinstance(command, FitRegression)
-        and not command.targets
-        and not command.data.name.lower().endswith(".npz")
-    ):
+    needed = isinstance(command, FitRegression) and not command.targets
+    if needed and not command.data.name.lower().endswith(".npz"):
         raise ValueError(
             f"--targets is needed: the columns of {command.data} to predict, such as --targets u,v."
         )
@@ -109,7 +115,8 @@ def check(command) -> None:
         )
     if isinstance(command, Reproduce) and not command.targets:
         raise ValueError(
-            "name what to reproduce, such as `mmlp reproduce all`; `mmlp reproduce --help` lists the names."
+            "name what to reproduce, such as `mmlp reproduce all`; `mmlp reproduce --help` lists "
+            "the names."
         )
     if isinstance(command, FitOptions) and command.out is not None:
         tables.extension(command.out, (".safetensors",), "write")
@@ -118,45 +125,47 @@ def check(command) -> None:
 
 
 def parse(argv: Sequence[str], group: Group = COMMANDS, program: str = "mmlp"):
-    """The arguments as one of the classes of `_arguments.py`; help and errors, which name the command, end the program."""
+    """The arguments as one of the classes of `arguments`; help and errors end the program."""
     first, rest = (argv[0], argv[1:]) if argv else ("", [])
     chosen = group.commands.get(first)
-    config = (
-        tyro.conf.OmitArgPrefixes,
-        tyro.conf.OmitSubcommandPrefixes,
-        tyro.conf.FlagCreatePairsOff,
-    )
+    if chosen is None and group is KINDS and first.isidentifier() and first != "help":
+        chosen = _undescribed(first)
     if isinstance(chosen, Group):
         return parse(rest, chosen, f"{program} {first}")
     if chosen is not None:
-        return tyro.cli(chosen, prog=f"{program} {first}", args=rest, config=config)
+        return tyro.cli(chosen, prog=f"{program} {first}", args=rest, config=CONFIG)
     if first == "help":
         return parse([*rest, "--help"], group, program)
     if first in ("--version", "-V"):
         print(f"{program} {__version__}")
         raise SystemExit(0)
-    menu: Any = functools.reduce(
-        operator.or_, (_entry(name, command) for name, command in group.commands.items())
-    )
-    return tyro.cli(menu, prog=program, description=group.about, args=argv, config=config)
+    menu: Any = functools.reduce(operator.or_, itertools.starmap(_entry, group.commands.items()))
+    return tyro.cli(menu, prog=program, description=group.about, args=argv, config=CONFIG)
+
+
+def _undescribed(kind: str) -> type | None:
+    """The arguments of a kind of estimator that is not among those described, if there is one."""
+    estimator = importlib.import_module("mmlp.estimators.saved").kinds().get(kind)
+    return None if estimator is None else arguments_of(estimator)
 
 
 def _entry(name: str, command: "type | Group"):
     """A command in the list of commands: its name and the first line of its help."""
     is_group = isinstance(command, Group)
     about = (command.about if is_group else inspect.getdoc(command) or "").partition("\n")[0]
-    return Annotated[
-        make_dataclass(name, []) if is_group else command, subcommand(name, description=about)
-    ]
+    shown = make_dataclass(name, []) if is_group else command
+    return Annotated[shown, subcommand(name, description=about)]
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong; if the system says so, with the name of the file first, which only stdout has not."""
+    """What went wrong, after the name of the file, if the system says so; only stdout has none."""
     if isinstance(error, OSError) and error.errno is not None:
         if error.filename is not None:
-            return f"{error.filename}: {(error.strerror or '').lower()}{REMEDIES.get(type(error), '')}."
-        if error.strerror == os.strerror(error.errno):
-            return f"cannot write to stdout: {error.strerror.lower()}; write to another place."
+            remedy = REMEDIES.get(type(error), "")
+            return f"{error.filename}: {(error.strerror or '').lower()}{remedy}."
+        system = os.strerror(error.errno)
+        if error.strerror == system:
+            return f"cannot write to stdout: {system.lower()}; write to another place."
         return str(error.strerror)
     return str(error) or "not enough memory; use fewer rows or columns."
 
@@ -164,7 +173,3 @@ def _reason(error: Exception) -> str:
 def _say(message: str) -> None:
     """A message in one line."""
     print(f"mmlp: {' '.join(message.split())}", file=sys.stderr)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,7 @@
 """`MatrixVAE`: a density over vectors, and a map to a few latent variables and back."""
 
 import dataclasses
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -8,36 +9,37 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mmlp.estimators import saved
 from mmlp.estimators.base import NetworkEstimator, all_or_nothing
-from mmlp.estimators.scaling import Scaling
-from mmlp.estimators.training import Part, Settings, each, predict, train
+from mmlp.estimators.ensemble import Part, Scaling, Settings, fit_folds, predict
 from mmlp.initialisation import calibrate
 from mmlp.linalg.checks import checked_size, checked_sizes
 from mmlp.networks import JointMatrixMLP
 from mmlp.vae import MODELS, VAE, paper_vae
 
-WARM_UP = (
-    0.2  # the part of training in which the KL term gains its weight: without it the VAE collapses
-)
+WARM_UP = 0.2  # of training, in which the KL term gains its weight: without it the VAE collapses
 
 
 class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, NetworkEstimator):
-    """A variational autoencoder with dense covariances, one of the paper's six models: `model` = "NfNf" and so on.
+    """A VAE with dense covariances, one of the paper's six models: `model` = "NfNf" and so on.
 
-    Shapes: X (n, p), latent variables S (n, k) with k = `n_components`. `n_samples` draws of the latent variables a row
-    estimate the density, and the draws are the same for every row. The KL term gains its weight over the first fifth of
-    `max_epochs`. A share `validation_fraction` of the rows is kept from training, which stops when they have not improved
-    for `patience` epochs more than that (`None`: never).
+    Shapes: X (n, p), latent variables S (n, k) with k = `n_components`. `n_samples` draws of the
+    latent variables a row estimate the density, and the draws are the same for every row. The KL
+    term gains its weight over the first fifth of `max_epochs`. A share `validation_fraction` of
+    the rows is kept from training, which stops when they have not improved for `patience` epochs
+    more than that (`None`: never).
 
     >>> X = np.random.default_rng(0).standard_normal((40, 3))
-    >>> vae = MatrixVAE(n_components=1, hidden_dims=(4,), max_epochs=5, n_samples=10, random_state=0).fit(X)
+    >>> sizes = {"n_components": 1, "hidden_dims": (4,), "n_samples": 10}
+    >>> vae = MatrixVAE(**sizes, max_epochs=5, random_state=0).fit(X)
     >>> vae.transform(X).shape, vae.score_samples(X).shape, vae.sample(5, random_state=1).shape
     ((40, 1), (40,), (5, 3))
     """
 
+    kind = "vae"
+    targets = None
     _numbers = ("input_", "history_")
 
     def __init__(
@@ -71,20 +73,21 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
 
     @all_or_nothing
     def fit(self, X, y=None, sample_weight=None, *, checkpoint=None) -> "MatrixVAE":
-        """Learn from X (n, p); `y` is ignored. The same call with a `checkpoint` directory goes on where it stopped."""
+        """Learn from X (n, p); `y` is ignored.
+
+        The same call with a `checkpoint` directory goes on where it stopped.
+        """
         settings, seed = self._settings(), self._seed(checkpoint)
         checked_size(self.n_samples, "MatrixVAE(n_samples=...)")
-        if self.model not in MODELS:
-            raise ValueError(
-                f"`MatrixVAE(model=...)` must be one of {', '.join(MODELS)}, got {self.model!r}."
-            )
+        self._one_of("model", MODELS)
         if not 0 < self.validation_fraction < 1:
             raise ValueError(
-                f"`MatrixVAE(validation_fraction=...)` must lie between 0 and 1, got {self.validation_fraction!r}."
+                "`MatrixVAE(validation_fraction=...)` must lie between 0 and 1, got "
+                f"{self.validation_fraction!r}."
             )
         latent = checked_size(self.n_components, "MatrixVAE(n_components=...)")
         widths = checked_sizes(self.hidden_dims, "MatrixVAE(hidden_dims=...)")
-        X = self._rows(X)
+        X = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
         rows, weight, X = self._weighted(sample_weight, X)
         self._check_cells(rows, X)
 
@@ -93,11 +96,51 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         held = min(max(1, round(self.validation_fraction * len(X))), len(X) - 1)
         parts = [Part(order[held:], order[:held])]
         build, data = _Build(self.model, X.shape[1], latent, widths), (self.input_.forward(X),)
-        self.models_, self.history_ = train(
-            build, _minus_elbo, data, weight, parts, settings, seed, checkpoint
-        )
+        fitted = fit_folds(build, _minus_elbo, data, weight, parts, settings, seed, checkpoint)
+        self.models_, self.history_ = fitted
         self._warn_unfinished()
         return self
+
+    def score_samples(self, X) -> np.ndarray:
+        """log p(x) of each row, (n,): the importance-weighted bound, the same draws for all."""
+        log_density = self._predict(_Evidence(self.n_samples), X)[:, 0]  # of the only model
+        return log_density.astype(np.float64) - np.sum(np.log(self.input_.scale))
+
+    def score(self, X, y=None) -> float:
+        """The mean of `score_samples`."""
+        return float(np.mean(self.score_samples(X)))
+
+    def scores(self, X, y: Any = None) -> dict[str, float]:
+        """The mean log density (larger is better)."""
+        return {"log_density": self.score(X)}
+
+    def transform(self, X) -> np.ndarray:
+        """The mean of the latent variables given each row, (n, k)."""
+        return self._predict(_encoded, X)[:, 0].astype(np.float64)
+
+    def inverse_transform(self, S) -> np.ndarray:
+        """The mean of x given latent variables S (n, k), (n, p)."""
+        check_is_fitted(self)
+        S = np.asarray(check_array(S, estimator=self, input_name="S"), np.float64)
+        if S.shape[1] != self._n_features_out:
+            raise ValueError(
+                "`MatrixVAE.inverse_transform(S=...)` must have shape "
+                f"(n, {self._n_features_out}), got shape {S.shape}."
+            )
+        return self.input_.back(predict(_decoded, self.models_, self._cast(S, "S"))[:, 0])
+
+    def sample(self, n: int = 1, random_state=None) -> np.ndarray:
+        """n draws of x, (n, p)."""
+        check_is_fitted(self)
+        key = jax.random.key(int(check_random_state(random_state).randint(2**31 - 1)))
+        n = checked_size(n, "MatrixVAE.sample(n=...)")
+        return self.input_.back(_sampled(self.models_, key, n))
+
+    results: ClassVar = {"log_density": score_samples, "latent": transform}
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.models_.latent
 
     def _settings(self) -> Settings:
         settings = super()._settings()
@@ -106,60 +149,15 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         return settings._replace(patience=self.patience + round(WARM_UP * self.max_epochs))
 
     def _check_fitted(self) -> None:
-        saved.check_history(self.history_, "history_")
         checked_size(self.n_samples, "MatrixVAE(n_samples=...)")
-        vae, p, k = (
-            self.models_,
-            self.n_features_in_,
-            checked_size(self.models_.latent, "VAE(latent=...)"),
-        )
-        row, latent = np.zeros((1, p), self.dtype), np.zeros((1, k), self.dtype)
-        draws = (vae, jax.random.key(0), 1)
-        for what, function, args, shape in (
-            ("its encoder", _encoded, (vae, row), (1, 1, k)),
-            ("its decoder", _decoded, (vae, latent), (1, 1, p)),
-            ("its sampler", _sampled, draws, (1, p)),
+        p, k = self.n_features_in_, checked_size(self.models_.latent, "VAE(latent=...)")
+        for what, function, inputs, outputs in (
+            ("its encoder", _encoded, p, k),
+            ("its decoder", _decoded, k, p),
+            ("its sampler", _drawn, k, p),
         ):
-            saved.check_outputs(what, function, *args, wanted=(shape,), dtype=self.dtype)
-
-    def score_samples(self, X) -> np.ndarray:
-        """log p(x) of each row, (n,): the importance-weighted lower bound, with the same draws for every row."""
-        log_density = self._apply(_Evidence(self.n_samples), X)
-        return log_density.astype(np.float64) - np.sum(np.log(self.input_.scale))
-
-    def score(self, X, y=None) -> float:
-        """The mean of `score_samples`."""
-        return float(np.mean(self.score_samples(X)))
-
-    def transform(self, X) -> np.ndarray:
-        """The mean of the latent variables given each row, (n, k)."""
-        return self._apply(_encoded, X).astype(np.float64)
-
-    def inverse_transform(self, S) -> np.ndarray:
-        """The mean of x given latent variables S (n, k), (n, p)."""
-        check_is_fitted(self)
-        S = np.asarray(check_array(S, estimator=self, input_name="S"), np.float64)
-        if S.shape[1] != self._n_features_out:
-            raise ValueError(
-                f"`MatrixVAE.inverse_transform(S=...)` must have shape (n, {self._n_features_out}), got shape {S.shape}."
-            )
-        return self.input_.back(predict(_decoded, self.models_, self._cast(S, "S"))[:, 0])
-
-    def sample(self, n: int = 1, random_state=None) -> np.ndarray:
-        """n draws of x, (n, p)."""
-        check_is_fitted(self)
-        key = jax.random.key(int(check_random_state(random_state).randint(2**31 - 1)))
-        return self.input_.back(
-            _sampled(self.models_, key, checked_size(n, "MatrixVAE.sample(n=...)"))
-        )
-
-    @property
-    def _n_features_out(self) -> int:
-        return self.models_.latent
-
-    def _apply(self, function, X) -> np.ndarray:
-        X = self._standardised(X)
-        return predict(function, self.models_, X)[:, 0]  # of the only model
+            row = np.zeros((1, inputs), self.dtype)
+            saved.check_outputs(what, function, self.models_, row, ((outputs,),))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,8 +184,8 @@ def _minus_elbo(vae: VAE, key, t, x):
 class _Evidence:
     samples: int
 
-    def __call__(self, models, X):
-        return each(models, lambda vae, x: vae.log_evidence(x, jax.random.key(0), self.samples), X)
+    def __call__(self, vae: VAE, x):
+        return vae.log_evidence(x, jax.random.key(0), self.samples)
 
 
 @eqx.filter_jit
@@ -196,9 +194,13 @@ def _sampled(models, key, n: int):
     return vae.sample(key, n)
 
 
-def _encoded(models, X):
-    return each(models, lambda vae, x: vae.encode(x).mean, X)
+def _encoded(vae: VAE, x):
+    return vae.encode(x).mean
 
 
-def _decoded(models, S):
-    return each(models, lambda vae, s: vae.decode(s).mean, S)
+def _decoded(vae: VAE, s):
+    return vae.decode(s).mean
+
+
+def _drawn(vae: VAE, s):
+    return vae.decode(s).sample(jax.random.key(0))

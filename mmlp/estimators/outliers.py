@@ -1,15 +1,17 @@
 """Cells of a table that lie absurdly far out, such as 1e6 among values near 10.
 
-A fixed number of deviations would not do: in columns with heavy tails, such as incomes, thousands are usual. So a cell is
-measured by the tail of its own column. Let D_1 >= D_2 >= ... be the distances from the median. If their tail falls like a
-power, whichever, the numbers i log(D_i / D_{i+1}) are independent and exponential with one mean (Renyi, 1953), and that of
-i = k exceeds its share of the next m by chance with probability
+A fixed number of deviations would not do: in columns with heavy tails, such as incomes, thousands
+are usual. So a cell is measured by the tail of its own column. Let D_1 >= D_2 >= ... be the
+distances from the median. If their tail falls like a power, whichever, the numbers
+i log(D_i / D_{i+1}) are independent and exponential with one mean (Renyi, 1953), and that of i = k
+exceeds its share of the next m by chance with probability
 
     p = (1 + k log(D_k / D_{k+1}) / sum_{i = k+1}^{k+m} i log(D_i / D_{i+1}))^-m
 
-Lighter tails make p an upper bound. The k cells farthest out are named if p < 1e-5 and the gap D_k / D_{k+1} is 30 or more.
-Among 400 normal values a cell at 200 standard deviations is then named, among 50 one at a million. Distances of zero are
-left out: a sparse column is judged by the rest of it, and one that is constant but for ten cells or fewer not at all.
+Lighter tails make p an upper bound. The k cells farthest out are named if p < 1e-5 and the gap
+D_k / D_{k+1} is 30 or more: among 400 normal values a cell at 200 standard deviations, among 50 one
+at a million. Distances of zero are left out: a sparse column is judged by the rest of it, and one
+that is constant but for ten cells or fewer not at all.
 """
 
 import warnings
@@ -37,7 +39,10 @@ class Cell(NamedTuple):
     times: float  # as far from the median as the farthest that is not named
 
     def __str__(self) -> str:
-        return f"{self.value:.6g}, {self.times:.2g} times as far from the column's median as the other values"
+        return (
+            f"{self.value:.6g}, {self.times:.2g} times as far from the column's median as the "
+            "other values"
+        )
 
 
 class Columns(NamedTuple):
@@ -51,7 +56,8 @@ class Columns(NamedTuple):
     def place(self, cell: Cell, rows: np.ndarray) -> str:
         if self.names is None or len(self.names) != self.values.shape[1]:
             return f"{self.argument} in row {rows[cell.row]}, column {cell.column} (from 0) is"
-        return f"{self.argument} in row {rows[cell.row]} (from 0), column {str(self.names[cell.column])!r} is"
+        name = str(self.names[cell.column])
+        return f"{self.argument} in row {rows[cell.row]} (from 0), column {name!r} is"
 
 
 def check_cells(
@@ -62,7 +68,7 @@ def check_cells(
     *,
     stacklevel: int,
 ) -> None:
-    """Refuse cells that no training can bear, and warn of others far out; `place` says where a cell stands."""
+    """Refuse cells that no training can bear, and warn of others far out, by their `place`."""
     found = []
     for table in tables:
         cells = far_cells(table.values)
@@ -77,7 +83,7 @@ def check_cells(
 
 
 def unbearable(values: np.ndarray, cells: Sequence[Cell], dtype) -> tuple[Cell, str] | None:
-    """The cell, if there is one, whose square overflows, in float64 or, if it lies far out, in the dtype; and why not."""
+    """A cell whose square overflows, in float64 or, if it lies far out, in the dtype; and why."""
     wrong = np.argwhere(~(np.abs(values) <= np.sqrt(np.finfo(np.float64).max / len(values))))
     if len(wrong):
         row, column = wrong[0].tolist()
@@ -111,9 +117,7 @@ def far_cells(values: np.ndarray) -> list[Cell]:
     [(17, 1)]
     """
     n = len(values)
-    last = (
-        n - 1 - max(1, n // SHARE)
-    )  # in ascending order: the farthest cell that is surely not far out
+    last = n - 1 - max(1, n // SHARE)  # in ascending order: the farthest that is not far out
     if last < OTHERS:
         return []
     size = np.max(np.abs(values), axis=0)
@@ -130,7 +134,7 @@ def far_cells(values: np.ndarray) -> list[Cell]:
 
 
 def _far(distance: np.ndarray) -> tuple[np.ndarray, float]:
-    """The rows whose distances are too large for the tail of the others, and the largest of those."""
+    """The rows whose distances are too large for the tail of the others, and the largest other."""
     order = np.argsort(-distance)
     tail = distance[order]
     tail = tail[tail > 0]

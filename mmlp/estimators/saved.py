@@ -1,20 +1,107 @@
-"""The numbers of a fitted estimator as JSON and back, and the checks of those that a file holds.
+"""A fitted estimator as one file, and back.
 
-A file with a right checksum may still have been written by something else. Whatever it holds, what comes out of `load` can
-predict: numbers and networks are checked against each other, the networks by tracing them, which computes nothing.
+A file with a right checksum may still have been written by something else. Whatever it holds, what
+comes out of `load` can predict: numbers and networks are checked against each other, the networks
+by tracing them, which computes nothing.
 """
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
-from mmlp.estimators.scaling import Scaling
+from mmlp import checkpoint
+from mmlp.checkpoint import files
+from mmlp.estimators.ensemble import Scaling, each
+from mmlp.linalg.checks import checked_size
+
+NAMES = ("feature_names_in_", "target_names_")  # of columns, where there are any
+CLASSES: dict[str, Any] = {}  # of estimators, by name; each enters itself
 
 
-def plain(value):
+def kinds(having: str = "fit") -> dict[str, Any]:
+    """The estimators that have this method, by their words of `mmlp fit`."""
+    found = [cls for cls in CLASSES.values() if hasattr(cls, having)]
+    return {cls.kind: cls for cls in reversed(found)}  # the first of a kind, not its subclasses
+
+
+def save(estimator, path: str | os.PathLike) -> None:
+    """Write a fitted estimator: arguments, numbers and networks."""
+    name = type(estimator).__name__
+    arrays, content = checkpoint.packed(estimator.models_, f"{name}.save")
+    params = {name: _builtin(value) for name, value in estimator.get_params().items()}
+    params["dtype"] = np.dtype(estimator.dtype).name
+    if isinstance(estimator.random_state, np.random.RandomState):
+        params["random_state"] = None
+    numbers = (*estimator._numbers, "n_features_in_")
+    fitted = {name: _plain(getattr(estimator, name)) for name in numbers}
+    fitted |= {name: list(getattr(estimator, name)) for name in NAMES if hasattr(estimator, name)}
+    metadata = {
+        "kind": "estimator",
+        "version": files.VERSION,
+        "estimator": name,
+        "params": checkpoint.describe(params, "", {}),
+        "fitted": fitted,
+    }
+    files.write(Path(path), arrays, metadata | content)
+
+
+def load(path: str | os.PathLike) -> Any:
+    """The fitted estimator that `save` wrote, of whichever kind; nothing in the file is run."""
+    path = Path(path)
+    arrays, metadata = files.read(path)
+    if metadata.get("kind") != "estimator":
+        network = metadata.get("kind") == "model"
+        what = "a network, which `mmlp.load` reads" if network else "the state of a training run"
+        raise ValueError(
+            f"`estimators.load`: {path} holds {what}, not an estimator as its `save` or `mmlp fit` "
+            "writes it."
+        )
+    files.check_version(path, metadata)
+    kind = metadata.get("estimator")
+    if not isinstance(kind, str) or kind not in CLASSES:
+        raise ValueError(f"`estimators.load`: {path} holds a {kind!r:.80}, which is unknown here.")
+    models = checkpoint.unpacked(path, arrays, metadata)
+    try:
+        return _restored(CLASSES[kind], metadata["params"], metadata["fitted"], models)
+    except Exception as error:  # a network with another one's fields may fail in any way
+        understood = type(error) is ValueError
+        reason = error if understood else f"its header makes no sense, {error!r:.200}"
+        raise ValueError(
+            f"`estimators.load`: {path} is damaged: {reason}. Use an older copy."
+        ) from None
+
+
+def _restored(kind, params, fitted, models):
+    """The estimator of these arguments, numbers and networks, checked against each other."""
+    arguments: Any = checkpoint.build(params, {})
+    _check_params(arguments)
+    estimator = kind(**arguments)
+    if estimator.dtype not in ("float32", "float64"):
+        raise ValueError(f"its dtype is {estimator.dtype!r:.80}")
+    for name in (*kind._numbers, "n_features_in_"):
+        setattr(estimator, name, _from_plain(fitted[name]))
+        if name.endswith("history_"):
+            _check_history(getattr(estimator, name), name)
+    estimator.models_ = models
+    p = checked_size(estimator.n_features_in_, "n_features_in_")
+    check_scaling(estimator.input_, "input_", p)
+    _check_weights(models)
+    estimator._check_fitted()
+    for name, size in zip(NAMES, (p, estimator.n_targets), strict=True):
+        words = fitted.get(name, [""] * size)
+        if not isinstance(words, list) or [*map(type, words)] != [str] * size:
+            raise ValueError(f"its {name} are not {size} names")
+        if name in fitted:
+            setattr(estimator, name, np.array(words, object))
+    return estimator
+
+
+def _plain(value):
     """As JSON: numbers, and arrays as nested lists under a key that says so."""
     if isinstance(value, Scaling):
         return {"scaling": [x.tolist() for x in value]}
@@ -22,11 +109,11 @@ def plain(value):
         return {"history": {name: np.asarray(x).tolist() for name, x in value.items()}}
     if isinstance(value, np.ndarray):
         return {"array": value.tolist()}
-    return builtin(value)
+    return _builtin(value)
 
 
-def from_plain(value):
-    """The inverse of `plain`."""
+def _from_plain(value):
+    """The inverse of `_plain`."""
     match value:
         case {"scaling": [mean, scale]}:
             return Scaling(np.asarray(mean, np.float64), np.asarray(scale, np.float64))
@@ -37,14 +124,14 @@ def from_plain(value):
     return value
 
 
-def builtin(value):
+def _builtin(value):
     """A parameter of NumPy's types as Python's, which JSON knows."""
     if isinstance(value, tuple | list):
-        return type(value)(builtin(item) for item in value)
+        return type(value)(_builtin(item) for item in value)
     return value.item() if isinstance(value, np.generic) else value
 
 
-def check_params(params) -> None:
+def _check_params(params) -> None:
     """Arguments as `save` writes them: plain values by name."""
 
     def is_plain(value) -> bool:
@@ -59,18 +146,7 @@ def check_params(params) -> None:
         raise ValueError(f"it has the arguments {wrong!r:.80}")
 
 
-def check_scaling(value, name: str, size: int) -> None:
-    """A `Scaling` of `size` columns."""
-    right = isinstance(value, Scaling) and all(
-        x.shape == (size,) and np.isfinite(x).all() for x in value
-    )
-    if not right or not (value.scale > 0).all():
-        raise ValueError(
-            f"its {name} is not a mean and a positive scale for each of {size} columns"
-        )
-
-
-def check_history(value, name: str) -> None:
+def _check_history(value, name: str) -> None:
     """Numbers over epochs: `loss`, and whatever else."""
     arrays = list(value.values()) if isinstance(value, dict) else []
     right = all(x.ndim in (1, 2) and x.dtype.kind in "biuf" and len(x) for x in arrays)
@@ -78,53 +154,50 @@ def check_history(value, name: str) -> None:
         raise ValueError(f"its {name} does not hold the losses over epochs")
 
 
-def check_number(value, name: str, lowest: float, highest: float) -> None:
-    """A number from `lowest` to `highest`."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not lowest <= value <= highest
-    ):
+def _check_weights(models: Any) -> None:
+    for path, leaf in jax.tree_util.tree_flatten_with_path(models)[0]:
+        if eqx.is_inexact_array(leaf) and not np.isfinite(np.asarray(leaf)).all():
+            raise ValueError(f"its weights {jax.tree_util.keystr(path)} are not finite")
+
+
+def check_scaling(value, name: str, size: int) -> None:
+    """A `Scaling` of `size` columns."""
+    right = isinstance(value, Scaling) and all(_is_finite(x, (size,)) for x in value)
+    if not right or not (value.scale > 0).all():
         raise ValueError(
-            f"its {name} is {value!r:.80}, not a number from {lowest:g} to {highest:g}"
+            f"its {name} is not a mean and a positive scale for each of {size} columns"
         )
 
 
 def check_matrix(value, name: str, size: int) -> None:
     """A matrix (size, size) of finite numbers."""
-    right = (
-        isinstance(value, np.ndarray) and value.dtype.kind in "iuf" and value.shape == (size, size)
-    )
-    if not right or not np.isfinite(value).all():
+    if not _is_finite(value, (size, size)):
         raise ValueError(f"its {name} is not a matrix ({size}, {size}) of finite numbers")
 
 
-def check_names(values, name: str, size: int) -> None:
-    """A list of `size` names of columns."""
-    if (
-        not isinstance(values, list)
-        or not all(isinstance(x, str) for x in values)
-        or len(values) != size
-    ):
-        raise ValueError(f"its {name} are not {size} names")
+def check_number(value, name: str, lowest: float, highest: float) -> None:
+    """A number from `lowest` to `highest`."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not lowest <= value <= highest:
+        raise ValueError(
+            f"its {name} is {value!r:.80}, not a number from {lowest:g} to {highest:g}"
+        )
 
 
-def check_outputs(what: str, function: Callable, *args, wanted: tuple, dtype) -> None:
-    """`function(*args)` gives arrays of the `wanted` shapes, where None is any length, and of this dtype."""
-    found = jax.tree.leaves(eqx.filter_eval_shape(function, *args))
-    alike = len(found) == len(wanted) and all(
-        x.ndim == len(shape)
-        and all(m == n or (n is None and m > 0) for n, m in zip(shape, x.shape, strict=True))
-        and x.dtype == dtype
-        for x, shape in zip(found, wanted, strict=True)
-    )
-    if not alike:
-        shapes = ", ".join(f"{x.dtype} {x.shape}" for x in found)
-        raise ValueError(f"{what} gives {shapes} where {np.dtype(dtype)} {wanted} are needed")
+def _is_finite(value, shape: tuple[int, ...]) -> bool:
+    number = isinstance(value, np.ndarray) and value.dtype.kind in "iuf"
+    return number and value.shape == shape and bool(np.isfinite(value).all())
 
 
-def check_weights(models: Any) -> None:
-    """Finite weights."""
-    for path, leaf in jax.tree_util.tree_flatten_with_path(models)[0]:
-        if eqx.is_inexact_array(leaf) and not np.isfinite(np.asarray(leaf)).all():
-            raise ValueError(f"its weights {jax.tree_util.keystr(path)} are not finite")
+def check_outputs(what: str, function: Callable, models, row: np.ndarray, shapes: tuple) -> None:
+    """function(model, x) gives arrays of these shapes (None: any) and the dtype of row (1, p)."""
+
+    def fits(x, shape: tuple) -> bool:
+        sizes = zip(x.shape, (1, None, *shape), strict=False)
+        right = all(n in (None, m) and m > 0 for m, n in sizes)
+        return right and x.ndim == len(shape) + 2 and x.dtype == row.dtype
+
+    found = jax.tree.leaves(eqx.filter_eval_shape(each, function, models, row))
+    if len(found) != len(shapes) or not all(map(fits, found, shapes)):
+        text = ", ".join(f"{x.dtype} {x.shape}" for x in found)
+        raise ValueError(f"{what} gives {text} where {row.dtype} {shapes} are needed of each model")

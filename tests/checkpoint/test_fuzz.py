@@ -20,7 +20,7 @@ import pytest
 import mmlp
 from mmlp import estimators, training
 from mmlp.checkpoint import architecture
-from mmlp.estimators import training as _training
+from mmlp.estimators import ensemble
 from mmlp.training import runs
 
 SEED, COUNT, USES = 0, 10_000, 25
@@ -44,7 +44,7 @@ def fitted():
     sizes = {"n_models": 2, "max_epochs": 1, "random_state": 0}
     spd = np.eye(2) + X[:, :2, None] * X[:, None, :2]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_training, "fit_many", untrained)
+        patch.setattr(ensemble, "fit_many", untrained)
         yield estimators.SPDRegressor(hidden_dims=(3,), **sizes).fit(X, spd)
         sizes.pop("n_models")
         yield estimators.MatrixVAE(hidden_dims=(3,), n_samples=2, **sizes).fit(X)

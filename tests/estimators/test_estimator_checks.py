@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of estimators. Most fit networks of many sizes, and are slow; a selection is fast."""
+"""scikit-learn's own checks of estimators. Most fit networks, and are slow; a selection is fast."""
 
 import numpy as np
 import pytest

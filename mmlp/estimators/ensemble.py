@@ -1,7 +1,8 @@
-"""Several networks at once, each trained on its own part of the rows and judged by the rest; and their predictions.
+"""Several networks at once, each trained on its own part of the rows and judged by the rest.
 
-Rows are padded with rows of weight zero, to whole batches, and predictions are made in pieces of one size: few shapes mean
-few compilations, and a row's prediction does not depend on how many others there are.
+Rows are padded with rows of weight zero, to whole batches, and predictions are made in pieces of
+one size: few shapes mean few compilations, and a row's prediction does not depend on how many
+others there are.
 """
 
 import dataclasses
@@ -14,14 +15,33 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from sklearn.preprocessing import StandardScaler
 
-from mmlp.training import epoch as _epoch
 from mmlp.training.compiled import Compiled
 from mmlp.training.core import FitResult, fit_many
+from mmlp.training.epoch import join, split
 from mmlp.training.optimizers import default_optimizer
 
 PIECE = 256  # rows that are predicted at once
 CALIBRATION = 128  # rows that `build` sees
+
+
+class Scaling(NamedTuple):
+    """Columns as (values - mean) / scale; constant columns have scale one."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray, weight: np.ndarray) -> "Scaling":
+        scaler = StandardScaler().fit(values, sample_weight=weight)
+        return cls(np.asarray(scaler.mean_), np.asarray(scaler.scale_))
+
+    def forward(self, values: np.ndarray) -> np.ndarray:
+        return (values - self.mean) / self.scale
+
+    def back(self, values: np.ndarray) -> np.ndarray:
+        return np.asarray(values, np.float64) * self.scale + self.mean
 
 
 class Settings(NamedTuple):
@@ -46,7 +66,7 @@ def folds(n: int, count: int, rng: np.random.Generator) -> list[Part]:
     return [Part(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(count)]
 
 
-def train(
+def fit_folds(
     build: Callable,
     sample_loss: Callable,
     data: tuple[np.ndarray, ...],
@@ -54,30 +74,28 @@ def train(
     parts: list[Part],
     settings: Settings,
     seed: int,
-    directory: Path | None,
+    checkpoint: Path | None,
 ) -> FitResult:
-    """One network for each part, made by `build(key, X)` with some rows X of data[0], the inputs, and trained together.
+    """One network for each part, all trained together.
 
-    `sample_loss(model, key, t, *row)` is the loss of one row of `data`. `build` and `sample_loss` are hashable: equal ones
-    are compiled once.
+    `build(key, X)` makes one, with some rows X of data[0], the inputs; `sample_loss(model, key, t,
+    *row)` is the loss of one row of `data`. Both are hashable: equal ones are compiled once.
     """
     count, dtype = len(parts), settings.dtype
     data = jax.tree.map(lambda x: np.asarray(x, dtype), data)
     keys = jax.random.split(jax.random.key(seed), (2, count))
     some = np.random.default_rng(seed).integers(len(weight), size=CALIBRATION)
     params, frozen, static = _initial(build, keys[0], data[0][some])
-    models = _epoch.join(params, frozen, static.value)
-    rows = [
-        _padded([getattr(part, name) for part in parts], weight, settings.batch_size)
-        for name in Part._fields
-    ]
     training, judging = (
-        (jax.tree.map(lambda x, i=index: x[i], data), w.astype(dtype)) for index, w in rows
+        (jax.tree.map(lambda x, i=index: x[i], data), w.astype(dtype))
+        for index, w in (
+            _padded(rows, weight, settings.batch_size) for rows in zip(*parts, strict=True)
+        )
     )
     steps = settings.epochs * (training[1].shape[1] // settings.batch_size)
     return fit_many(
-        models,
-        _weighted(sample_loss),
+        join(params, frozen, static.value),
+        Weighted(sample_loss),
         training,
         keys=keys[1],
         epochs=settings.epochs,
@@ -85,17 +103,18 @@ def train(
         optimizer=default_optimizer(steps, settings.learning_rate),
         validation=judging,
         patience=settings.patience,
-        checkpoint=directory,
+        checkpoint=checkpoint,
         progress=settings.progress,
         own_data=True,
     )
 
 
 def unfinished(history: dict[str, np.ndarray], settings: Settings) -> np.ndarray:
-    """Of each network, whether its held rows were still improving when it came to the limit of epochs, (models,).
+    """Which networks (models,) were still improving when they came to the limit of epochs.
 
-    They were if the last epochs, as many as `patience` but at most a quarter, brought more than a hundredth of all that was
-    gained: steps become small towards the limit, and the last epoch is often the best by a hair.
+    They were if the last epochs, as many as `patience` but at most a quarter, brought more than a
+    hundredth of all that was gained: steps become small towards the limit, and the last epoch is
+    often the best by a hair.
     """
     scores = history.get("validation", np.zeros((0, 1)))
     scores = scores if scores.ndim == 2 else scores[:, None]
@@ -108,37 +127,50 @@ def unfinished(history: dict[str, np.ndarray], settings: Settings) -> np.ndarray
 
 
 def predict(function: Callable, models, X: np.ndarray):
-    """`function(models, X)`, a tree of arrays whose first axis is that of the rows of X, a piece of X at a time."""
+    """function(model, x) for each row x of X (n, p) and each of the stacked models.
+
+    A tree of arrays (n, models, ...).
+    """
     n = len(X)
     padded = np.concatenate([X, np.broadcast_to(X[:1], (-n % PIECE, X.shape[1]))])
-    params, frozen, static = _epoch.split(models)
-    apply = _applied.program((function, static), params, frozen, padded[:PIECE])
-    pieces = [apply(params, frozen, padded[i : i + PIECE]) for i in range(0, len(padded), PIECE)]
+    params, frozen, static = split(models)
+    starts = range(0, len(padded), PIECE)
+    pieces = [_applied((function, static), params, frozen, padded[i : i + PIECE]) for i in starts]
     return jax.tree.map(lambda *x: np.concatenate([np.asarray(piece) for piece in x])[:n], *pieces)
 
 
-def each(models, function: Callable, *rows):
-    """function(model, *row) for each row and each of the stacked models: arrays (n, models, ...)."""
-    over_models = eqx.filter_vmap(function, in_axes=(eqx.if_array(0), *(None for _ in rows)))
-    return jax.vmap(lambda *row: over_models(models, *row))(*rows)
+def held(values: np.ndarray, parts: list[Part]) -> np.ndarray:
+    """Of values (n, models, ...) each row's by the network that has not seen it."""
+    result = np.empty_like(values[:, 0], dtype=np.float64)
+    for k, part in enumerate(parts):
+        result[part.held] = values[part.held, k]
+    return result
 
 
-@functools.lru_cache  # the same function for the same loss, so that `fit` does not compile again
-def _weighted(sample_loss: Callable) -> Callable:
-    def loss(model, batch, key, t):
+def each(function: Callable, models, X):
+    """`predict` without pieces, to be traced."""
+    over_models = eqx.filter_vmap(function, in_axes=(eqx.if_array(0), None))
+    return jax.vmap(lambda x: over_models(models, x))(X)
+
+
+@dataclasses.dataclass(frozen=True)
+class Weighted:
+    """The loss of a batch of weighted rows."""
+
+    sample_loss: Callable
+
+    def __call__(self, model, batch, key, t):
         data, weight = batch
-        values = jax.vmap(lambda key, *row: sample_loss(model, key, t, *row))(
-            jax.random.split(key, len(weight)), *data
-        )
+        keys = jax.random.split(key, len(weight))
+        values = jax.vmap(lambda key, *row: self.sample_loss(model, key, t, *row))(keys, *data)
         return jnp.mean(weight * values)
 
-    return loss
 
+def _padded(parts, weight: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices and weights (parts, m) of rows, m a multiple of the batch size.
 
-def _padded(
-    parts: list[np.ndarray], weight: np.ndarray, batch_size: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Indices and weights (parts, m), m a multiple of the batch size; weights have mean one, and are zero for padding."""
+    Weights have mean one, and are zero for padding.
+    """
     m = -(-max(map(len, parts)) // batch_size) * batch_size
     index, weights = np.zeros((len(parts), m), int), np.zeros((len(parts), m))
     for k, rows in enumerate(parts):
@@ -149,11 +181,10 @@ def _padded(
 @functools.partial(Compiled, quickly=True)
 def _initial(build, keys, X):
     def one(key):
-        return jax.tree.map(
-            lambda x: x.astype(X.dtype) if eqx.is_inexact_array(x) else x, build(key, X)
-        )
+        model = build(key, X)
+        return jax.tree.map(lambda x: x.astype(X.dtype) if eqx.is_inexact_array(x) else x, model)
 
-    params, frozen, static = _epoch.split(eqx.filter_vmap(one)(keys))
+    params, frozen, static = split(eqx.filter_vmap(one)(keys))
     return params, frozen, _Static(static)
 
 
@@ -168,4 +199,4 @@ class _Static:
 @Compiled
 def _applied(static, params, frozen, X):
     function, rest = static
-    return function(_epoch.join(params, frozen, rest), X)
+    return each(function, join(params, frozen, rest), X)

@@ -1,0 +1,147 @@
+"""`mmlp fit`: a file and the arguments of a kind in, a trained model out, and how good it is."""
+
+import contextlib
+import shutil
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from mmlp import tables
+from mmlp.cli.arguments import FitOptions
+from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
+from mmlp.estimators.saved import kinds
+from mmlp.estimators.spd import factored
+from mmlp.training.runs import AnotherRunError
+
+
+class Model(NamedTuple):
+    """An estimator, and the names of the columns that it reads and predicts."""
+
+    estimator: Any
+    inputs: Sequence[str]
+    targets: Sequence[str]
+
+
+class Rows(NamedTuple):
+    """What was read: X, then targets; the names of columns; where a row stands in the file."""
+
+    data: tuple[np.ndarray, ...]
+    inputs: Sequence[str]
+    targets: Sequence[str]
+    place: Callable[[int], str]
+
+
+def fit(command: FitOptions, out: Path) -> tuple[Model, dict[str, float]]:
+    """Train, write the model, and score it by the rows that `--test` keeps."""
+    estimator = kinds()[command.kind](**command.params())
+    rows = _read(command, estimator.targets)
+    _check_cells(command.data, estimator.dtype, rows)
+    test, train = _split(command, rows.data)
+    checkpoint = out.with_name(f"{out.name}.checkpoint") / command.kind
+    _train(command.data, estimator, train, checkpoint)
+    names = {"feature_names_in_": rows.inputs, "target_names_": rows.targets}
+    vars(estimator).update({name: np.array(words, object) for name, words in names.items()})
+    estimator.save(out)  # first of all: whatever is wrong with the test rows, it is not lost
+    count, of = estimator.unfinished()
+    if count:
+        warnings.warn(
+            f"{count} of {of} networks were still improving when training ended at its limit of "
+            f"{estimator.max_epochs} epochs; a larger --epochs may give a better model.",
+            stacklevel=2,
+        )
+    for name in names:  # scikit-learn would ask for them in arrays
+        vars(estimator).pop(name)
+    if checkpoint.exists():  # not every estimator needs one
+        shutil.rmtree(checkpoint)
+    with contextlib.suppress(OSError):  # it holds other files
+        checkpoint.parent.rmdir()
+    tested = scores(estimator, *test) if len(test[0]) else {}
+    model = Model(estimator, rows.inputs, rows.targets)
+    return model, {f"test_{name}": value for name, value in tested.items()}
+
+
+def scores(estimator, X: np.ndarray, *targets: np.ndarray) -> dict[str, float]:
+    return {"rows": len(X), **estimator.scores(X, *targets)}
+
+
+def matrices(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """X and Y of an .npz, all rows checked before any is used."""
+    X, Y = tables.read_matrices(path)
+    try:
+        factored(Y)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return X, Y
+
+
+def _read(command: FitOptions, form: str | None) -> Rows:
+    """The rows that an estimator with targets of this form is fitted to."""
+    if form == "matrices":
+        X, Y = matrices(command.data)
+        return Rows((X, Y), tables.numbered("x", X.shape[1]), (), "row {} (from 0)".format)
+    table, ignore = tables.read(command.data), getattr(command, "ignore", ())
+    targets = getattr(command, "targets", ()) or table.targets
+    if form == "columns" and not targets:
+        raise ValueError(
+            f"{command.data} has no array 'y' to predict; add it, or name columns of X by "
+            "--targets x0,x1."
+        )
+    names = (*targets, *ignore)
+    if form is None:  # a column may be both
+        names = tuple(dict.fromkeys(names))
+    table.check(names)
+    inputs = tuple(name for name in table.names if name not in set(names))
+    if not inputs:
+        raise ValueError(f"{table.path} has no columns left as inputs; name fewer columns.")
+    used = (inputs, targets) if form == "columns" else (inputs,)
+    return Rows(tuple(map(table.columns, used)), inputs, (*used, ())[1], table.place)
+
+
+def _check_cells(path: Path, dtype, rows: Rows) -> None:
+    """Refuse or name cells that lie absurdly far out, by the file's lines and names."""
+
+    def at(table: Columns, cell: Cell) -> str:
+        return f"{rows.place(cell.row)}, column {(table.names or ())[cell.column]!r}:"
+
+    def columns(values: np.ndarray, names: Sequence[str]) -> Columns:
+        if values.ndim == 2:
+            return Columns("", values, names)
+        diagonal = np.diagonal(values, axis1=1, axis2=2)  # which bounds the other entries
+        names = [f"Y[{j}, {j}]" for j in range(diagonal.shape[1])]
+        return Columns("", diagonal, names, squared=False)
+
+    found = [*map(columns, rows.data, (rows.inputs, rows.targets))]
+    check_cells(f"{path}, ", dtype, found, at, stacklevel=2)
+
+
+def _split(command: FitOptions, data: Sequence[np.ndarray]) -> tuple[list, list]:
+    """The rows that are kept for a test, and those to train on."""
+    order = np.random.default_rng(command.seed).permutation(len(data[0]))
+    kept = round(command.test * len(order))
+    if command.test and not 2 <= kept <= len(order) - 2:
+        raise ValueError(
+            f"{command.data} has {len(order)} rows, too few for --test {command.test:g}; use "
+            "another share."
+        )
+    test, train = (np.sort(rows) for rows in (order[:kept], order[kept:]))
+    return [array[test] for array in data], [array[train] for array in data]
+
+
+def _train(path: Path, estimator, data: Sequence[np.ndarray], checkpoint: Path) -> None:
+    """Fit; what the estimator would warn of by its arguments is told by the command's options."""
+    try:
+        with warnings.catch_warnings():
+            for told_here in (FarCellWarning, ConvergenceWarning):
+                warnings.simplefilter("ignore", told_here)
+            estimator.fit(*data, checkpoint=checkpoint)
+    except AnotherRunError:
+        raise ValueError(
+            f"{checkpoint} keeps an unfinished training with other data or options; finish it with "
+            "the command that began it, remove that folder, or choose another -o."
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

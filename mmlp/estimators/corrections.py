@@ -1,0 +1,84 @@
+"""What held rows say about covariances that were learnt: their common shape, contrast and gain.
+
+e (n, d) are residuals, V (n, d, d) their covariances by networks that have not seen the rows.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.optimize import brentq
+from sklearn.covariance import ledoit_wolf
+
+from mmlp.distributions import Elliptical
+from mmlp.spd import DiagonalGram
+
+
+def shape(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """L (d, d) with LL' / d the covariance of residuals, shrunk (Ledoit and Wolf, 2004), full rank.
+
+    A column without residuals keeps the scale of the target.
+    """
+    scale = np.sqrt(np.average(residuals**2, axis=0, weights=weight))
+    known = scale == 0
+    scale = np.where(known, 1.0, scale)
+    rows = residuals / scale * np.sqrt(weight / weight.mean())[:, None]
+    V = ledoit_wolf(rows, assume_centered=True)[0] + np.diag(1.0 * known)
+    return scale[:, None] * np.linalg.cholesky(V * len(V))
+
+
+def drawn_in(log_V: np.ndarray, contrast: float) -> np.ndarray:
+    """log V, moved towards log(I / d), that of the covariance of all rows."""
+    d = log_V.shape[-1]
+    centre = -np.log(d) * np.eye(d)
+    return centre + contrast * (log_V - centre)
+
+
+def contrast(
+    family: type[Elliptical], log_V: np.ndarray, tail, e: np.ndarray, weight: np.ndarray
+) -> float:
+    """The factor c in [0, 1] for `drawn_in` under which the residuals e are most likely.
+
+        -log p = log det V / 2 - log_generator(u) + const,   u = k e'V^-1 e,   V = k Sigma
+
+    k is the `variance_factor`. The zero of the derivative by c is found, not the minimum: this
+    needs fewer digits of the generator, which may have those of float32.
+    """
+    n, d = e.shape
+    p = family.from_moments(jnp.zeros((n, d)), DiagonalGram(jnp.ones((n, d))), *tail)
+    slope = jax.grad(lambda u: jnp.sum(p.log_generator(u)))
+    values, vectors = np.linalg.eigh(log_V)
+    squares = np.einsum("nij,ni->nj", vectors, e) ** 2 * np.asarray(p.variance_factor())[..., None]
+    rates = values + np.log(d)  # of the eigenvalues of log V, by c
+
+    def derivative(c: float) -> float:
+        terms = squares * np.exp(np.log(d) - c * rates)
+        u, du = np.sum(terms, axis=1), -np.sum(terms * rates, axis=1)
+        slopes = np.asarray(slope(jnp.asarray(u, p.loc.dtype)), np.float64)
+        return float(np.average(np.sum(rates, axis=1) / 2 - slopes * du, weights=weight))
+
+    if derivative(0.0) >= 0 or derivative(1.0) <= 0:
+        return 0.0 if derivative(0.0) >= 0 else 1.0
+    zero: Any = brentq(derivative, 0.0, 1.0, xtol=1e-6)
+    return float(zero)
+
+
+def gain(
+    log_V: np.ndarray, e: np.ndarray, apart: np.ndarray, weight: np.ndarray, count: int
+) -> float:
+    """What V, of the residuals e of the mean of two networks, is multiplied by for that of `count`.
+
+    The first is E + B / 2, the last E + B / count, where B, the covariance of a network about the
+    mean of many, is half that of the difference of two, `apart` (n, d). B is at most twice
+    E + B / 2: an estimate above that means E = 0.
+    """
+    values, vectors = np.linalg.eigh(log_V)
+
+    def size(x: np.ndarray) -> float:
+        squares = np.einsum("nij,ni->nj", vectors, x) ** 2
+        return float(np.average(np.sum(squares * np.exp(-values), axis=1), weights=weight))
+
+    whole = size(e)
+    share = min(size(apart) / 2, 2 * whole) / whole if whole > 0 else 0.0
+    return 1 - (1 / 2 - 1 / count) * share

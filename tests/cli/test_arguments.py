@@ -1,0 +1,135 @@
+"""Help, and every wrong argument by its exit status and its message."""
+
+import pytest
+from command import run
+
+from mmlp.estimators.saved import kinds
+from mmlp.experiments.harness.targets import TARGETS
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--help",
+        "-h",
+        "help",
+        "fit --help",
+        "help fit",
+        "fit regression --help",
+        "help fit vae",
+        "predict -h",
+    ],
+)
+def test_help_goes_to_stdout_and_succeeds(words, capsys):
+    status, out, err = run(capsys, *words.split())
+    assert (status, err) == (0, "")
+    assert "usage: mmlp" in out
+    assert "$ mmlp" in out  # an example
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "demo",
+        "fit regression",
+        "fit spd",
+        "fit vae",
+        "predict",
+        "score",
+        "sample",
+        "info",
+        "reproduce",
+    ],
+)
+def test_every_command_has_help(command, capsys):
+    status, out, _ = run(capsys, *command.split(), "--help")
+    assert status == 0
+    assert f"usage: mmlp {command}" in out
+    root = run(capsys, "--help")[1] + run(capsys, "fit", "--help")[1]
+    assert command.split()[-1] in root
+
+
+@pytest.mark.parametrize("kind", ["regression", "spd", "vae"])
+def test_help_states_the_default_epochs_of_each_kind(kind, capsys):
+    estimator = kinds()[kind]()
+    text = " ".join(run(capsys, "fit", kind, "--help")[1].replace("│", " ").split())
+    described = text[text.rindex("--epochs N") :]  # at the option, not in an example
+    assert "The most passes over the data" in described
+    assert described[described.index("(default: ") :].startswith(
+        f"(default: {estimator.max_epochs})"
+    )
+
+
+WRONG_ARGUMENTS = [
+    ("", "Missing subcommand"),
+    ("fit", "Expected one of {regression, spd, vae}"),
+    ("predikt m d", "Available subcommands: demo, fit, predict, score"),
+    ("fit regresion d.csv", "Available subcommands: regression, spd, vae"),
+    ("fit regression", "DATA"),
+    ("fit vae d.csv --epoch 3", "--epochs"),
+    ("fit vae d.csv --epochs many", "--epochs"),
+    ("fit vae d.csv --epochs 0", "mmlp: --epochs must be at least 1, got 0."),
+    ("fit vae d.csv --latent -1", "mmlp: --latent must be at least 1, got -1."),
+    ("fit vae d.csv --seed -1", "mmlp: --seed must be from 0 to 4294967295, got -1."),
+    ("fit vae d.csv --test 20", "mmlp: --test must be a share below 1, such as 0.2, got 20."),
+    ("fit vae d.csv --targets a", "Unrecognized options: --targets, a"),
+    ("fit regression d.csv --targets a b", "Unrecognized options: b"),
+    (
+        "fit regression d.csv",
+        "mmlp: --targets is needed: the columns of d.csv to predict, such as --targets u,v.",
+    ),
+    ("fit regression d.csv --targets ,", "mmlp: --targets is needed"),
+    (
+        "fit regression d.csv --targets a -o m.pkl",
+        "mmlp: cannot write m.pkl: its name must end in .safetensors.",
+    ),
+    (
+        "fit regression d.csv --targets a -o m",
+        "mmlp: cannot write m: its name must end in .safetensors.",
+    ),
+    ("predict m.safetensors", "DATA"),
+    (
+        "predict m.safetensors d.csv -o out.xlsx",
+        "mmlp: cannot write out.xlsx: its name must end in .csv, .npz or .npy.",
+    ),
+    (
+        "predict m.safetensors d.csv -o out",
+        "mmlp: cannot write out: its name must end in .csv, .npz or .npy.",
+    ),
+    ("sample m.safetensors", "-n N"),
+    ("sample m.safetensors -n 0", "mmlp: -n must be at least 1, got 0."),
+    ("sample m.safetensors -n ten", "-n"),
+    (
+        "sample m.safetensors -n 5 -o out.json",
+        "mmlp: cannot write out.json: its name must end in .csv, .npz or .npy.",
+    ),
+    ("info", "MODEL"),
+    (
+        "info d.csv",
+        "mmlp: d.csv is a table, not a model; the model comes first, such as wind.safetensors.",
+    ),
+    ("predict d.csv m.safetensors", "mmlp: d.csv is a table, not a model"),
+    ("reproduce", "mmlp: name what to reproduce, such as `mmlp reproduce all`"),
+    ("reproduce tables", "invalid choice 'tables'"),
+    ("reproduce all --seeds 0", "mmlp: --seeds must be at least 1, got 0."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "message"), WRONG_ARGUMENTS, ids=[words or "nothing" for words, _ in WRONG_ARGUMENTS]
+)
+def test_wrong_arguments_end_with_status_2_before_anything_is_read(
+    words, message, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = run(capsys, *words.split())
+    assert (status, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_reproduce_refuses_an_unknown_target_with_the_list(capsys):
+    status, _, error = run(capsys, "reproduce", "densty")
+    assert status == 2
+    assert all(name in error for name in ("all", *TARGETS))

@@ -1,0 +1,160 @@
+"""`mmlp predict`, `score`, `sample`, `info` and `reproduce`."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import run, start
+
+import mmlp
+from mmlp import cli, metrics, tables
+from mmlp.estimators import MultivariateRegressor
+from mmlp.experiments.harness import run as harness
+
+
+def test_predict_by_kind_and_by_format(here, capsys):
+    status, out, err = run(capsys, "predict", "regression.safetensors", "wind.csv")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "mean_u,mean_v,covariance_u_u,covariance_u_v,covariance_v_v"
+    assert len(lines) == 41
+    assert run(capsys, "predict", "regression.safetensors", "wind.csv", "-o", "-")[1] == out
+    assert run(capsys, "predict", "regression.safetensors", "wind.csv", "-o", "p.csv") == (
+        0,
+        "",
+        "",
+    )
+    assert (here / "p.csv").read_text() == out
+    assert run(capsys, "predict", "regression.safetensors", "wind.csv", "-o", "p.npz") == (
+        0,
+        "",
+        "",
+    )
+    with np.load("p.npz") as results:
+        assert results["covariance"].shape == (40, 2, 2)
+        assert np.array_equal(
+            results["mean"][:, 0], tables.read(here / "p.csv").columns(["mean_u"])[:, 0]
+        )
+    assert run(capsys, "predict", "spd.safetensors", "X.npy", "-o", "p.npy") == (0, "", "")
+    assert np.linalg.eigvalsh(np.load("p.npy")).min() > 0
+
+
+def test_scores_in_words_and_as_json(here, capsys):
+    status, out, err = run(capsys, "score", "regression.safetensors", "wind.csv", "--json")
+    scores = json.loads(out)
+    assert (status, err) == (0, "")
+    assert scores["rows"] == 40
+    assert 0 <= scores["coverage_90"] <= 1
+    assert (
+        f"{scores['energy_score']:.4g}"
+        in run(capsys, "score", "regression.safetensors", "wind.csv")[1]
+    )
+
+
+def test_scores_do_not_depend_on_where_the_targets_lie(here, capsys):
+    model, table = mmlp.estimators.load("regression.safetensors"), tables.read(here / "wind.csv")
+    model.target_ = model.target_._replace(mean=model.target_.mean + 1e9)
+    model.save("far.safetensors")
+    data = table.columns(["a", "b", "u", "v"]) + np.array([0, 0, 1e9, 1e9])
+    tables.write(here / "far.csv", {"X": data}, ["a", "b", "u", "v"])
+    near, far = (
+        json.loads(run(capsys, "score", f"{name}.safetensors", f"{table}.csv", "--json")[1])
+        for name, table in (("regression", "wind"), ("far", "far"))
+    )
+    for name in ("negative_log_likelihood", "energy_score", "coverage_90", "r2"):
+        assert far[name] == pytest.approx(near[name], rel=1e-3)
+
+
+def test_json_has_null_for_what_is_not_finite(here, capsys, monkeypatch):
+    monkeypatch.setattr(metrics, "energy_score", lambda *_: float("nan"))
+    monkeypatch.setattr(MultivariateRegressor, "log_score", lambda *_: float("-inf"))
+    out = run(capsys, "score", "regression.safetensors", "wind.csv", "--json")[1]
+    scores = json.loads(out, parse_constant=pytest.fail)
+    assert scores["energy_score"] is None
+    assert scores["negative_log_likelihood"] is None
+    assert "nan" in run(capsys, "score", "regression.safetensors", "wind.csv")[1]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+@pytest.mark.parametrize("buffering", [1, -1], ids=["when it is printed", "at the end"])
+@pytest.mark.parametrize(
+    "words", ["info spd.safetensors", "--version", "--help", "sample vae.safetensors -n 5"]
+)
+def test_output_that_cannot_be_written_is_one_line(words, buffering, here, capsys, monkeypatch):
+    with open("/dev/full", "w", buffering=buffering) as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        status = cli.main(words.split())
+    assert status == 1
+    assert (
+        capsys.readouterr().err
+        == "mmlp: cannot write to stdout: no space left on device; write to another place.\n"
+    )
+
+
+def test_samples_follow_the_seed(here, capsys):
+    status, first, err = run(capsys, "sample", "vae.safetensors", "-n", "5")
+    assert (status, err) == (0, "")
+    assert first.splitlines()[0] == "x0,x1"
+    assert len(first.splitlines()) == 6
+    assert run(capsys, "sample", "vae.safetensors", "-n", "5")[1] == first
+    assert run(capsys, "sample", "vae.safetensors", "-n", "5", "--seed", "1")[1] != first
+
+
+@pytest.mark.slow
+def test_the_other_kinds_predict_and_score(here, capsys):
+    assert run(capsys, "predict", "vae.safetensors", "Xy.npz")[1].startswith(
+        "log_density,latent_0,latent_1\n"
+    )
+    assert np.isfinite(
+        json.loads(run(capsys, "score", "vae.safetensors", "X.npy", "--json")[1])["log_density"]
+    )
+    assert (
+        json.loads(run(capsys, "score", "spd.safetensors", "spd.npz", "--json")[1])["von_neumann"]
+        > 0
+    )
+
+
+def test_info(here, capsys):
+    status, out, err = run(capsys, "info", "regression.safetensors")
+    assert (status, err) == (0, "")
+    assert "targets   u, v" in out
+    assert (
+        json.loads(run(capsys, "info", "regression.safetensors", "--json")[1])["settings"][
+            "max_epochs"
+        ]
+        == 2
+    )
+
+
+def test_a_model_fitted_in_python_has_numbered_columns(here, capsys):
+    model = mmlp.estimators.load("regression.safetensors")
+    del model.feature_names_in_, model.target_names_
+    model.save("unnamed.safetensors")
+    out = run(capsys, "predict", "unnamed.safetensors", "Xy.npz")[1]
+    assert out.startswith("mean_y0,mean_y1,covariance_y0_y0")
+    assert run(capsys, "score", "unnamed.safetensors", "Xy.npz")[0] == 0
+
+
+def test_reproduce_passes_its_options_on_and_its_status_back(capsys, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        harness, "reproduce", lambda *args, **given: seen.append((args, given)) or 1
+    )
+    words = "reproduce density radius --quick --seeds 3 --data d -o r"
+    assert run(capsys, *words.split())[0] == 1
+    given = {"quick": True, "seeds": 3, "data": Path("d"), "out": Path("r")}
+    assert seen == [((("density", "radius"),), given)]
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path):
+    """`mmlp ... | head`: the pipe is closed before anything is written to it."""
+    read, write = os.pipe()
+    os.close(read)
+    process = start(tmp_path, "--version", stdout=write)
+    os.close(write)
+    assert process.communicate(timeout=300)[1] == ""
+    assert process.returncode == 128 + signal.SIGPIPE

@@ -1,0 +1,211 @@
+"""`mmlp fit`: what it writes and says, and how it goes on after an interruption."""
+
+import json
+import shutil
+import signal
+import time
+import warnings
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from command import run, start
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from mmlp import Gram, tables
+from mmlp.checkpoint import files
+from mmlp.estimators import ensemble, saved
+from mmlp.estimators.base import NetworkEstimator
+from mmlp.estimators.ensemble import Scaling
+from mmlp.estimators.saved import check_scaling
+from mmlp.training import FitResult, NonFiniteError
+from mmlp.training.runs import AnotherRunError
+
+
+def test_fit_writes_a_model_and_says_what_it_is(folder):
+    path, summaries = folder
+    assert summaries["regression"]["kind"] == "regression"
+    assert summaries["regression"]["inputs"] == ["a", "b"]
+    assert summaries["regression"]["targets"] == ["u", "v"]
+    assert summaries["vae"]["inputs"] == ["x0", "x1"]
+    assert all(summary["epochs"] == 2 and summary["weights"] > 0 for summary in summaries.values())
+    assert not list(path.glob("*.checkpoint")), "kept for interrupted runs only"
+
+
+def test_a_checkpoint_of_another_run_is_not_touched(here, capsys, monkeypatch):
+    def refuse(*_, checkpoint, **__):
+        raise AnotherRunError("`fit(checkpoint=...)`: holds another run.")
+
+    monkeypatch.setattr(ensemble, "fit_many", refuse)
+    status, out, err = run(capsys, "fit", "vae", "X.npy", "-o", "vae.safetensors")
+    assert (status, out) == (1, "")
+    assert err.startswith(
+        "mmlp: vae.safetensors.checkpoint/vae keeps an unfinished training with other data or "
+        "options; finish"
+    )
+
+
+def test_training_that_fails_is_one_line_and_leaves_no_model(here, capsys, monkeypatch):
+    def fail(*_, **__):
+        warnings.warn("two\nlines", RuntimeWarning, stacklevel=1)
+        raise NonFiniteError("`fit_many`: the loss was not finite")
+
+    monkeypatch.setattr(ensemble, "fit_many", fail)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        status, out, err = run(capsys, "fit", "vae", "X.npy", "-o", "failed.safetensors")
+    assert (status, out) == (1, "")
+    assert err == "mmlp: warning: two lines\nmmlp: `fit_many`: the loss was not finite\n"
+    assert not (here / "failed.safetensors").exists()
+
+
+def test_a_cell_far_out_is_named_by_its_line_and_its_column(here, capsys, monkeypatch):
+    def fail(*_, **__):
+        raise NonFiniteError("as far as this")
+
+    for module in ("regression", "spd", "density"):
+        monkeypatch.setattr(f"mmlp.estimators.{module}.fit_folds", fail)
+    data = np.random.default_rng(0).normal(10, 1, (400, 3))
+    data[17, 1] = 1e6
+    tables.write(here / "wild.csv", {"X": data}, ["a", "b", "c"])
+    np.savez(here / "wild.npz", X=data, Y=np.eye(2) * data[:, 1, None, None] ** 2)
+    for words, text in (
+        (
+            "regression wild.csv --targets c",
+            "wild.csv, line 19, column 'b': 1e+06, 2.6e+05 times as far",
+        ),
+        (
+            "regression wild.csv --targets b",
+            "wild.csv, line 19, column 'b': 1e+06, 2.6e+05 times as far",
+        ),
+        ("vae wild.csv --test 0.2", "wild.csv, line 19, column 'b': 1e+06, 2.6e+05 times as far"),
+        ("vae wild.npz", "wild.npz, row 17 (from 0), column 'x1': 1e+06, 2.6e+05 times as far"),
+        ("spd wild.npz", "wild.npz, row 17 (from 0), column 'Y[0, 0]': 1e+12, "),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            err = run(capsys, "fit", *words.split())[2]
+        assert err.startswith(f"mmlp: warning: {text}")
+        assert err.endswith("remove their rows.\nmmlp: as far as this\n")
+
+
+def test_a_fit_that_ends_at_its_limit_is_told_by_the_option(here, capsys, monkeypatch):
+    def improving(models, *_, epochs, checkpoint, **__):
+        checkpoint.mkdir(parents=True)
+        falling = np.linspace(1, 0, epochs)[:, None] * np.ones(5)
+        return FitResult(models, {"loss": falling, "validation": falling})
+
+    monkeypatch.setattr(ensemble, "fit_many", improving)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        status, _, err = run(
+            capsys, "fit", "spd", "spd.npz", "-o", "limit.safetensors", "--epochs", "3"
+        )
+    assert status == 0
+    assert err == (
+        "mmlp: warning: 5 of 5 networks were still improving when training ended at its limit of 3 "
+        "epochs; a larger --epochs may give a better model.\n"
+    )
+
+
+def averages():
+    """A new estimator: its own class, and nothing else."""
+
+    class Averages(RegressorMixin, NetworkEstimator):
+        """Predict the averages of the targets."""
+
+        kind, targets = "averages", "columns"
+        _numbers = ("input_", "target_", "history_")
+
+        def __init__(self, max_epochs=7, random_state=None, dtype="float32", verbose=0):
+            self.max_epochs, self.random_state = max_epochs, random_state
+            self.dtype, self.verbose = dtype, verbose
+            self.batch_size, self.learning_rate, self.patience = 1, 1.0, None
+
+        def fit(self, X, y, *, checkpoint=None):
+            X, y = validate_data(self, X, y, multi_output=True)
+            self.input_, self.target_ = (Scaling.of(values, np.ones(len(X))) for values in (X, y))
+            self.models_, self.history_ = Gram(np.eye(2)), {"loss": np.zeros(1)}
+            return self
+
+        def predict(self, X):
+            return self.target_.back(np.zeros((len(X), self.n_targets)))
+
+        def scores(self, X, y=None):
+            return {"error": float(np.abs(y - self.predict(X)).mean())}
+
+        results: ClassVar = {"mean": predict}
+
+        @property
+        def n_targets(self):
+            return len(self.target_.scale)
+
+        def _check_fitted(self):
+            check_scaling(self.target_, "target_", self.n_targets)
+
+    return Averages
+
+
+def test_a_new_estimator_is_known_to_every_command(here, capsys, monkeypatch):
+    monkeypatch.setattr(saved, "CLASSES", dict(saved.CLASSES))
+    averages()
+    words = "wind.csv --targets u,v --ignore station --test 0.2 -o averages.safetensors --json"
+    out = json.loads(run(capsys, "fit", "averages", *words.split())[1])
+    assert (out["kind"], out["targets"], out["test_rows"]) == ("averages", ["u", "v"], 8)
+    assert out["test_error"] > 0
+    for command in ("predict", "score"):
+        status, out, err = run(capsys, command, "averages.safetensors", "wind.csv")
+        assert (status, err) == (0, "")
+        assert out.startswith("mean_u,mean_v\n" if command == "predict" else "model")
+    assert "averages" in run(capsys, "info", "averages.safetensors")[1]
+    assert run(capsys, "sample", "averages.safetensors", "-n", "5")[0] == 1
+    text = run(capsys, "fit", "averages", "--help")[1]
+    assert "Predict the averages" in text
+    assert "(default: 7)" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_fit_goes_on_with_the_same_command(number, here, tmp_path):
+    shutil.copy(here / "wind.csv", tmp_path)
+    words = [
+        "fit",
+        "regression",
+        "wind.csv",
+        "--targets",
+        "u,v",
+        "--ignore",
+        "station",
+        "--epochs",
+        "300",
+    ]
+    words += ["--test", "0.2", "--quiet", "--json"]
+    calm = start(tmp_path, *words, "-o", "calm.safetensors")
+    out, err = calm.communicate(timeout=600)
+    assert (calm.returncode, err) == (0, "")
+    assert json.loads(out)["test_rows"] == 8
+    process = start(tmp_path, *words)
+    checkpoint = tmp_path / "wind.safetensors.checkpoint"
+    while not list(checkpoint.glob("**/checkpoint-*")) and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=600)
+    assert out == ""
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
+    assert number == signal.SIGKILL or "The same call goes on from" in err
+    assert err.count("\n") == (0 if number == signal.SIGKILL else 1)
+    assert checkpoint.exists()
+    assert not (tmp_path / "wind.safetensors").exists()
+    again = start(tmp_path, *words)
+    assert again.communicate(timeout=600)[1] == ""
+    assert again.returncode == 0
+    assert not checkpoint.exists()
+    assert content(tmp_path / "wind.safetensors") == content(tmp_path / "calm.safetensors")
+
+
+def content(path):
+    arrays, metadata = files.read(path)
+    return {
+        name: (array.dtype, array.shape, array.tobytes()) for name, array in arrays.items()
+    }, metadata

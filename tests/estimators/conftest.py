@@ -1,0 +1,30 @@
+"""One fitted estimator of each kind."""
+
+import numpy as np
+import pytest
+from small_estimators import DENSITY, MATRICES, REGRESSION, SPD, X, Y
+
+from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor, ensemble
+from mmlp.training import FitResult
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    return MultivariateRegressor(**REGRESSION).fit(X, Y)
+
+
+@pytest.fixture(scope="module")
+def spd():
+    return SPDRegressor(**SPD).fit(X, MATRICES)
+
+
+@pytest.fixture(scope="module")
+def density():
+    """As it begins: its training takes long to compile, and few tests need it."""
+
+    def no_training(models, *_, **__):
+        return FitResult(models, {"loss": np.zeros(1), "validation": np.zeros(1)})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ensemble, "fit_many", no_training)
+        return MatrixVAE(**DENSITY).fit(X)
