@@ -21,7 +21,7 @@ from mmlp.experiments.spd.models import PAPER_RATE, Model, paper, tuned
 from mmlp.experiments.spd.tables import NOTES, about_errors
 from mmlp.experiments.spd.tasks import FIRST_SEEDS, QRE, QUICK, Budget, Task
 from mmlp.pages.numbers import rounded
-from mmlp.pages.table import cell
+from mmlp.pages.table import cell, marked
 
 DEEP, SHALLOW = "deep (matrix MLP)", "shallow design"
 PAPERS, TUNED, UNTRAINED = "the paper's recipe", "tuned", "not trained"
@@ -91,17 +91,13 @@ def table(setting: str, errors: Depths, settings: Settings) -> dict:
     """Rows: recipe and design; columns: d0 and j."""
     columns, rows = list(itertools.product(settings.dims, settings.depths)), []
     for recipe in (*RECIPES, UNTRAINED):
-        names = list(dict.fromkeys(key[3] for key in errors if key[2] == recipe))
-        lines = {name: [] for name in names}
-        for d, j in columns:
-            means = [errors[setting, d, recipe, name, j].mean() for name in names]
-            for name, mean in zip(names, means, strict=True):
-                values = errors[setting, d, recipe, name, j].tolist()
-                published = PAPER.get((name, d), {}).get(j) if recipe == PAPERS else None
-                best = bool(recipe != UNTRAINED and mean == min(means))
-                lines[name].append(cell(values, paper=published, best=best))
-        rows.append({"group": recipe})
-        rows += [{"name": name, "cells": cells} for name, cells in lines.items()]
+        cells = {name: [] for _, _, r, name, _ in errors if r == recipe}
+        for name, (d, j) in itertools.product(cells, columns):
+            published = PAPER.get((name, d), {}).get(j) if recipe == PAPERS else None
+            values = errors[setting, d, recipe, name, j].tolist()
+            cells[name].append(cell(values, paper=published))
+        named = [{"name": name, "cells": row} for name, row in cells.items()]
+        rows += [{"group": recipe}, *(named if recipe == UNTRAINED else marked(cells))]
     return {
         "title": f"Setting: {setting}",
         "note": "E_QRE, " + about_errors(settings),

@@ -4,14 +4,11 @@
     python -m mmlp.experiments.shares --data FILE    any CSV: dates, then a column of prices a share
     python -m mmlp.experiments.shares [--quick]      made-up prices, to see that it works
 
-Does a network beat exponentially weighted (EWMA) and Ledoit-Wolf covariances? Score: the Gaussian
-log-likelihood of the next month's daily returns, mean zero. Test: 2005 to 2022, month by month;
-every three years all is tuned or trained anew on the days before. The realised covariance of about
-21 days is nearly singular in 20 dimensions: divergences are taken from its Ledoit-Wolf shrinkage,
-both matrices divided by its trace. The networks are described in `shares_forecasts`; their settings
-were chosen on 1997 to 2004, out of about thirty, where the two are level within what seeds make;
-the test years were looked at once before, with 8 seeds, and only the number of seeds changed.
-
+Does a network (`shares_forecasts`) beat exponentially weighted (EWMA) and Ledoit-Wolf covariances?
+Score: the Gaussian log-likelihood of the next month's daily returns, mean zero. Test: 2005 to 2022,
+month by month; every three years all is tuned or trained anew on the days before. The networks'
+settings were chosen on 1997 to 2004, out of about thirty, where the two are level within what seeds
+make; the test years were looked at once before, with 8 seeds, and only the number of seeds changed.
 results/shares.json has the answer (20 shares, 1990 to 2022; two minutes on two cores).
 """
 

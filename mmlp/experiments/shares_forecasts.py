@@ -78,11 +78,9 @@ def residuals(models, X) -> SPD:
     return eqx.filter_vmap(lambda model: jax.vmap(lambda x: model(x).covariance)(X))(models)
 
 
-def network_forecasts(
-    kind: str, returns, F, base, end: int, at: np.ndarray, settings: Any
-) -> np.ndarray:
-    """Factors (seeds, months, d, d) for the months from the days `at` on, learnt before `end`."""
-    origins = np.linspace(data.WARMUP, end - data.HORIZON, settings.origins).astype(int)
+def network_forecasts(kind: str, returns, F, base, at: np.ndarray, settings: Any) -> np.ndarray:
+    """Factors (seeds, months, d, d) for months that begin `at` these days, learnt before them."""
+    origins = np.linspace(data.WARMUP, at[0] - data.HORIZON, settings.origins).astype(int)
     centre, spread = F[origins].mean(axis=0), F[origins].std(axis=0)
     X = jnp.asarray(np.clip((F - centre) / spread, -2.5, 2.5))  # a crash is far from all that was
     days = returns[origins[:, None] + np.arange(data.HORIZON)]  # (origins, days, d)
@@ -146,7 +144,7 @@ def forecasts(market: data.Market, settings: Any) -> tuple[dict, dict, np.ndarra
             **{name: by[best[name]][now] for name, by in tuned.items()},
         }
         for kind in (CHOLESKY, MATRIX):
-            T = network_forecasts(kind, r, F, base, days[0], days, settings)
+            T = network_forecasts(kind, r, F, base, days, settings)
             single.setdefault(kind, []).append(T)
             block[kind] = data.mean_factor(T)
         ratio = np.linalg.solve(block[BASE].mT, block[MATRIX].mT)  # tr(base^-1 S) = |ratio|^2

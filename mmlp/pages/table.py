@@ -9,7 +9,7 @@ A column in which a cell has a paper's value becomes two, obtained and paper.
 """
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from mmlp.pages.numbers import decimals, needs_powers, show
@@ -24,6 +24,22 @@ def cell(values: Iterable[float], **more) -> dict:
     values = list(values)
     error = statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else None
     return {"mean": statistics.fmean(values), "error": error, **more}
+
+
+def marked(rows: Mapping[str, Sequence[dict]], apart: str = "") -> list[dict]:
+    """Rows from cells by name; the smallest mean of a column is the best, the row `apart` aside.
+
+    >>> marked({"a": [{"mean": 2.0}], "b": [{"mean": 1.0}]})[1]
+    {'name': 'b', 'cells': [{'mean': 1.0, 'best': True}]}
+    """
+    columns = zip(*(cells for name, cells in rows.items() if name != apart), strict=True)
+    least = [min(entry["mean"] for entry in column) for column in columns]
+    made = []
+    for name, cells in rows.items():
+        best = [name != apart and entry["mean"] == x for entry, x in zip(cells, least, strict=True)]
+        cells = [entry | {"best": is_best} for entry, is_best in zip(cells, best, strict=True)]
+        made.append({"name": name, "cells": cells})
+    return made
 
 
 def table_html(table: dict) -> str:

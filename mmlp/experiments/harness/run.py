@@ -47,8 +47,7 @@ was made by the command that it shows. A number with ± is a mean and its standa
 def main(name: str, argv: Sequence[str] | None = None) -> dict:
     """`python -m mmlp.experiments.NAME`: a flag for each setting, tuples separated by commas."""
     experiment = find(name)
-    kind = experiment.Settings
-    program = f"python -m {experiment.__name__}"
+    kind, program = experiment.Settings, f"python -m {experiment.__name__}"
     parser = argparse.ArgumentParser(prog=program, description=kind.__doc__)
     parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder of the results")
@@ -108,14 +107,7 @@ def settings_of(kind: Any, *, quick: bool = False, **given) -> Any:
 
 
 def perform(
-    name: str,
-    experiment: Any,
-    settings: Any,
-    *,
-    quick: bool,
-    out: Path,
-    heading: page.Heading = PAPER,
-    program: str | None = None,
+    name: str, experiment: Any, settings: Any, *, quick: bool, out: Path, heading=PAPER, program=""
 ) -> dict:
     """Run an experiment, write OUT/NAME.json, its figures and OUT/index.html, print the verdicts.
 

@@ -9,7 +9,7 @@ from mmlp.experiments.spd.baselines import FLOOR_ROW, errors_of_baselines
 from mmlp.experiments.spd.models import Model
 from mmlp.experiments.spd.tasks import HEADINGS, Budget, Task, data_of
 from mmlp.pages.numbers import rounded
-from mmlp.pages.table import cell
+from mmlp.pages.table import cell, marked
 
 Case = tuple[str, int, int]  # setting, d0, n
 Errors = dict[tuple[str, int, int, str], np.ndarray]  # (setting, d0, n, row) -> (seeds, 3)
@@ -63,20 +63,13 @@ def by_setting(
 ) -> list[dict]:
     """A table for each setting: groups of d0 and n, the three measures beside the paper's."""
     rows: dict[str, list[dict]] = {setting: [] for setting in budget.settings}
-    for case in cases_of(errors):
-        setting, d, n = case
-        rows[setting].append({"group": f"d0 = {d}, n = {n}"})
-        members = {key[3]: values for key, values in errors.items() if key[:3] == case}
-        means = [values.mean(0) for row, values in members.items() if row != FLOOR_ROW]
-        best = np.min(means, axis=0)
-        for row, values in members.items():
-            published = paper.get((d, n, row), (None,) * len(HEADINGS))
-            marked = (values.mean(0) == best) & (row != FLOOR_ROW)
-            cells = [
-                cell(column, paper=published[m], best=bool(marked[m]))
-                for m, column in enumerate(values.T.tolist())
-            ]
-            rows[setting].append({"name": row, "cells": cells})
+    for setting, d, n in cases_of(errors):
+        cells = {}
+        for row in (key[3] for key in errors if key[:3] == (setting, d, n)):
+            columns = errors[setting, d, n, row].T.tolist()
+            published = paper.get((d, n, row), (None,) * len(columns))
+            cells[row] = [cell(x, paper=p) for x, p in zip(columns, published, strict=True)]
+        rows[setting] += [{"group": f"d0 = {d}, n = {n}"}, *marked(cells, FLOOR_ROW)]
     note, columns = about_errors(budget).capitalize(), ["", *HEADINGS.values()]
     return [
         {"title": f"Setting: {setting}", "note": note, "columns": columns, "rows": of_setting}

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from mmlp.pages.table import marked
+
 
 def table(
     title: str, columns: Sequence[str], rows: Mapping[str, Sequence[float]], reference: str = ""
@@ -11,13 +13,8 @@ def table(
     >>> table("Error", ["model", "squared"], {"a": [0.5], "b": [0.25]})["rows"][1]
     {'name': 'b', 'cells': [{'mean': 0.25, 'best': True}]}
     """
-    best = [min(x) for x in zip(*(v for k, v in rows.items() if k != reference), strict=True)]
-    marked = []
-    for name, row in rows.items():
-        pairs = zip(row, best, strict=True)
-        cells = [{"mean": x, "best": x == b and name != reference} for x, b in pairs]
-        marked.append({"name": name, "cells": cells})
-    return {"title": title, "columns": list(columns), "rows": marked}
+    cells = {name: [{"mean": x} for x in row] for name, row in rows.items()}
+    return {"title": title, "columns": list(columns), "rows": marked(cells, reference)}
 
 
 def text(table: dict) -> str:
