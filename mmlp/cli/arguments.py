@@ -131,7 +131,7 @@ class FitVae(FitRows):
 FORMS = {"matrices": FitSpd, "columns": FitRegression, None: FitRows}
 
 
-def arguments_of(estimator: Any) -> type:
+def for_estimator(estimator: Any) -> type:
     """Those of `mmlp fit` for an estimator that has no class here, after the form of its data."""
     epochs = ("epochs", Annotated[int | None, _epochs(estimator().max_epochs)], None)
     rest = {"kind": estimator.kind, "__doc__": estimator.__doc__}

@@ -21,28 +21,14 @@ from typing import Annotated, Any
 
 import jax
 import tyro
-from tyro.conf import subcommand
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, OmitSubcommandPrefixes, subcommand
 
 from mmlp import tables
 from mmlp._version import __version__
-from mmlp.cli.arguments import (
-    COMMANDS,
-    KINDS,
-    FitOptions,
-    FitRegression,
-    Group,
-    Predict,
-    Reproduce,
-    Sample,
-    arguments_of,
-)
+from mmlp.cli import arguments
+from mmlp.cli.arguments import COMMANDS, KINDS, Group
 
-CONFIG = (
-    tyro.conf.OmitArgPrefixes,
-    tyro.conf.OmitSubcommandPrefixes,
-    tyro.conf.FlagCreatePairsOff,
-)
-
+CONFIG = (OmitArgPrefixes, OmitSubcommandPrefixes, FlagCreatePairsOff)
 REMEDIES = {
     FileNotFoundError: "; check the spelling and the folder",
     IsADirectoryError: "; name a file in it",
@@ -101,7 +87,7 @@ def check(command) -> None:
             raise ValueError(f"{flag} must be at least 1, got {value}.")
     if not 0 <= getattr(command, "seed", 0) < 2**32:
         raise ValueError(f"--seed must be from 0 to {2**32 - 1}, got {command.seed}.")
-    needed = isinstance(command, FitRegression) and not command.targets
+    needed = isinstance(command, arguments.FitRegression) and not command.targets
     if needed and not command.data.name.lower().endswith(".npz"):
         raise ValueError(
             f"--targets is needed: the columns of {command.data} to predict, such as --targets u,v."
@@ -113,14 +99,15 @@ def check(command) -> None:
         raise ValueError(
             f"{model} is a table, not a model; the model comes first, such as wind.safetensors."
         )
-    if isinstance(command, Reproduce) and not command.targets:
+    if isinstance(command, arguments.Reproduce) and not command.targets:
         raise ValueError(
             "name what to reproduce, such as `mmlp reproduce all`; `mmlp reproduce --help` lists "
             "the names."
         )
-    if isinstance(command, FitOptions) and command.out is not None:
+    if isinstance(command, arguments.FitOptions) and command.out is not None:
         tables.extension(command.out, (".safetensors",), "write")
-    if isinstance(command, Predict | Sample) and command.out not in (None, Path("-")):
+    results = isinstance(command, arguments.Predict | arguments.Sample)
+    if results and command.out not in (None, Path("-")):
         tables.extension(command.out, tables.OUTPUTS, "write")
 
 
@@ -146,7 +133,7 @@ def parse(argv: Sequence[str], group: Group = COMMANDS, program: str = "mmlp"):
 def _undescribed(kind: str) -> type | None:
     """The arguments of a kind of estimator that is not among those described, if there is one."""
     estimator = importlib.import_module("mmlp.estimators.saved").kinds().get(kind)
-    return None if estimator is None else arguments_of(estimator)
+    return None if estimator is None else arguments.for_estimator(estimator)
 
 
 def _entry(name: str, command: "type | Group"):

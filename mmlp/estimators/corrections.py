@@ -35,9 +35,7 @@ def drawn_in(log_V: np.ndarray, contrast: float) -> np.ndarray:
     return centre + contrast * (log_V - centre)
 
 
-def contrast(
-    family: type[Elliptical], log_V: np.ndarray, tail, e: np.ndarray, weight: np.ndarray
-) -> float:
+def contrast(family: type[Elliptical], log_V: np.ndarray, tail, e: np.ndarray, weight) -> float:
     """The factor c in [0, 1] for `drawn_in` under which the residuals e are most likely.
 
         -log p = log det V / 2 - log_generator(u) + const,   u = k e'V^-1 e,   V = k Sigma
@@ -64,9 +62,7 @@ def contrast(
     return float(zero)
 
 
-def gain(
-    log_V: np.ndarray, e: np.ndarray, apart: np.ndarray, weight: np.ndarray, count: int
-) -> float:
+def gain(log_V: np.ndarray, e: np.ndarray, apart: np.ndarray, weight, count: int) -> float:
     """What V, of the residuals e of the mean of two networks, is multiplied by for that of `count`.
 
     The first is E + B / 2, the last E + B / count, where B, the covariance of a network about the

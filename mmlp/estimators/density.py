@@ -73,10 +73,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
 
     @all_or_nothing
     def fit(self, X, y=None, sample_weight=None, *, checkpoint=None) -> "MatrixVAE":
-        """Learn from X (n, p); `y` is ignored.
-
-        The same call with a `checkpoint` directory goes on where it stopped.
-        """
+        """Learn from X (n, p); `y` is ignored; `checkpoint`: a folder, to go on from."""
         settings, seed = self._settings(), self._seed(checkpoint)
         checked_size(self.n_samples, "MatrixVAE(n_samples=...)")
         self._one_of("model", MODELS)

@@ -127,10 +127,7 @@ def unfinished(history: dict[str, np.ndarray], settings: Settings) -> np.ndarray
 
 
 def predict(function: Callable, models, X: np.ndarray):
-    """function(model, x) for each row x of X (n, p) and each of the stacked models.
-
-    A tree of arrays (n, models, ...).
-    """
+    """function(model, x) of rows x of X and stacked models: a tree of arrays (n, models, ...)."""
     n = len(X)
     padded = np.concatenate([X, np.broadcast_to(X[:1], (-n % PIECE, X.shape[1]))])
     params, frozen, static = split(models)
@@ -167,10 +164,7 @@ class Weighted:
 
 
 def _padded(parts, weight: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices and weights (parts, m) of rows, m a multiple of the batch size.
-
-    Weights have mean one, and are zero for padding.
-    """
+    """Indices and weights (parts, m), m whole batches; of mean one, and zero for padding."""
     m = -(-max(map(len, parts)) // batch_size) * batch_size
     index, weights = np.zeros((len(parts), m), int), np.zeros((len(parts), m))
     for k, rows in enumerate(parts):

@@ -60,14 +60,10 @@ class Columns(NamedTuple):
         return f"{self.argument} in row {rows[cell.row]} (from 0), column {name!r} is"
 
 
-def check_cells(
-    who: str,
-    dtype,
-    tables: Sequence[Columns],
-    place: Callable[[Columns, Cell], str],
-    *,
-    stacklevel: int,
-) -> None:
+Place = Callable[[Columns, Cell], str]
+
+
+def check_cells(who: str, dtype, tables: Sequence[Columns], place: Place, stacklevel: int) -> None:
     """Refuse cells that no training can bear, and warn of others far out, by their `place`."""
     found = []
     for table in tables:

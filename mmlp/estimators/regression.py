@@ -89,10 +89,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     @all_or_nothing
     def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "MultivariateRegressor":
-        """Learn from X (n, p) and y (n,) or (n, d).
-
-        The same call with a `checkpoint` directory goes on where it stopped.
-        """
+        """Learn from X (n, p) and y (n,) or (n, d); `checkpoint`: a folder, to go on from."""
         settings, names = self._settings(), names_of(y)
         rules = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2}
         X, y = validate_data(self, X, y, dtype=np.float64, **rules)

@@ -72,10 +72,7 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
 
     @all_or_nothing
     def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "SPDRegressor":
-        """Learn from X (n, p) and y (n, d, d).
-
-        The same call with a `checkpoint` directory goes on where it stopped.
-        """
+        """Learn from X (n, p) and y (n, d, d); `checkpoint`: a folder, to go on from."""
         settings, seed = self._settings(), self._seed(checkpoint)
         self._one_of("loss", LOSSES)
         if y is None:
