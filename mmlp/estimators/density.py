@@ -16,7 +16,7 @@ from mmlp.estimators.base import NetworkEstimator, all_or_nothing
 from mmlp.estimators.ensemble import Part, Scaling, Settings, fit_folds, predict
 from mmlp.initialisation import calibrate
 from mmlp.linalg.checks import checked_size, checked_sizes
-from mmlp.networks import JointMatrixMLP
+from mmlp.networks import CholeskyMLP, JointMatrixMLP
 from mmlp.vae import MODELS, VAE, paper_vae
 
 WARM_UP = 0.2  # of training, in which the KL term gains its weight: without it the VAE collapses
@@ -167,7 +167,9 @@ class _Build:
     def __call__(self, key, X) -> VAE:
         keys = jax.random.split(key)
         sizes = (self.features, self.latent, self.widths)
-        vae = paper_vae(self.model, *sizes, network=JointMatrixMLP, key=keys[0])
+        # what is left of it without hidden layers is a linear map to a vector and a triangle
+        network = JointMatrixMLP if self.widths else CholeskyMLP
+        vae = paper_vae(self.model, *sizes, network=network, key=keys[0])
         return calibrate(vae, X, key=keys[1])
 
 
