@@ -13,13 +13,11 @@ os.environ["XLA_FLAGS"] = (
     + " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 )
 
-if (
-    sys.platform == "linux" and "PYTEST_XDIST_WORKER" in os.environ
-):  # a core each: their threads do not wait for each other
+# a core for each worker: their threads do not wait for each other
+if sys.platform == "linux" and "PYTEST_XDIST_WORKER" in os.environ:
     cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(
-        0, {cores[int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")) % len(cores)]}
-    )
+    worker = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    os.sched_setaffinity(0, {cores[worker % len(cores)]})
 
 import jax
 import pytest
@@ -39,7 +37,7 @@ STATM = Path("/proc/self/statm")
 
 @pytest.fixture(autouse=True)
 def drop_compiled_programs():
-    """JAX keeps every compiled program as long as the process lives: on Linux they are dropped when they are many."""
+    """JAX keeps every compiled program for ever: on Linux they are dropped when they are many."""
     yield
     if STATM.exists() and int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > ENOUGH:
         jax.clear_caches()

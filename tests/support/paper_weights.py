@@ -11,6 +11,23 @@ from mmlp.alpha import activations, basic, general
 MERCER = mmlp.MercerSigmoid(slope=0.8, intercept=0.3)
 
 
+def sizes(p, d, hidden, output, **vectors):
+    return {"in_features": p, "dim": d, "hidden_dims": hidden, "output": output, **vectors}
+
+
+BASIC = {
+    "deep": sizes(6, 3, (5, 2, 4), mmlp.Dense(MERCER)),
+    "one hidden layer": sizes(2, 4, (5,), mmlp.Dense(mmlp.MercerSigmoid(1.2, -0.2))),
+    "linear output": sizes(3, 3, (4, 5), mmlp.Dense(mmlp.Linear())),
+    "diagonal": sizes(3, 3, (4, 2), mmlp.Diagonal(MERCER)),
+}
+GENERAL = {
+    "deep": {**BASIC["deep"], "out_features": 2, "hidden_features": (4, 6, 2)},
+    "default widths": {**BASIC["linear output"], "out_features": 4},
+    "diagonal": sizes(3, 3, (4, 2), mmlp.Diagonal(), out_features=5, hidden_features=(2, 4)),
+}
+
+
 def network(cls=mmlp.MatrixMLP, *, seed=2, **configuration):
     """A network with every weight random: a constructed b is zero."""
     shapes = eqx.filter_eval_shape(cls, **configuration, kernel=MERCER, key=jax.random.key(0))
