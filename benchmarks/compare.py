@@ -7,7 +7,8 @@ DIR is a checkout of another commit, such as `git worktree add DIR COMMIT`. Each
 of its own. Times: both train in turns, epoch by epoch inside `fit`, in float32 at the paper's size;
 the ratio is that of the medians, and the quartiles are those of the turns. Check: `fit` and
 `fit_many` of small networks with the same keys; the largest absolute difference of the trained
-weights and of the losses.
+weights and of the losses. The default optimiser divides by the size of gradients and so enlarges
+rounding; `--sgd` takes plain gradient steps instead.
 """
 
 import argparse
@@ -67,6 +68,7 @@ def prepared(task: str, name: str, batch: int):
     import jax.numpy as jnp
 
     mmlp, keys = importlib.import_module("mmlp"), jax.random.split(jax.random.key(0), 3)
+    assert Path(str(mmlp.__file__)).is_relative_to(os.environ["PYTHONPATH"])
     n, (p, d, *_) = STEPS * batch, SIZES[task]
     X, y = jax.random.normal(keys[0], (n, p)), jax.random.normal(keys[2], (n, d))
     Y = mmlp.Gram.trace_one(jax.random.normal(keys[1], (n, d, d)))
@@ -85,11 +87,12 @@ def prepared(task: str, name: str, batch: int):
     return mmlp, make, loss, (X, Y, y)
 
 
-def answer(task: str, name: str, batch: int, kept: dict) -> list:
+def answer(kept: dict, task: str, name: str, batch: int, sgd: bool) -> list:
     """In the tree's process: seconds a step of some epochs, or the numbers after 20 steps."""
     import equinox as eqx
     import jax
     import numpy as np
+    import optax
 
     if (name, batch) not in kept:
         kept.clear()
@@ -97,6 +100,8 @@ def answer(task: str, name: str, batch: int, kept: dict) -> list:
         kept[name, batch] = mmlp, make, loss, data, make(jax.random.key(1))
     mmlp, make, loss, data, model = kept[name, batch]
     options = {"batch_size": batch, "progress": False}
+    if sgd:
+        options["optimizer"] = optax.sgd(0.01)
     if task == "time":
         ends, options["epochs"] = [], EPOCHS
         note = (lambda info: ends.append(time.perf_counter()),)
@@ -117,8 +122,7 @@ def work() -> None:
     """Answer requests, a line of JSON each."""
     kept = {}
     for line in sys.stdin:
-        task, name, batch = json.loads(line)
-        print(json.dumps(answer(task, name, batch, kept)), flush=True)
+        print(json.dumps(answer(kept, **json.loads(line))), flush=True)
 
 
 class Tree:
@@ -131,7 +135,8 @@ class Tree:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.process = subprocess.Popen(command, env=environment, cwd=folder, **pipes)
 
-    def ask(self, *request):
+    def ask(self, task: str, name: str, batch: int, sgd: bool = False) -> list:
+        request = {"task": task, "name": name, "batch": batch, "sgd": sgd}
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write(json.dumps(request) + "\n")
@@ -151,12 +156,12 @@ def compare_times(names, against: Path) -> None:
     times = {}
     for _ in range(ROUNDS):  # of processes, whose memory lies differently each time
         trees = Tree(against), Tree(HERE)
-        for case in itertools.product(names, (10, 50)):
+        for name, batch in itertools.product(names, (10, 50)):
             for turn in range(TURNS + 1):
                 order = trees if turn % 2 else trees[::-1]
-                pair = {tree: tree.ask("time", *case) for tree in order}
+                pair = {tree: tree.ask("time", name, batch) for tree in order}
                 if turn:  # the first compiles
-                    times.setdefault(case, []).append([pair[tree] for tree in trees])
+                    times.setdefault((name, batch), []).append([pair[tree] for tree in trees])
         for tree in trees:
             tree.close()
     for (name, batch), turns in times.items():
@@ -167,13 +172,13 @@ def compare_times(names, against: Path) -> None:
         print(f"{name:42}{batch:6}{numbers}", flush=True)
 
 
-def compare_numbers(names, against: Path) -> None:
+def compare_numbers(names, against: Path, sgd: bool) -> None:
     # programs that run 20 steps are compiled cheaply
     options = {"JAX_ENABLE_X64": "1", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
     trees = Tree(against, **options), Tree(HERE, **options)
     print(f"{'largest difference after 20 steps':42}{'fit':>12}{'fit_many':>12}")
     for name in names:
-        old, new = (tree.ask("check", name, 10) for tree in trees)
+        old, new = (tree.ask("check", name, 10, sgd) for tree in trees)
         row = [difference(*pair) for pair in zip(old, new, strict=True)]
         print(f"{name:42}" + "".join(f"{value:12.1e}" for value in row), flush=True)
     for tree in trees:
@@ -199,6 +204,7 @@ def main() -> None:
     )
     parser.add_argument("--against", type=Path, metavar="DIR")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--sgd", action="store_true")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="of the cases in `models`")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -210,7 +216,7 @@ def main() -> None:
     against = arguments.against.resolve()
     if arguments.check:
         cases = models(importlib.import_module("mmlp"), *SIZES["check"])
-        compare_numbers(arguments.only or cases, against)
+        compare_numbers(arguments.only or cases, against, arguments.sgd)
     else:
         compare_times(arguments.only or TIMED, against)
 
