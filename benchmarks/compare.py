@@ -156,7 +156,7 @@ def compare_times(names, against: Path) -> None:
     times = {}
     for _ in range(ROUNDS):  # of processes, whose memory lies differently each time
         trees = Tree(against), Tree(HERE)
-        for name, batch in itertools.product(names, (10, 50)):
+        for name, batch in [(name, batch) for name in names for batch in (10, 50)]:
             for turn in range(TURNS + 1):
                 order = trees if turn % 2 else trees[::-1]
                 pair = {tree: tree.ask("time", name, batch) for tree in order}
