@@ -93,8 +93,7 @@ def _read(command: FitOptions, form: str | None) -> Rows:
     names = (*targets, *ignore)
     if form is None:  # a column may be both
         names = tuple(dict.fromkeys(names))
-    table.check(names)
-    inputs = tuple(name for name in table.names if name not in set(names))
+    inputs = table.others(names)
     if not inputs:
         raise ValueError(f"{table.path} has no columns left as inputs; name fewer columns.")
     used = (inputs, targets) if form == "columns" else (inputs,)

@@ -81,11 +81,11 @@ class Covariances:
 
     def targets(self) -> Gram:
         """The sampled covariances Y, in the default precision."""
-        return _gram(self.sampled)
+        return Gram(jnp.asarray(self.sampled), upper=True)
 
     def noise_floor(self) -> dict[str, float]:
         """Mean errors of predicting the population covariance, by measure: none can do better."""
-        truth, target = _gram(self.population), _gram(self.sampled)
+        truth, target = Gram(jnp.asarray(self.population), upper=True), self.targets()
         return {name: float(jnp.mean(measure(truth, target))) for name, measure in MEASURES.items()}
 
     def condition(self) -> float:
@@ -190,7 +190,3 @@ def _trace_one(T: np.ndarray) -> np.ndarray:
     """T / |T| with a positive diagonal, which makes the factor unique."""
     T = np.sign(np.diagonal(T, axis1=1, axis2=2))[:, :, None] * T
     return np.triu(T) / np.linalg.norm(T, axis=(1, 2), keepdims=True)
-
-
-def _gram(T: np.ndarray) -> Gram:
-    return Gram(jnp.asarray(T), upper=True)

@@ -68,6 +68,12 @@ class Table:
                 hint = f"did you mean {near[0]!r}?" if near else f"it has {_listed(self.names)}."
                 raise ValueError(f"{self.path} has no column {name!r}; {hint}")
 
+    def others(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The names of all columns but these."""
+        self.check(names)
+        left_out = set(names)
+        return tuple(name for name in self.names if name not in left_out)
+
     def _faults(self, index: Sequence[int]) -> str:
         """The first cell that is no finite number, and how many more there are."""
         cells = ((row.line, self.names[j], row.cells[j]) for row in self.rows for j in index)

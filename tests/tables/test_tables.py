@@ -7,7 +7,6 @@ import pytest
 from table_files import TABLE, read
 
 from mmlp import tables
-from mmlp.cli import commands
 from mmlp.tables import text as _text
 
 ARFF = """% made by hand
@@ -217,5 +216,5 @@ def test_the_work_on_names_grows_like_their_number(tmp_path, monkeypatch):
     wanted = [Counted(name) for name in reversed(names)]  # equal, not the same
     assert table.columns(wanted)[0, 0] == 1999
     _text._check_names("t.csv", names)
-    assert commands._others(table, wanted[:1999]) == ("x0",)
+    assert table.others(wanted[:1999]) == ("x0",)
     assert Counted.comparisons < 10 * len(names)
