@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from mmlp.distributions import TraceOnePowerExponential
 from mmlp.experiments.harness.jobs import progress
 from mmlp.experiments.harness.run import main
-from mmlp.pages.numbers import rounded
+from mmlp.pages.table import rounded
 from mmlp.spd import Gram
 
 

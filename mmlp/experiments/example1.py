@@ -23,8 +23,7 @@ from mmlp.experiments.spd.baselines import FLOOR_ROW, MEAN_ROW, NEIGHBOURS_ROW
 from mmlp.experiments.spd.models import PAPER_RATE, Model, Recipe, paper, tuned
 from mmlp.experiments.spd.tables import Errors
 from mmlp.experiments.spd.tasks import HEADINGS, LOSS_NAMES, QRE, Grid, Task, data_of
-from mmlp.pages.numbers import rounded
-from mmlp.pages.table import cell
+from mmlp.pages.table import cell, rounded
 
 OURS, CHOLESKY, SHALLOW = "wide matrix MLP, QRE", "Cholesky MLP, QRE", "shallow design, QRE"
 PAPERS = "the paper's"

@@ -20,8 +20,7 @@ from mmlp.experiments.spd.baselines import errors_of_baselines
 from mmlp.experiments.spd.models import PAPER_RATE, Model, paper, tuned
 from mmlp.experiments.spd.tables import NOTES, about_errors
 from mmlp.experiments.spd.tasks import FIRST_SEEDS, QRE, QUICK, Budget, Task
-from mmlp.pages.numbers import rounded
-from mmlp.pages.table import cell, marked
+from mmlp.pages.table import cell, marked, rounded
 
 DEEP, SHALLOW = "deep (matrix MLP)", "shallow design"
 PAPERS, TUNED, UNTRAINED = "the paper's recipe", "tuned", "not trained"

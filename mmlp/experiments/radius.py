@@ -22,8 +22,7 @@ from mmlp.distributions import TraceOnePowerExponential
 from mmlp.divergences import von_neumann
 from mmlp.experiments.harness.jobs import progress
 from mmlp.experiments.harness.run import main
-from mmlp.pages.numbers import show
-from mmlp.pages.table import cell
+from mmlp.pages.table import cell, show
 from mmlp.spd import Gram
 
 RADII = {"gamma": "tab:blue", "normal": "tab:orange"}

@@ -25,8 +25,7 @@ from mmlp.experiments.harness.claims import advantage
 from mmlp.experiments.harness.run import main
 from mmlp.experiments.shares_data import HORIZON, factored, find_market, log_likelihood, months_of
 from mmlp.experiments.shares_forecasts import BASE, CHOLESKY, EWMA, LEDOIT_WOLF, MATRIX, forecasts
-from mmlp.pages.numbers import rounded
-from mmlp.pages.table import cell
+from mmlp.pages.table import cell, rounded
 from mmlp.spd import Gram
 
 LIKELIHOOD = "log-likelihood"

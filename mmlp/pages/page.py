@@ -26,8 +26,7 @@ from string import Template
 from typing import NamedTuple
 
 from mmlp.checkpoint import files
-from mmlp.pages.numbers import duration
-from mmlp.pages.table import table_html
+from mmlp.pages.table import duration, table_html
 
 IMAGES = {".png": "image/png", ".svg": "image/svg+xml"}
 COLOURS = {"holds": "holds", "does not hold": "fails", "depends": "depends"}  # by first words

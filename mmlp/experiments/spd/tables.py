@@ -8,8 +8,7 @@ from mmlp.experiments.harness.jobs import progress
 from mmlp.experiments.spd.baselines import FLOOR_ROW, errors_of_baselines
 from mmlp.experiments.spd.models import Model
 from mmlp.experiments.spd.tasks import HEADINGS, Budget, Task, data_of
-from mmlp.pages.numbers import rounded
-from mmlp.pages.table import cell, marked
+from mmlp.pages.table import cell, marked, rounded
 
 Case = tuple[str, int, int]  # setting, d0, n
 Errors = dict[tuple[str, int, int, str], np.ndarray]  # (setting, d0, n, row) -> (seeds, 3)
