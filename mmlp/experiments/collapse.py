@@ -2,17 +2,16 @@
 
 python -m mmlp.experiments.collapse [--quick] [--data DIR] [--out report]
 
-A VAE has collapsed when its encoder says nothing (KLD near zero): then it is one Gaussian with a
-network around it. The first table adds one factor after the other to the paper's recipe, the second
-takes each one, but for those `LEFT_IN`, out of the full recipe, and the third changes nothing but
-the scale of the initial weights.
+A VAE has collapsed when its encoder says nothing (KLD near zero): it is one Gaussian with a network
+around it. The first table adds one factor after the other to the paper's recipe, the second takes
+each, but for `LEFT_IN`, out of the full recipe, the third only scales the initial weights.
 """
 
 import dataclasses
 import itertools
 from typing import Any, ClassVar
 
-from mmlp.experiments.harness.claims import judged, more
+from mmlp.experiments.harness.claims import judged, judged_cases, more
 from mmlp.experiments.harness.jobs import each
 from mmlp.experiments.harness.run import main
 from mmlp.experiments.vaes.data import Data
@@ -81,8 +80,8 @@ def ladders(settings: Settings) -> tuple[dict[str, Recipe], ...]:
     added = {f"+ {name}": changed(names[: i + 1]) for i, name in enumerate(names)}
     removable = [name for name in names if settings.back and name not in LEFT_IN]
     without = {f"- {name}": changed(n for n in names if n != name) for name in removable}
-    scales = [(f"weights times {scale:g}", scale) for scale in settings.scales]
-    scaled = {name: dataclasses.replace(literal, scale=scale) for name, scale in scales}
+    times, replace = "weights times", dataclasses.replace
+    scaled = {f"{times} {scale:g}": replace(literal, scale=scale) for scale in settings.scales}
     return {LITERAL: literal} | added, without, scaled
 
 
@@ -90,27 +89,24 @@ def run(settings: Settings) -> dict:
     settings.read()  # before any work: a file that is missing is told, or downloaded, once
     steps, without, scaled = ladders(settings)
     rows = steps | without | scaled
-    unique = list(dict.fromkeys(rows.values()))
-    work = [(settings, one) for one in unique]
-    found = dict(zip(unique, each(scored, work, "collapse", settings.jobs), strict=True))
-    scores = {name: found[one] for name, one in rows.items()}
+    work = [(settings, recipe) for recipe in dict.fromkeys(rows.values())]
+    found = dict(zip(work, each(scored, work, "collapse", settings.jobs), strict=True))
+    scores = {name: found[settings, recipe] for name, recipe in rows.items()}
 
     def table(title: str, names: list[str]) -> dict:
         cells = {name: [cell(scores[name][key]) for key in SCORES] for name in names}
         lines = [{"name": name, "cells": values} for name, values in cells.items()]
         return {"title": title, "columns": ["recipe", *SCORES], "rows": lines}
 
-    tables = [table("One factor added after the other", list(steps))]
-    if without:
-        tables.append(table("One factor taken away", [list(steps)[-1], *without]))
-    if scaled:
-        tables.append(table(SCALES, [LITERAL, *scaled]))
+    shown = {"One factor added after the other": list(steps)}
+    shown |= {"One factor taken away": [list(steps)[-1], *without]} if without else {}
+    shown |= {SCALES: [LITERAL, *scaled]} if scaled else {}
     return {
         "title": "Why it collapses",
         "about": f"{settings.model}, {settings.latent} latent variables, widths {settings.hidden}, "
         f"{settings.epochs} epochs: test scores in nats per image, mean and standard error over "
         "splits.",
-        "tables": tables,
+        "tables": [table(title, names) for title, names in shown.items()],
         "claims": claims(scores, list(steps), list(without)),
         "scores": scores,
     }
@@ -132,27 +128,18 @@ def claims(scores: Scores, steps: list[str], without: list[str]) -> list[dict]:
     """By more than two standard errors of differences paired over splits; one shows nothing."""
     full, literal = steps[-1], scores[LITERAL]["KLD"]
     collapsed, distance = more([COLLAPSED - kld for kld in literal], 0.0)
-    found = [
-        judged(
-            f"Ours: the paper's recipe, taken literally, collapses (KLD below {COLLAPSED} nats).",
-            [({"the recipe": "literal"}, collapsed)],
-            f"KLD: {', '.join(f'{kld:.2g}' for kld in literal)}; below the limit by {distance}.",
-        )
-    ]
-    claimed = {
-        "Ours: each factor, added to those before it, raises IW.": [
-            (name, name, before) for before, name in itertools.pairwise(steps)
-        ],
-        "Ours: taking one factor out of the full recipe lowers IW.": [
-            (name, full, name) for name in without
-        ],
-    }
+    text = f"Ours: the paper's recipe, taken literally, collapses (KLD below {COLLAPSED} nats)."
+    evidence = f"KLD: {', '.join(f'{kld:.2g}' for kld in literal)}; below the limit by {distance}."
+    found = [judged(text, [({"the recipe": "literal"}, collapsed)], evidence)]
+    added = [(name, name, before) for before, name in itertools.pairwise(steps)]
+    claimed = {"Ours: each factor, added to those before it, raises IW.": added}
+    away = [(name, full, name) for name in without]
+    claimed |= {"Ours: taking one factor out of the full recipe lowers IW.": away}
     for claim, pairs in claimed.items():
         rows = [(name, *more(scores[a]["IW"], scores[b]["IW"])) for name, a, b in pairs]
-        outcomes = [({"the factor": name}, holds) for name, holds, _ in rows]
-        evidence = "; ".join(f"{name}: {difference}" for name, _, difference in rows)
-        found.append(judged(claim, outcomes, f"{evidence}."))
-    return [claim for claim in found if claim is not None]
+        cases = [({"the factor": name}, holds, f"{name}: {by}") for name, holds, by in rows]
+        found.append(judged_cases(claim, "", cases))
+    return list(filter(None, found))
 
 
 if __name__ == "__main__":

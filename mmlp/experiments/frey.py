@@ -2,14 +2,13 @@
 
 python -m mmlp.experiments.frey [--quick] [--data DIR] [--out report]
 
-Everything is measured on the first ten principal components of the pixels, in their raw units, on
-random splits. LL is the paper's: the mean of log p(x | s) over q(s | x). IW is the
-importance-weighted bound on log p(x), which is what counts. The settings of each group
-(vaes/frey_settings.json) were chosen on other splits; results/search/vaes.json has what was tried.
+Measured on the first ten principal components of the pixels, in raw units, on random splits. LL is
+the paper's: the mean of log p(x | s) over q(s | x). IW, the importance-weighted bound on log p(x),
+is what counts. The settings of each group (vaes/frey_settings.json) were chosen on other splits;
+results/search/vaes.json has what was tried.
 """
 
 import dataclasses
-import functools
 import itertools
 import time
 from pathlib import Path
@@ -29,9 +28,8 @@ from mmlp.pages.table import cell
 from mmlp.vae import MODELS
 
 CHOOSING = 200  # importance samples on validation images
-CAPTION = (
-    "100 random samples of each model with {} latent variables: draws of x itself, noise included."
-)
+CAPTION = "100 random samples of each model with {} latent variables: draws of x, noise included."
+TRAIN_CAPTION = "100 training images rebuilt from their principal components."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +59,8 @@ class Settings(Data):
 def recipes(settings: Settings) -> list[tuple[int, str, Recipe, int]]:
     """(latent variables, group, recipe, seeds) of every row that is trained, the longest first.
 
-    The paper's recipe and the von Neumann objective have the first number of latent variables
-    only, as the duel does: the whole is to take less than an hour on two cores.
+    The paper's recipe, the von Neumann objective and the duel have the first of `latents` only:
+    the whole is to take less than an hour on two cores.
     """
     rows: list[tuple[int, str, Recipe, int]] = []
     for k in settings.latents:
@@ -92,21 +90,16 @@ def run(settings: Settings) -> dict:
     trained = each(trained_row, work, "frey", settings.jobs)
     draws = [(row, row.pop("draws")) for row in trained]
     simple = simple_densities(splits)
-    tables = [table(k, [row for row in trained if row["k"] == k], simple) for k in settings.latents]
+    captions = {"train": TRAIN_CAPTION} | {k: CAPTION.format(k) for k in settings.latents}
+    ours = [(row, drawn) for row, drawn in draws if row["group"] == groups.OURS]
     return {
         "title": "VAEs with dense covariances on the Frey faces",
         "about": "Test scores in nats per image, mean and standard error over random splits and "
         "seeds. LL is the expected log-likelihood that the paper reports; ELBO and IW bound "
         "log p(x) from below, and IW is the one to compare.",
-        "tables": tables,
+        "tables": [table(k, trained, simple) for k in settings.latents],
         "claims": groups.claims(trained, simple),
-        "figures": [
-            {
-                "file": "frey-train.png",
-                "caption": "100 training images rebuilt from their principal components.",
-            },
-            *({"file": f"frey-{k}.png", "caption": CAPTION.format(k)} for k in settings.latents),
-        ],
+        "figures": [{"file": f"frey-{name}.png", "caption": captions[name]} for name in captions],
         "notes": notes(settings, trained),
         "trained": trained,
         "simple": simple,
@@ -115,11 +108,7 @@ def run(settings: Settings) -> dict:
             "most": int(images.max()),
             **mosaics.components_record(splits[0].components),
             "train": np.round(splits[0].train[:100], 2).tolist(),
-            "samples": [
-                {"k": row["k"], "model": row["model"], "draws": drawn}
-                for row, drawn in draws
-                if row["group"] == groups.OURS
-            ],
+            "samples": [{"k": r["k"], "model": r["model"], "draws": drawn} for r, drawn in ours],
         },
     }
 
@@ -156,16 +145,12 @@ def notes(settings: Settings, trained: list[dict]) -> list[str]:
 def trained_row(settings: Settings, k: int, group: str, recipe: Recipe, seeds: int) -> dict:
     """One row of the table: scores over splits, 100 draws of the first model, and the time."""
     about = {"k": k, "group": group, "model": recipe.model, "recipe": dataclasses.asdict(recipe)}
-    make = functools.partial(measured, settings, k, recipe, seeds)
-    return about | settings.kept({**about, "splits": seeds}, make)
+    known = {**about, "splits": seeds}
+    return about | settings.kept(known, lambda: measured(settings, k, recipe, seeds))
 
 
 def measured(settings: Settings, k: int, recipe: Recipe, seeds: int) -> dict[str, Any]:
-    """The numbers of a row.
-
-    What has collapsed, which validation images tell, is trained once again; the paper's recipe is
-    left as it is.
-    """
+    """Its numbers; what collapsed on validation images is trained again, but the paper's recipe."""
     begin, splits = time.perf_counter(), settings.splits(range(seeds))
     choosing = min(settings.samples, CHOOSING)
     models = fit_recipes([recipe], splits, k).model
@@ -173,12 +158,11 @@ def measured(settings: Settings, k: int, recipe: Recipe, seeds: int) -> dict[str
     collapsed = [] if recipe.literal else np.flatnonzero(validation["KLD"] < COLLAPSED).tolist()
     if collapsed:
         others = fit_recipes([recipe], [splits[i] for i in collapsed], k, start=1).model
-        at = np.array(collapsed)
-        models = jax.tree.map(lambda x, y: x.at[at].set(y), models, others)
+        models = jax.tree.map(lambda x, y: x.at[np.array(collapsed)].set(y), models, others)
         validation = score(models, splits, choosing, part="validation")
-    found: dict[str, Any] = score(models, splits, settings.samples)
-    found |= {"validation IW": validation["IW"]}
-    found |= {"train ELBO": score(models, splits, min(20, settings.samples), part="train")["ELBO"]}
+    train = score(models, splits, min(20, settings.samples), part="train")
+    found = score(models, splits, settings.samples)
+    found |= {"validation IW": validation["IW"], "train ELBO": train["ELBO"]}
     first = jax.tree.map(lambda x: x[0], models)
     draws = np.asarray(first.sample(jax.random.key(3), 100), np.float64)
     return {name: values.tolist() for name, values in found.items()} | {
@@ -189,6 +173,7 @@ def measured(settings: Settings, k: int, recipe: Recipe, seeds: int) -> dict[str
 
 
 def table(k: int, trained: list[dict], simple: dict[str, dict[str, list[float]]]) -> dict:
+    trained = [row for row in trained if row["k"] == k]
     counts = [len(row["IW"]) for row in trained]
     best = max(trained, key=lambda row: np.mean(row["IW"][: min(counts)]))
     rows: list[dict[str, Any]] = []
@@ -201,9 +186,8 @@ def table(k: int, trained: list[dict], simple: dict[str, dict[str, list[float]]]
             cells[-1]["best"] = row is best
             rows.append({"name": row["model"], "cells": cells})
     rows.append({"group": "simple densities"})
-    for name, values in simple.items():
-        cells = [None, None, None, cell(values["IW"][: max(counts)])]
-        rows.append({"name": name, "cells": cells})
+    cells = {name: cell(values["IW"][: max(counts)]) for name, values in simple.items()}
+    rows += [{"name": name, "cells": [None, None, None, IW]} for name, IW in cells.items()]
     return {"title": f"{k} latent variables", "columns": ["model", *SCORES], "rows": rows}
 
 
@@ -214,8 +198,7 @@ def draw(record: dict, out: Path) -> None:
         panels[k] = {row["model"]: row["draws"] for row in pictures["samples"] if row["k"] == k}
     for name, grids in panels.items():
         images = {title: mosaics.decode(pictures, S) for title, S in grids.items()}
-        path = out / f"frey-{name}.png"
-        mosaics.save(images, tuple(pictures["shape"]), pictures["most"], path)
+        mosaics.save(images, pictures["shape"], pictures["most"], out / f"frey-{name}.png")
 
 
 if __name__ == "__main__":

@@ -3,16 +3,16 @@
 python -m mmlp.experiments.frey_pixels [--quick] [--data DIR] [--network cholesky] [--out report]
 
 All models are densities of the same 560 pixels, in raw units, on the same split: the dense VAE, a
-VAE with diagonal covariances, and the paper's pipeline, a VAE of the first ten principal components
-with an independent Gaussian for each other direction. Pixels are whole numbers, on which a density
-has no upper limit: uniform noise in [0, 1) is added to each, once (dequantisation; Theis et al.,
-2016). A dense covariance is dense in any coordinates, so that those of the dense VAE are free: all
-560 principal directions, each divided by a power of its standard deviation. A second diagonal VAE,
-in the same coordinates, tells what these alone do. The same command runs on a GPU, and slowly on a
-CPU.
+diagonal one, and the paper's pipeline, a VAE of ten principal components with an independent
+Gaussian for each other direction. A density of whole numbers has no upper limit: uniform noise in
+[0, 1) is added to each pixel, once (dequantisation; Theis et al., 2016). A dense covariance is
+dense in any coordinates; here these are all principal directions, each over a power of its standard
+deviation. A second diagonal VAE, in the same coordinates, tells what these alone do. The same
+command runs on a GPU, and slowly on a CPU.
 """
 
 import dataclasses
+import math
 import resource
 import sys
 import time
@@ -24,7 +24,7 @@ import jax
 import numpy as np
 
 from mmlp.datasets import Components
-from mmlp.experiments.harness.claims import judged
+from mmlp.experiments.harness.claims import judged_cases
 from mmlp.experiments.harness.jobs import progress
 from mmlp.experiments.harness.run import device, main
 from mmlp.experiments.vaes import data, mosaics
@@ -32,8 +32,7 @@ from mmlp.experiments.vaes.fits import fit_recipes, scores_of_rows
 from mmlp.experiments.vaes.recipes import Recipe, tuned
 
 DENSE, DIAGONAL, ROTATED, PIPELINE = "dense", "diagonal", "rotated diagonal", "components"
-GAUSSIAN = "one Gaussian"
-DIAGONAL_MODEL = "NdNd"
+GAUSSIAN, DIAGONAL_MODEL = "one Gaussian", "NdNd"
 PIPELINE_LATENT = 5
 SHOWN = 100  # samples in a figure
 CAPTION = f"{SHOWN} samples of each model, noise included (of the ten components only: the other "
@@ -63,41 +62,35 @@ def recipes(settings: Settings) -> dict[str, tuple[Recipe, int]]:
     """Recipe and number of latent variables of each VAE; the pipeline's is the best of `frey`."""
     groups = {"matrix": ("pixels", "joint"), "cholesky": ("pixels cholesky", "cholesky wide")}
     pixels, components = groups[settings.network]
-    dense, diagonal = tuned(pixels, settings.model), tuned(pixels, DIAGONAL_MODEL)
-    found = {DENSE: (dense, settings.latent), DIAGONAL: (diagonal, settings.latent)}
-    pipeline = tuned(components, settings.model), PIPELINE_LATENT
-    found |= {ROTATED: found[DIAGONAL], PIPELINE: pipeline}
+    diagonal = tuned(pixels, DIAGONAL_MODEL), settings.latent
+    found = {DENSE: (tuned(pixels, settings.model), settings.latent), DIAGONAL: diagonal}
+    found |= {ROTATED: diagonal, PIPELINE: (tuned(components, settings.model), PIPELINE_LATENT)}
     changes = settings.epochs, settings.hidden
     return {name: (recipe.changed(*changes), latent) for name, (recipe, latent) in found.items()}
 
 
 def run(settings: Settings) -> dict:
-    images, shape = settings.read()
-    seeds, most = range(settings.seeds), int(images.max())
-    parts = [settings.dequantised(images, seed, settings.test) for seed in seeds]
-    tests = [test for _, _, test in parts]
+    (images, shape), seeds = settings.read(), range(settings.seeds)
+    parts, most = [settings.dequantised(images, i, settings.test) for i in seeds], int(images.max())
+    trains, _, tests = zip(*parts, strict=True)
     whole, shrinkages = zip(*map(data.principal_directions, parts), strict=True)
-    others = [data.principal_directions(one, settings.components) for one in parts]
+    others = partial(data.principal_directions, first=settings.components)
+    tails, tail_shrinkages = zip(*map(others, parts), strict=True)
     rotated = [data.tempered(one, settings.whitening) for one in whole]
-    coordinates = {
-        DENSE: rotated,
-        DIAGONAL: [data.single_pixels(train) for train, _, _ in parts],
-        ROTATED: rotated,
-        PIPELINE: [Components.fit(train, settings.components) for train, _, _ in parts],
-    }
+    first = [Components.fit(train, settings.components) for train in trains]
+    coordinates = {DENSE: rotated, DIAGONAL: list(map(data.single_pixels, trains))}
+    coordinates |= {ROTATED: rotated, PIPELINE: first}
     scores, found = {GAUSSIAN: {"IW": np.stack(list(map(data.gaussian, whole, tests)))}}, {}
     for name, (recipe, latent) in progress(recipes(settings).items(), "frey-pixels"):
         splits = list(map(data.encoded, parts, coordinates[name]))
         make = partial(trained_and_scored, recipe, splits, latent, settings.samples, most)
-        about = {"pixels": name, "recipe": dataclasses.asdict(recipe)}
-        found[name] = settings.kept(about, make)
+        found[name] = settings.kept({"pixels": name, "recipe": dataclasses.asdict(recipe)}, make)
         LL, KLD, IW = np.array(found[name]["scores"])
         added = np.array([[split.components.log_jacobian] for split in splits])
         if name == PIPELINE:
-            added = added + np.stack(list(map(data.gaussian, (tail for tail, _ in others), tests)))
+            added = added + np.stack(list(map(data.gaussian, tails, tests)))
         scores[name] = {"ELBO": LL - KLD + added, "IW": IW + added, "KLD": KLD}
-    costs = {name: by["costs"] for name, by in found.items()}
-    pictures = {name: by["images"] for name, by in found.items()}
+    costs, pictures = ({n: by[k] for n, by in found.items()} for k in ("costs", "images"))
     pictures["test images"] = mosaics.pack(255 / most * tests[0][:SHOWN])
     return {
         "title": f"A dense covariance of all {images.shape[1]} pixels",
@@ -106,7 +99,7 @@ def run(settings: Settings) -> dict:
         "tables": [table(settings, scores), cost_table(costs)],
         "claims": claims(scores, costs),
         "figures": [{"file": "frey-pixels.png", "caption": CAPTION}],
-        "notes": notes(settings, [part for _, part in others], shrinkages),
+        "notes": notes(settings, tail_shrinkages, shrinkages),
         "scores": jax.tree.map(lambda values: np.round(values, 2).tolist(), scores),
         "costs": costs,
         "pictures": {"shape": shape, "images": pictures},
@@ -131,9 +124,7 @@ def notes(settings: Settings, tails, wholes) -> list[str]:
     ]
 
 
-def trained_and_scored(
-    recipe: Recipe, splits: list[data.Split], latent: int, samples: int, most: int
-) -> dict[str, Any]:
+def trained_and_scored(recipe: Recipe, splits: list, latent: int, samples: int, most: int) -> dict:
     """LL, KLD and IW (3, splits, images) in standardised units, costs, and packed samples.
 
     The time of a step is that of the fastest epoch, validation included.
@@ -173,17 +164,14 @@ def mean_and_error(values: np.ndarray) -> dict[str, float]:
 
 
 def table(settings: Settings, scores: Scores) -> dict:
-    names = {
-        DENSE: f"{settings.model}, dense",
-        DIAGONAL: f"{DIAGONAL_MODEL}, diagonal",
-        ROTATED: f"{DIAGONAL_MODEL}, diagonal in the coordinates of the dense one",
-        PIPELINE: f"{settings.components} components and Gaussians",
-        GAUSSIAN: "one Gaussian, shrunk",
-    }
+    diagonal = f"{DIAGONAL_MODEL}, diagonal"
+    names = {DENSE: f"{settings.model}, dense", DIAGONAL: diagonal}
+    names |= {ROTATED: f"{diagonal} in the coordinates of the dense one"}
+    names |= {PIPELINE: f"{settings.components} components and Gaussians"}
     columns, rows = ("KLD", "ELBO", "IW"), []
-    for key, name in names.items():
-        known = [scores[key].get(score) for score in columns]
-        cells = [None if values is None else mean_and_error(values) for values in known]
+    for key, name in (names | {GAUSSIAN: f"{GAUSSIAN}, shrunk"}).items():
+        by = scores[key]
+        cells = [mean_and_error(by[score]) if score in by else None for score in columns]
         rows.append({"name": name, "cells": cells})
     return {"title": "Log-density of test images", "columns": ["model", *columns], "rows": rows}
 
@@ -196,32 +184,27 @@ def cost_table(costs: dict[str, dict[str, Any]]) -> dict:
 
 
 def claims(scores: Scores, costs: dict[str, dict[str, Any]]) -> list[dict]:
-    outcomes, lines = [], []
+    rivals = []
     for other in (DIAGONAL, ROTATED, PIPELINE, GAUSSIAN):
         difference = scores[DENSE]["IW"] - scores[other]["IW"]
         mean, error = mean_and_error(difference).values()
-        outcomes.append(({"the rival": other}, mean > 2 * error))
-        share, median = np.mean(difference > 0), np.median(difference)
-        line = f"over {other}: {mean:+.1f} ± {error:.1f}, median {median:+.1f}"
-        lines.append(f"{line}, ahead on {share:.0%} of images")
+        line = f"over {other}: {mean:+.1f} ± {error:.1f}, median {np.median(difference):+.1f}, "
+        line += f"ahead on {np.mean(difference > 0):.0%} of images"
+        rivals.append(({"the rival": other}, mean > 2 * error, line))
     skipped, steps = costs[DENSE]["skipped steps"], costs[DENSE]["steps"]
     ahead = "Ours: the dense covariance of all pixels has a higher IW than the others, paired over "
-    finite = [({"the run": "dense"}, skipped == 0)]
-    evidence = f"{skipped} of {steps} steps were not finite and left out."
-    found = [
-        judged(f"{ahead}test images.", outcomes, f"IW, nats per image: {'; '.join(lines)}."),
-        judged("Ours: the dense model trains without a non-finite step.", finite, evidence),
-    ]
-    return [claim for claim in found if claim is not None]
+    lost = f"{skipped} of {steps} steps were not finite and left out"
+    cases = {f"{ahead}test images.": ("IW, nats per image: ", rivals)}
+    finite = "Ours: the dense model trains without a non-finite step."
+    cases |= {finite: ("", [({"the run": "dense"}, skipped == 0, lost)])}
+    return list(filter(None, (judged_cases(claim, *by) for claim, by in cases.items())))
 
 
 def draw(record: dict, out: Path) -> None:
     pictures = record["result"]["pictures"]
-    height, width = pictures["shape"]
-    images = {
-        name: mosaics.unpack(text, height * width) for name, text in pictures["images"].items()
-    }
-    mosaics.save(images, (height, width), 255, out / "frey-pixels.png")
+    shape, packed = pictures["shape"], pictures["images"]
+    images = {name: mosaics.unpack(text, math.prod(shape)) for name, text in packed.items()}
+    mosaics.save(images, shape, 255, out / "frey-pixels.png")
 
 
 if __name__ == "__main__":

@@ -99,14 +99,11 @@ def run(settings: Settings) -> dict:
 def table(scores: dict[str, dict], gain: dict[str, np.ndarray], single: dict) -> dict:
     """A row for each method; `single` are log-likelihoods of networks by seed."""
     means = {name: {m: v.mean() for m, v in by.items()} for name, by in scores.items()}
-    signs = {LIKELIHOOD: -1} | dict.fromkeys(MEASURES, 1)
-    best = {m: min(sign * by[m] for by in means.values()) for m, sign in signs.items()}
+    best = {LIKELIHOOD: max(by[LIKELIHOOD] for by in means.values())}
+    best |= {m: min(by[m] for by in means.values()) for m in MEASURES}
     rows = []
     for name, by in means.items():
-        first, *rest = (
-            {"mean": float(by[m]), "best": bool(sign * by[m] == best[m])}
-            for m, sign in signs.items()
-        )
+        first, *rest = ({"mean": float(by[m]), "best": bool(by[m] == best[m])} for m in best)
         cells = [first, None if name == EWMA else cell(gain[name].tolist()), *rest]
         rows.append({"name": name, "cells": cells, "emphasis": name == MATRIX})
     for name, x in single.items():
@@ -125,23 +122,20 @@ def table(scores: dict[str, dict], gain: dict[str, np.ndarray], single: dict) ->
 
 def claim(rival: str, difference: np.ndarray, years: np.ndarray) -> dict:
     """Whether the mean of paired differences is beyond two standard errors, by months and years."""
-    mean, error = advantage(np.zeros_like(difference), difference)
-    by_year = np.array([difference[years == year].mean() for year in np.unique(years)])
-    over_years = advantage(np.zeros_like(by_year), by_year)[1]
+    none, by_year = np.zeros(1), [difference[years == year].mean() for year in np.unique(years)]
+    (mean, error), (_, over_years) = (advantage(none, x) for x in (difference, np.array(by_year)))
     clear = [abs(mean) > 2 * spread for spread in (error, over_years)]
     verdict = "depends on the months"
     if all(clear):
         verdict = "holds" if mean > 0 else "does not hold"
     elif clear[0]:
         verdict = "depends on the years: beyond two standard errors over months, not over years"
-    evidence = (
-        f"{mean:+.3f} ± {error:.3f} nats a day (over years ± {over_years:.3f}), median "
-        f"{np.median(difference):+.3f}, ahead in {np.mean(difference > 0):.0%} of "
-        f"{len(difference)} months."
-    )
+    evidence = f"{mean:+.3f} ± {error:.3f} nats a day (over years ± {over_years:.3f}), median "
+    evidence += f"{np.median(difference):+.3f}, ahead in {np.mean(difference > 0):.0%} of "
+    evidence += f"{len(difference)} months."
     calm = difference[~np.isin(years, CRASHES)]
     if 1 < len(calm) < len(difference):
-        rest, spread = advantage(np.zeros_like(calm), calm)
+        rest, spread = advantage(none, calm)
         evidence += f" Without {' and '.join(CRASHES)}: {rest:+.3f} ± {spread:.3f}."
     text = f"The {MATRIX} beats {rival} in next month's log-likelihood."
     return {"claim": text, "verdict": verdict, "evidence": evidence}
@@ -153,8 +147,8 @@ def draw(record: dict, out: Path) -> None:
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)
     for name, width in (("realised", 3.5), (EWMA, 1.3), (MATRIX, 1.3)):
-        line = {"color": COLOURS[name], "label": name, "linewidth": width}
-        top.plot(months, result["volatility"][name], **line)
+        volatility = result["volatility"][name]
+        top.plot(months, volatility, color=COLOURS[name], label=name, linewidth=width)
     title = "Equal parts of all shares: volatility of the month ahead"
     top.set(ylabel="volatility, % a year", yscale="log", title=title)
     top.set_yticks([5, 10, 20, 50, 100], ["5", "10", "20", "50", "100"])

@@ -87,31 +87,21 @@ def network_forecasts(kind: str, returns, F, base, at: np.ndarray, settings: Any
     Y = jnp.asarray(np.linalg.solve(data.principal_root(base[origins]), days.mT).mT)
     keys = jax.random.split(jax.random.key(0), settings.seeds)
     steps = settings.epochs * -(-settings.origins // settings.batch_size)
-    models = fit_many(
-        new_models(kind, keys, X[origins], settings, returns.shape[1]),
-        loss,
-        (X[origins], Y),
-        keys=keys,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        optimizer=default_optimizer(steps, settings.learning_rate),
-        progress=False,
-    ).model
+    how: Any = {"keys": keys, "epochs": settings.epochs, "batch_size": settings.batch_size}
+    how |= {"optimizer": default_optimizer(steps, settings.learning_rate), "progress": False}
+    start = new_models(kind, keys, X[origins], settings, returns.shape[1])
+    models = fit_many(start, loss, (X[origins], Y), **how).model
     there = residuals(models, X[at]).congruence(data.principal_root(base[at]))
     return np.linalg.qr(np.asarray(there.factor, np.float64)).R
 
 
-def estimates(r: np.ndarray, ewma: dict, begin: np.ndarray) -> dict[str, dict[Any, np.ndarray]]:
+def estimates(r: np.ndarray, ewma: dict, at: np.ndarray) -> dict[str, dict[Any, np.ndarray]]:
     """Factors (months, d, d) by method and by what is to be tuned in it."""
-    mixed = {(f, s): data.two_decays(ewma[f][begin], ewma[s][begin]) for f in DECAYS for s in SLOW}
-    shrunk = {
-        w: [ledoit_wolf(r[t - w : t], assume_centered=True)[0] for t in begin] for w in WINDOWS
-    }
-    return {
-        EWMA: {decay: data.factored(S[begin]) for decay, S in ewma.items()},
-        LEDOIT_WOLF: {window: data.factored(np.array(S)) for window, S in shrunk.items()},
-        BASE: {decays: data.factored(S) for decays, S in mixed.items()},
-    }
+    plain = {decay: S[at] for decay, S in ewma.items()}
+    shrunk = {w: [ledoit_wolf(r[t - w : t], assume_centered=True)[0] for t in at] for w in WINDOWS}
+    mixed = {(f, s): data.two_decays(plain[f], plain[s]) for f in DECAYS for s in SLOW}
+    found = {EWMA: plain, LEDOIT_WOLF: shrunk, BASE: mixed}
+    return {name: {c: data.factored(S) for c, S in by.items()} for name, by in found.items()}
 
 
 def forecasts(market: data.Market, settings: Any) -> tuple[dict, dict, np.ndarray]:

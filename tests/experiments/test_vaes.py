@@ -98,7 +98,7 @@ def test_a_decoder_can_start_with_unit_variance(network):
 def test_the_papers_constants_change_the_start_alone():
     """At the literal start a weight is d or sqrt(d) times less, see docs/maths, "The constants"."""
     ours, literal = (
-        Recipe(hidden=(4, 3), literal=literal).make(5, 2, jax.random.key(0))
+        Recipe(hidden=(4, 3), literal=literal).start(jnp.zeros((0, 5)), 2, jax.random.key(0))
         for literal in (False, True)
     )
     for part in ("encoder", "decoder"):

@@ -44,6 +44,12 @@ def judged(claim: str, outcomes: Outcomes, evidence: str) -> dict[str, str] | No
     return entry if outcomes else None
 
 
+def judged_cases(claim: str, evidence: str, cases: Sequence[tuple[dict, bool, str]]) -> dict | None:
+    """`judged` by cases that each bring a line of evidence: (factors, whether it holds, line)."""
+    lines = "; ".join(line for _, _, line in cases)
+    return judged(claim, [(factors, holds) for factors, holds, _ in cases], f"{evidence}{lines}.")
+
+
 def verdict(outcomes: Outcomes) -> str:
     """ "holds" if in all cases, "does not hold" if in none, otherwise what it depends on.
 

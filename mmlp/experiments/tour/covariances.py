@@ -83,10 +83,7 @@ def run(settings: Settings) -> dict:
         start = calibrate(network, train[0], key=jax.random.key(1))
         model = fit(start, loss, train, key=jax.random.key(2), **options).model
         predictions[name] = jax.jit(lambda model, X: jax.vmap(model)(X))(model, X)
-    errors = {
-        name: [float(jnp.mean(measure(A, Y))) for measure in MEASURES.values()]
-        for name, A in predictions.items()
-    }
+    errors = {n: [float(f(A, Y).mean()) for f in MEASURES.values()] for n, A in predictions.items()}
     dense = {name: A.dense()[:4] for name, A in ({"target": Y} | predictions).items()}
     caption = "Covariances of four unseen samples, a column each."
     title = "Mean divergence, the smaller the better"

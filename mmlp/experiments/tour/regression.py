@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from matplotlib.figure import Figure
 
-from mmlp import metrics
 from mmlp.distributions import TraceOneGaussian
 from mmlp.estimators import MultivariateRegressor
 from mmlp.experiments.tour.tables import table
+from mmlp.metrics import energy_score, mahalanobis_pit, negative_log_likelihood
 from mmlp.plotting import plot_calibration, plot_ellipses
 from mmlp.spd import Gram
 
@@ -24,10 +24,7 @@ TITLE = "regression with full covariance"
 LINKS = np.array([1.0, 0.7])
 POSES = np.array([(a, b) for b in (0.5, 1.3, 2.2) for a in (-1.2, 0.0, 1.2)])  # of the picture
 REFERENCE = "the truth, to first order"
-MEASURES = {
-    "neg. log-likelihood": metrics.negative_log_likelihood,
-    "energy score": metrics.energy_score,
-}
+MEASURES = {"neg. log-likelihood": negative_log_likelihood, "energy score": energy_score}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,20 +76,21 @@ def run(settings: Settings) -> dict:
     (a, a_new), (b, b_new) = (np.split(part, [settings.train]) for part in (angles, y))
     model = MultivariateRegressor(max_epochs=settings.epochs, random_state=settings.seed).fit(a, b)
     mean, constant = model.predict(a_new), np.cov((b - model.predict(a)).T)
-    same = gaussians(mean, np.broadcast_to(constant, (len(mean), 2, 2)))
     predictions = {
-        "same mean, one covariance for all": same,
+        "same mean, one covariance for all": gaussians(mean, np.stack([constant] * len(mean))),
         "MultivariateRegressor": model.predict_distribution(a_new),
         REFERENCE: truth(a_new, settings),
     }
     scores = {name: [f(p, b_new) for f in MEASURES.values()] for name, p in predictions.items()}
-    pit = {name: metrics.mahalanobis_pit(p, b_new) for name, p in predictions.items()}
+    pit = {name: mahalanobis_pit(p, b_new) for name, p in predictions.items()}
     pictured = {"predicted": model.predict_distribution(POSES), "true": truth(POSES, settings)}
     caption = (
-        f"The arm in {len(POSES)} poses, with 90 % ellipses of the hand: predicted (blue) and "
+        f"The arm in {len(POSES)} poses, with 90 % ellipses of the hand: predicted (blue), true "
     )
-    caption += "true (black). Right: the share of positions inside the ellipse of each level, best "
-    caption += "on the diagonal."
+    caption += (
+        "(black). Right: the share of positions inside the ellipse of each level, best on the "
+    )
+    caption += "diagonal."
     title = "Scores, the smaller the better"
     return {
         "title": TITLE,
@@ -103,7 +101,7 @@ def run(settings: Settings) -> dict:
         "tables": [table(title, ["prediction", *MEASURES], scores, REFERENCE)],
         "figures": [{"file": "demo-regression.png", "caption": caption}],
         "ellipses": {
-            name: [p.mean.tolist(), p.covariance.dense().tolist()] for name, p in pictured.items()
+            n: [p.mean.tolist(), p.covariance.dense().tolist()] for n, p in pictured.items()
         },
         "pit": {name: values.round(4).tolist() for name, values in pit.items()},
     }

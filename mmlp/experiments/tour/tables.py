@@ -1,20 +1,16 @@
 """A table with the best values marked, for the page and for the terminal."""
 
-from collections.abc import Mapping, Sequence
-
 from mmlp.pages.table import marked
 
 
-def table(
-    title: str, columns: Sequence[str], rows: Mapping[str, Sequence[float]], reference: str = ""
-) -> dict:
+def table(title: str, columns: list[str], rows: dict[str, list], reference: str = "") -> dict:
     """A table of the page, its smallest numbers marked; those of the row `reference` do not count.
 
     >>> table("Error", ["model", "squared"], {"a": [0.5], "b": [0.25]})["rows"][1]
     {'name': 'b', 'cells': [{'mean': 0.25, 'best': True}]}
     """
     cells = {name: [{"mean": x} for x in row] for name, row in rows.items()}
-    return {"title": title, "columns": list(columns), "rows": marked(cells, reference)}
+    return {"title": title, "columns": columns, "rows": marked(cells, reference)}
 
 
 def text(table: dict) -> str:

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from matplotlib.figure import Figure
 from sklearn.mixture import GaussianMixture
 
 from mmlp.datasets import Components, digits, random_split
 from mmlp.estimators import MatrixVAE
 from mmlp.experiments.tour.tables import table
-from mmlp.plotting import plot_images
+from mmlp.experiments.vaes import mosaics
 
 TITLE = "a density of handwritten digits"
 IMAGES = 40
@@ -35,11 +34,10 @@ class Settings:
 
 
 def run(settings: Settings) -> dict:
-    pixels, _ = digits()
-    rows, rest = random_split(len(pixels), settings.train, settings.seed)
+    pixels, seed = digits()[0], settings.seed
+    rows, rest = random_split(len(pixels), settings.train, seed)
     components = Components.fit(pixels[rows], settings.components)
     X, test = (components.encode(pixels[index]) for index in (rows, rest))
-    seed = settings.seed
     vae = MatrixVAE(settings.latent, max_epochs=settings.epochs, random_state=seed)
     models = {
         "Gaussian": GaussianMixture(1),
@@ -69,10 +67,5 @@ def run(settings: Settings) -> dict:
 
 
 def draw(record: dict, out: Path) -> None:
-    pictures = record["result"]["pictures"]
-    figure = Figure(figsize=(2.6 * len(pictures), 4), layout="constrained")
-    axes = figure.subplots(1, len(pictures))
-    for axis, (name, images) in zip(axes, pictures.items(), strict=True):
-        plot_images(images, (8, 8), columns=5, ax=axis)
-        axis.set_title(name)
-    figure.savefig(out / "demo-vae.png", dpi=120)
+    images, path = record["result"]["pictures"], out / "demo-vae.png"
+    mosaics.save(images, (8, 8), 16, path, columns=5, size=(2.6, 4))

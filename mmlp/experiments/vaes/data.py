@@ -1,4 +1,4 @@
-"""Images for the experiments on VAEs: random splits of them, and the coordinates of a VAE."""
+"""Images for the experiments on VAEs: their random splits, and the coordinates of a VAE."""
 
 import dataclasses
 import math
@@ -57,19 +57,16 @@ class Data:
         """The parts of a split, with uniform noise in [0, 1) added to each pixel."""
         X = images + np.random.default_rng([seed, 1]).random(images.shape)
         rows, rest = random_split(len(X), self.train, seed)
-        held_out = self.validation
-        return X[rows[held_out:]], X[rows[:held_out]], X[rest[:test]]
+        return X[rows[self.validation :]], X[rows[: self.validation]], X[rest[:test]]
 
     def kept(self, about: dict[str, Any], make: Callable[[], dict]) -> dict:
         """What `make` gives, or gave before for equal settings and `about`."""
-        known = dataclasses.asdict(self)
-        known |= dict.fromkeys(("data", "keep", "jobs"))
+        known = dataclasses.asdict(self) | dict.fromkeys(("data", "keep", "jobs"))
         return jobs.kept(self.keep, {"settings": known, **about}, make)
 
 
 def encoded(parts: Parts, components: Components) -> Split:
-    train, validation, test = map(components.encode, parts)
-    return Split(train, validation, test, components)
+    return Split(*map(components.encode, parts), components)
 
 
 def single_pixels(X: np.ndarray) -> Components:
@@ -80,8 +77,7 @@ def single_pixels(X: np.ndarray) -> Components:
 def principal_directions(parts: Parts, first: int = 0) -> tuple[Components, float]:
     """All from `first` on, divided by their standard deviations, and how much these were shrunk.
 
-    Variances of the training images are shrunk to their mean as validation has it best: the last
-    of many directions have far less variance in the training images than in others.
+    Validation says how far variances go to their mean: training images have too little in the last.
     """
     mean = parts[0].mean(axis=0)
     axes = np.linalg.svd(parts[0] - mean)[2][first:]
@@ -103,5 +99,5 @@ def gaussian(components: Components, X: np.ndarray) -> np.ndarray:
 def tempered(components: Components, power: float) -> Components:
     """Divided by the `power` of each standard deviation only; the mean of the variances is one."""
     scale = components.scale**power
-    scale = scale * np.sqrt(np.mean((components.scale / scale) ** 2))
-    return dataclasses.replace(components, scale=scale)
+    size = np.sqrt(np.mean((components.scale / scale) ** 2))
+    return dataclasses.replace(components, scale=scale * size)

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -51,12 +50,7 @@ class NegativeBound:
 
 
 def fit_recipes(
-    recipes: Sequence[Recipe],
-    splits: Sequence[Split],
-    latent: int,
-    *,
-    start: int = 0,
-    on_epoch: Sequence[Callable] = (),
+    recipes: list[Recipe], splits: list[Split], latent: int, *, start: int = 0, on_epoch=()
 ) -> FitResult:
     """A model for each split and recipe, in float32, recipes running fastest along the first axis.
 
@@ -69,28 +63,19 @@ def fit_recipes(
         X = np.repeat(np.stack(parts).astype(np.float32), count, axis=0)
         return X, np.repeat(levels[:, None], X.shape[1], axis=1)
 
-    held_out = [split.validation for split in splits]
-    kept = [split.train for split in splits]
+    train, held_out, _, _ = zip(*splits, strict=True)
     if not recipe.stopping:
-        kept = [np.concatenate(pair) for pair in zip(kept, held_out, strict=True)]
-    data = stacked(kept)
+        train = [np.concatenate(pair) for pair in zip(train, held_out, strict=True)]
+    data = stacked(train)
     keys = jnp.repeat(jax.random.split(jax.random.key(100 * start), len(splits)), count, axis=0)
     models = _start((recipe, latent), keys, jnp.asarray(data[0][:, : recipe.calibrated]))
-    steps = recipe.steps(data[0].shape[1])
-    return fit_many(
-        models,
-        NegativeBound(recipe.kl),
-        data,
-        keys=jax.random.split(jax.random.key(100 * start + 1), len(keys)),
-        epochs=recipe.epochs,
-        batch_size=recipe.batch,
-        optimizer=recipe.make_optimizer(steps),
-        validation=stacked(held_out) if recipe.stopping else None,
-        rates=[one.rate / recipe.rate for _ in splits for one in recipes],
-        own_data=True,
-        progress=False,
-        on_epoch=on_epoch,
-    )
+    keys = jax.random.split(jax.random.key(100 * start + 1), len(keys))
+    optimizer = recipe.make_optimizer(recipe.steps(data[0].shape[1]))
+    rates = [one.rate / recipe.rate for _ in splits for one in recipes]
+    how: Any = {"epochs": recipe.epochs, "batch_size": recipe.batch, "optimizer": optimizer}
+    how |= {"validation": stacked(held_out) if recipe.stopping else None, "rates": rates}
+    how |= {"own_data": True, "progress": False, "on_epoch": on_epoch}
+    return fit_many(models, NegativeBound(recipe.kl), data, keys=keys, **how)
 
 
 @functools.partial(Compiled, quickly=True)
@@ -99,9 +84,7 @@ def _start(recipe_and_latent: tuple[Recipe, int], keys, X):
     return jax.vmap(lambda key, X: recipe.start(X, latent, key))(keys, X)
 
 
-def score(
-    models: VAE, splits: Sequence[Split], samples: int, *, part: str = "test"
-) -> dict[str, np.ndarray]:
+def score(models: VAE, splits: list[Split], samples: int, *, part="test") -> dict[str, np.ndarray]:
     """Means over a part of each split in raw units, shape (models,): `SCORES` and the error of IW.
 
     LL, KLD and ELBO are means over the same `samples` draws of q as IW, the KLD exact.
@@ -111,9 +94,9 @@ def score(
     jacobian = np.repeat([split.components.log_jacobian for split in splits], count)
     values = scores_of_rows(models, X.repeat(count, axis=0), samples)
     LL, KLD, IW = values[..., :3].mean(axis=1).T
-    found = LL + jacobian, KLD, LL - KLD + jacobian, IW + jacobian
     error = np.sqrt(np.mean(values[..., 3], axis=1) / X.shape[1])
-    return dict(zip(SCORES, found, strict=True)) | {"IW error": error}
+    found = LL + jacobian, KLD, LL - KLD + jacobian, IW + jacobian, error
+    return dict(zip((*SCORES, "IW error"), found, strict=True))
 
 
 def scores_of_rows(models: VAE, X: np.ndarray, samples: int) -> np.ndarray:
@@ -126,7 +109,7 @@ def scores_of_rows(models: VAE, X: np.ndarray, samples: int) -> np.ndarray:
         rows = np.arange(start, start + min(ROWS, n)) % n  # the last ones are filled up
         key = jax.random.fold_in(jax.random.key(2), start)
         parts.append(_scores(samples, models, jnp.asarray(X[:, rows]), key))
-    return np.concatenate([np.asarray(part, np.float64) for part in parts], axis=1)[:, :n]
+    return np.concatenate(parts, axis=1).astype(np.float64)[:, :n]
 
 
 @Compiled

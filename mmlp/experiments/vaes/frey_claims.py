@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from mmlp.experiments.harness.claims import judged, more
+from mmlp.experiments.harness.claims import judged, judged_cases, more
 from mmlp.vae import MODELS
 
 PAPERS, OURS, VON_NEUMANN = "the paper's recipe", "matrix MLP", "matrix MLP, von Neumann objective"
@@ -14,9 +14,7 @@ _PAPER = {  # k: LL and KLD of the six models
     5: ((-66.3, -66.4, -65.3, -64.4, -63.5, -64.0), (9e-6, 1e-6, 3e-3, 0.65, 1.04, 56.2)),
     8: ((-64.5, -64.2, -63.9, -63.1, -62.3, -62.8), (2e-5, 1e-4, 5e-3, 0.46, 0.71, 40.6)),
 }
-PAPER = {
-    k: {model: (LL[i], KLD[i]) for i, model in enumerate(MODELS)} for k, (LL, KLD) in _PAPER.items()
-}
+PAPER = {k: dict(zip(MODELS, zip(*by, strict=True), strict=True)) for k, by in _PAPER.items()}
 GOAL = (5, -58.0)  # latent variables, IW
 SEEN = 6  # splits whose test scores were known when the present settings were chosen
 GAP = 0.5  # nats from the training to the test bound that count as no overfitting
@@ -26,11 +24,7 @@ POWER = [("EfNf", "NfNf"), ("EfEf", "NfNf")]
 CHAIN = [("NdNf", "NdNd"), ("NfNf", "NdNf"), ("EfNf", "NfNf"), ("EfEf", "EfNf")]
 COMPARED = [  # the claim, a score, and pairs of models of which the first should have more of it
     ("Full covariances beat diagonal ones in LL.", "LL", FULL),
-    (
-        "Full covariances beat diagonal ones in IW (ours: what the claim should mean).",
-        "IW",
-        FULL,
-    ),
+    ("Full covariances beat diagonal ones in IW (ours: what the claim should mean).", "IW", FULL),
     ("The power exponential beats the Gaussian in LL.", "LL", POWER),
     ("The power exponential beats the Gaussian in IW (ours).", "IW", POWER),
     ("EfNf beats EfEf in LL.", "LL", [("EfNf", "EfEf")]),
@@ -40,10 +34,7 @@ Scores = dict[str, dict[str, Any]]
 
 
 def claims(trained: list[dict], simple: Scores) -> list[dict]:
-    """All that can be judged from these rows.
-
-    "Ahead" is by more than two standard errors of differences that are paired over splits.
-    """
+    """All that these rows can judge, by two standard errors of differences paired over splits."""
     ours = {(row["k"], row["model"]): row for row in trained if row["group"] == OURS}
     others = [row for row in trained if row["group"] == VON_NEUMANN]
     found = [
@@ -53,62 +44,56 @@ def claims(trained: list[dict], simple: Scores) -> list[dict]:
         *(objective(ours[row["k"], row["model"]], row) for row in others),
         *(best_of_all(k, trained, simple) for k in dict.fromkeys(row["k"] for row in trained)),
     ]
-    return [claim for claim in found if claim is not None]
+    return list(filter(None, found))
 
 
 def compared(rows: dict, text: str, name: str, pairs: list[tuple[str, str]]) -> dict | None:
-    outcomes, lines = [], []
+    cases = []
     for k in dict.fromkeys(k for k, _ in rows):
-        for first, second in pairs:
-            if (k, first) in rows and (k, second) in rows:
-                holds, difference = more(rows[k, first][name], rows[k, second][name])
-                outcomes.append(({"the pair": f"{first} over {second}", "k": k}, holds))
-                lines.append(f"k={k}: {first} - {second} = {difference}")
-    return judged(text, outcomes, f"{name}: {'; '.join(lines)}.")
+        for a, b in pairs:
+            if (k, a) in rows and (k, b) in rows:
+                holds, by = more(rows[k, a][name], rows[k, b][name])
+                factors = {"the pair": f"{a} over {b}", "k": k}
+                cases.append((factors, holds, f"k={k}: {a} - {b} = {by}"))
+    return judged_cases(text, f"{name}: ", cases)
 
 
 def overfitting(rows: dict) -> dict | None:
-    outcomes, lines = [], []
+    cases = []
     for (k, model), row in rows.items():
         if model in ("NfNf", "EfNf", "EfEf"):
             gap = np.subtract(row["ELBO"], row["train ELBO"])
-            outcomes.append(({"the model": model, "k": k}, more(gap, -GAP)[0]))
-            lines.append(f"k={k} {model}: {more(gap, 0.0)[1]}")
+            line = f"k={k} {model}: {more(gap, 0.0)[1]}"
+            cases.append(({"the model": model, "k": k}, more(gap, -GAP)[0], line))
     ours = f"(ours: its test ELBO is less than {GAP} nats below that of training)"
     text = f"A flexible decoder does not overfit {ours}."
-    return judged(text, outcomes, f"Test minus training ELBO, best epoch kept: {'; '.join(lines)}.")
+    return judged_cases(text, "Test minus training ELBO, best epoch kept: ", cases)
 
 
 def above_paper(rows: dict) -> dict | None:
-    outcomes, lines = [], []
+    cases = []
     for (k, model), row in rows.items():
         if k in PAPER:
             better, difference = more(row["LL"], PAPER[k][model][0])
-            informative, _ = more(row["KLD"], INFORMATIVE)
-            outcomes.append(({"the model": model, "k": k}, better and informative))
-            lines.append(f"k={k} {model}: {difference}, KLD {np.mean(row['KLD']):.1f}")
+            holds = better and more(row["KLD"], INFORMATIVE)[0]
+            line = f"k={k} {model}: {difference}, KLD {np.mean(row['KLD']):.1f}"
+            cases.append(({"the model": model, "k": k}, holds, line))
     text = "Ours: every model has a higher test LL than the paper's, and a KLD above "
-    text += f"{INFORMATIVE:g} nat."
-    return judged(text, outcomes, f"LL minus the paper's: {'; '.join(lines)}.")
+    return judged_cases(f"{text}{INFORMATIVE:g} nat.", "LL minus the paper's: ", cases)
 
 
 def objective(row: dict, other: dict) -> dict | None:
     """The von Neumann term in place of the KL term's log-det, in training only."""
-    better, difference = more(other["IW"], row["IW"])
-    kld = more(other["KLD"], row["KLD"])[1]
+    (better, IW), (_, KLD) = (more(other[name], row[name]) for name in ("IW", "KLD"))
     text = f"Ours: training with the von Neumann term raises IW ({row['model']}, k={row['k']})."
-    outcomes = [({"the objective": "von Neumann"}, better)]
-    return judged(text, outcomes, f"IW {difference}, KLD {kld}.")
+    return judged(text, [({"the objective": "von Neumann"}, better)], f"IW {IW}, KLD {KLD}.")
 
 
 def best_of_all(k: int, trained: list[dict], simple: Scores) -> dict | None:
     """The matrix MLP and the rival that validation images like best, on the test images."""
-
-    def groups(*names: str) -> Scores:
-        rows = [row for row in trained if row["k"] == k and row["group"] in names]
-        return {f"{row['group']} {row['model']}": row for row in rows}
-
-    ours, rivals = groups(OURS, BEST), groups(NARROW, WIDE)
+    rows = {f"{row['group']} {row['model']}": row for row in trained if row["k"] == k}
+    ours = {name: row for name, row in rows.items() if row["group"] in (OURS, BEST)}
+    rivals = {name: row for name, row in rows.items() if row["group"] in (NARROW, WIDE)}
     if not (ours and rivals):
         return None
     rivals |= simple
@@ -122,8 +107,7 @@ def best_of_all(k: int, trained: list[dict], simple: Scores) -> dict | None:
     splits = min(len(a), len(b))
     better, difference = more(a[:splits], b[:splits])
     outcomes = [({"the part": "the comparison"}, better)]
-    text = f"Ours, k={k}: the best matrix MLP beats the best of all others in IW, both chosen by "
-    text += "validation"
+    beats = "the best matrix MLP beats the best of all others in IW, both chosen by validation"
     evidence = f"{mine} against {other}, {splits} splits: {difference}"
     if splits > SEEN + 1:
         unseen = more(a[SEEN:splits], b[SEEN:splits])[1]
@@ -131,6 +115,6 @@ def best_of_all(k: int, trained: list[dict], simple: Scores) -> dict | None:
     if k == GOAL[0]:
         above, distance = more(a, GOAL[1])
         outcomes.append(({"the part": f"IW above {GOAL[1]}"}, above))
-        text += f", and is above {GOAL[1]}"
+        beats += f", and is above {GOAL[1]}"
         evidence += f"; IW {np.mean(a):.2f}, {distance} from {GOAL[1]}"
-    return judged(f"{text}.", outcomes, f"{evidence}.")
+    return judged(f"Ours, k={k}: {beats}.", outcomes, f"{evidence}.")

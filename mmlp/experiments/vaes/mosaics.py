@@ -38,14 +38,14 @@ def decode(record: dict[str, list], S: list) -> np.ndarray:
     return np.asarray(record["mean"]) + np.asarray(S, np.float64) @ np.asarray(record["axes"])
 
 
-def save(panels: dict[str, np.ndarray], shape: tuple[int, int], most: float, path: Path) -> None:
-    """Panels side by side, each ten columns of images (n, p) with pixels from 0 to `most`."""
-    columns = min(3, len(panels))
-    rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(4.2 * columns, 5.2 * rows), layout="constrained")
+def save(panels: dict, shape, most: float, path: Path, *, columns=10, size=(4.2, 5.2)) -> None:
+    """Panels of this size, three in a row: images (n, p) with pixels from 0 to `most`."""
+    across = min(3, len(panels))
+    down = -(-len(panels) // across)
+    figure = Figure(figsize=(size[0] * across, size[1] * down), layout="constrained")
     for place, (title, images) in enumerate(panels.items(), 1):
-        ax = figure.add_subplot(rows, columns, place)
-        plot_images(np.clip(images, 0, most), shape, columns=10, ax=ax)
+        ax = figure.add_subplot(down, across, place)
+        plot_images(np.clip(images, 0, most), shape, columns=columns, ax=ax)
         ax.images[0].set_clim(0, most)
         ax.set_title(title, fontsize=10)
     figure.savefig(path, dpi=110)

@@ -17,9 +17,8 @@ from mmlp.networks import CholeskyMLP, Dense, Diagonal, JointMatrixMLP, MatrixML
 from mmlp.training.optimizers import CLIP, equal_by_arguments
 from mmlp.vae import VAE, paper_vae
 
-TUNED: dict[str, dict[str, Any]] = json.loads(
-    Path(__file__).with_name("frey_settings.json").read_text(encoding="utf-8")
-)  # by group
+SETTINGS = Path(__file__).with_name("frey_settings.json")
+TUNED: dict[str, dict[str, Any]] = json.loads(SETTINGS.read_text(encoding="utf-8"))  # by group
 
 
 def direct_matrix_mlp(*sizes, **options) -> JointMatrixMLP:
@@ -34,8 +33,8 @@ def direct_matrix_mlp(*sizes, **options) -> JointMatrixMLP:
     return eqx.tree_at(joined, JointMatrixMLP(*sizes, **options), replace_fn=lambda _: None)
 
 
-NETWORKS = {"matrix": MatrixMLP, "direct": direct_matrix_mlp, "joint": JointMatrixMLP}
-NETWORKS |= {"cholesky": CholeskyMLP}
+NETWORKS = {"matrix": MatrixMLP, "direct": direct_matrix_mlp}
+NETWORKS |= {"joint": JointMatrixMLP, "cholesky": CholeskyMLP}
 KERNELS = {"mercer": MercerSigmoid(), "linear": Linear()}
 
 
@@ -64,21 +63,16 @@ class Recipe:
     stopping: bool = False  # keep the epoch with the best validation bound
     kl: str = "exact"
 
-    def make(self, features: int, latent: int, key) -> VAE:
-        """A fresh VAE of this kind."""
+    def start(self, X, latent: int, key) -> VAE:
+        """A VAE with which training begins; X (calibrated, p) are some of its data."""
         kernel, options = KERNELS[self.output], {}
         if self.network != "cholesky":
             outputs = {"d": Diagonal(kernel), "f": Dense(kernel)}
             options = {"outputs": outputs, "hidden_features": self.features}
-        network = NETWORKS[self.network]
-        sizes = features, latent, self.hidden
+        sizes, network = (X.shape[1], latent, self.hidden), NETWORKS[self.network]
         vae = paper_vae(self.model, *sizes, network=network, key=key, **options)
         vae = in_papers_constants(vae) if self.literal else vae
-        return jax.tree.map(lambda x: self.scale * x, vae)
-
-    def start(self, X, latent: int, key) -> VAE:
-        """A VAE with which training begins; X (calibrated, p) are some of its data."""
-        vae = self.make(X.shape[1], latent, key)
+        vae = jax.tree.map(lambda x: self.scale * x, vae)
         vae = calibrate(vae, X, key=key) if self.calibrated else vae
         return self.with_unit_variance(vae) if self.unit else vae
 
@@ -94,10 +88,9 @@ class Recipe:
 
     def changed(self, epochs: int | None, hidden: tuple[int, ...] | None) -> "Recipe":
         """With this number of epochs and these widths of all paths, where they are given."""
-        recipe = self if epochs is None else dataclasses.replace(self, epochs=epochs)
-        return (
-            recipe if hidden is None else dataclasses.replace(recipe, hidden=hidden, features=None)
-        )
+        changes: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
+        changes |= {} if hidden is None else {"hidden": hidden, "features": None}
+        return dataclasses.replace(self, **changes)
 
     def levels(self) -> tuple[float, float, float]:
         """What the loss reads from the batch: models that differ in it are trained together."""
