@@ -66,7 +66,7 @@ class Data:
 
 
 def encoded(parts: Parts, components: Components) -> Split:
-    return Split(*map(components.encode, parts), components)
+    return Split(*map(components.encode, parts), components=components)
 
 
 def single_pixels(X: np.ndarray) -> Components:
