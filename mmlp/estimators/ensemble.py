@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
+from mmlp.training import FitResult, fit_many
 from mmlp.training.compiled import Compiled
-from mmlp.training.core import FitResult, fit_many
-from mmlp.training.epoch import join, split
+from mmlp.training.data import join, split
 from mmlp.training.optimizers import default_optimizer
 
 PIECE = 256  # rows that are predicted at once

@@ -14,10 +14,7 @@ import jax
 # programs of each function: more than a comparison of estimators takes turns with, some 300 MB
 KEPT = 32
 # on a CPU most of the time goes into LLVM. For a program that runs once, for milliseconds:
-ONCE: dict[str, Any] = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-}
+ONCE: Any = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 # For loops of small matrices that run for minutes: the second and third levels double the time to
 # compile and gained nothing that could be measured.
 LOOPS = "--xla_backend_optimization_level=1"

@@ -1,4 +1,4 @@
-"""Where arrays lie: on one device, on each of several, or spread over them; and agreement between processes."""
+"""Where arrays lie: on one device, on each of several, or spread over them."""
 
 import jax
 import jax.numpy as jnp
@@ -26,17 +26,15 @@ def placed(mesh: Mesh | None, tree, length: int | None = None):
     if mesh is None:
         return jax.tree.map(jnp.asarray, tree)
     return jax.tree.map(
-        lambda x: jax.device_put(x if _is_key(x) else np.asarray(x), sharding(mesh, length)), tree
+        lambda x: jax.device_put(x if is_key(x) else np.asarray(x), sharding(mesh, length)), tree
     )
 
 
 def local(mesh: Mesh | None, tree):
     """What lies on several devices, as ordinary arrays of this process."""
-    return (
-        tree
-        if mesh is None
-        else jax.tree.map(lambda x: x if _is_key(x) else jnp.array(to_host(x)), tree)
-    )
+    if mesh is None:
+        return tree
+    return jax.tree.map(lambda x: x if is_key(x) else jnp.array(to_host(x)), tree)
 
 
 def to_host(x) -> np.ndarray:
@@ -46,12 +44,10 @@ def to_host(x) -> np.ndarray:
 
 
 def largest_of_processes(number: int) -> int:
-    return (
-        number
-        if jax.process_count() == 1
-        else int(np.max(multihost_utils.process_allgather(np.int32(number))))
-    )
+    if jax.process_count() == 1:
+        return number
+    return int(np.max(multihost_utils.process_allgather(np.int32(number))))
 
 
-def _is_key(x) -> bool:
+def is_key(x) -> bool:
     return isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)

@@ -1,5 +1,6 @@
-"""SHA-256 of trees of arrays and of programs: the same in every process, another if a number is.
+"""The fingerprint of a run: SHA-256 of its arrays and programs, another if any number is.
 
+It is the same in every process.
 Arrays count by dtype, shape and bytes, wherever they stand: as text, large ones lack their middle.
 A program is its jaxpr, with the jaxprs in it; variables count by the place where they first appear.
 """
@@ -12,6 +13,36 @@ from collections.abc import Iterable, Mapping
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from mmlp.training.data import Task
+from mmlp.training.epoch import loss_of
+
+
+def fingerprint(task: Task) -> dict:
+    """What makes a run this run, by name. The weights that it begins with are part of the model."""
+    program, fixed, one = task.program, task.fixed, (task.params, task.fixed.frozen, task.fixed.key)
+    params, frozen, key = jax.tree.map(lambda x: x[0], one) if program.many else one
+    state = program.optimizer.init(params)
+    rows = (
+        (lambda x: x[0, : program.batch_size])
+        if program.own_data
+        else (lambda x: x[: program.batch_size])
+    )
+    random = jax.random.wrap_key_data(jnp.asarray(key), impl=program.key_type)
+    gradient = jax.value_and_grad(lambda params, *rest: loss_of(program, params, frozen, *rest))
+    update = digest_function(program.optimizer.update, params, state, params)
+    return {
+        "data": digest(fixed.data),
+        "validation": digest(fixed.validation),
+        "key": digest(fixed.key),
+        "optimizer": digest(state) + update,
+        "loss": digest_function(gradient, params, jax.tree.map(rows, fixed.data), random, 1.0),
+        "model": digest(task.model(task.params)),
+        "epochs": task.epochs,
+        "batch_size": program.batch_size,
+        "patience": int(fixed.patience),
+        "rates": fixed.rate.tolist(),
+    }
 
 
 def digest(tree) -> str:

@@ -53,12 +53,11 @@ class _Part:
     arguments: tuple
 
     def __call__(self, *arguments, **options):
-        return self.function(*arguments, **options)
+        return getattr(self.made, self.name)(*arguments, **options)
 
     @functools.cached_property
-    def function(self) -> Callable:
-        made = optax.with_extra_args_support(self.make(*self.arguments))
-        return getattr(made, self.name)
+    def made(self) -> optax.GradientTransformationExtraArgs:
+        return optax.with_extra_args_support(self.make(*self.arguments))
 
 
 def _muon(steps: int, learning_rate: float) -> optax.GradientTransformation:

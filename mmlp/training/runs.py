@@ -1,23 +1,23 @@
-"""The directory of a training run: checkpoints, each a whole file, the newest few kept, and `history.jsonl` beside them.
+"""The directory of a run: checkpoints, each a whole file, the newest few kept; `history.jsonl`.
 
-A run is known by its fingerprint: what it was asked to do. Only the run that wrote a directory may go on from it.
+A run is known by its fingerprint: what it was asked to do. Only the run that wrote a directory may
+go on from it.
 """
 
 import contextlib
 import json
 import os
 import time
-import warnings
 from pathlib import Path
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from mmlp.checkpoint import files
-from mmlp.training import epoch as _epoch
-from mmlp.training.digest import digest, digest_function
+from mmlp.training.devices import is_key, largest_of_processes, to_host
+from mmlp.training.epoch import Metrics, State
+from mmlp.training.reports import warn
 
 try:
     import fcntl
@@ -25,6 +25,7 @@ except ImportError:  # not on Windows
     fcntl = None
 
 KEEP = 3
+KINDS = Metrics(loss="f", validation="f", skipped="i", scale="f", stopped="b")  # of dtypes
 SHARE = 20  # writing takes at most about one part in this many of the time
 
 
@@ -35,8 +36,9 @@ class AnotherRunError(ValueError):
 class RunDirectory(contextlib.AbstractContextManager):
     """The checkpoints of one run, under `path`, which no other run may use meanwhile."""
 
-    def __init__(self, path, fingerprint: dict, *, writes: bool):
-        self.path, self.fingerprint, self.writes = Path(path), fingerprint, writes
+    def __init__(self, path, fingerprint: dict, *, resume: bool = True, writes: bool | None = None):
+        self.path, self.fingerprint, self.resume = Path(path), fingerprint, resume
+        self.writes = jax.process_index() == 0 if writes is None else writes
         self.duration, self.written_at, self.damaged = 0.0, -np.inf, []
         self.lock = contextlib.ExitStack()
 
@@ -45,17 +47,13 @@ class RunDirectory(contextlib.AbstractContextManager):
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
                 self._lock()
-                for stray in (
-                    *self.path.glob(".checkpoint-*.tmp"),
-                    *self.path.glob(".history.jsonl.tmp"),
-                ):
-                    stray.unlink(missing_ok=True)
+                for name in (".checkpoint-*.tmp", ".history.jsonl.tmp"):
+                    for stray in self.path.glob(name):
+                        stray.unlink(missing_ok=True)
             except OSError as error:
                 self.lock.close()
-                raise OSError(
-                    error.errno,
-                    f"`fit(checkpoint=...)` cannot use the directory {self.path}: {error}",
-                ) from error
+                text = f"`fit(checkpoint=...)` cannot use the directory {self.path}: {error}"
+                raise OSError(error.errno, text) from error
         return self
 
     def __exit__(self, *_):
@@ -72,7 +70,8 @@ class RunDirectory(contextlib.AbstractContextManager):
         except BlockingIOError:
             self.lock.close()
             raise ValueError(
-                f"`fit(checkpoint=...)`: {self.path} is in use by another run. Wait for it, or use another directory."
+                f"`fit(checkpoint=...)`: {self.path} is in use by another run. Wait for it, or use "
+                "another directory."
             ) from None
         except OSError:  # a file system without locks
             pass
@@ -81,18 +80,10 @@ class RunDirectory(contextlib.AbstractContextManager):
         """Checkpoints, newest first."""
         return sorted(self.path.glob(f"checkpoint-{'[0-9]' * 8}.safetensors"), reverse=True)
 
-    def clear(self) -> None:
-        for file in (
-            (*self.files(), *self.path.glob("checkpoint-*.damaged"), self.path / "history.jsonl")
-            if self.writes
-            else ()
-        ):
-            file.unlink(missing_ok=True)
-
     def newest(self) -> tuple[dict[str, np.ndarray], dict] | None:
-        """The newest checkpoint that is not damaged; each damaged one is reported, and set aside by the next `write`."""
+        """The newest checkpoint that is not damaged; the next `write` sets damaged ones aside."""
         self.damaged, errors, found = [], [], None
-        for file in self.files():
+        for file in self.files() if self.resume else ():
             try:
                 found = files.read(file)
             except ValueError as error:
@@ -100,101 +91,111 @@ class RunDirectory(contextlib.AbstractContextManager):
                 errors.append(error)
                 continue
             files.check_version(file, found[1])
-            _check_header(file, found[1])
+            _check_content(file, *found)
             break
         for error in errors:
             how = "goes on from the checkpoint before" if found else "begins anew"
-            warnings.warn(f"`fit(checkpoint=...)` {how}: {error}", stacklevel=6)
+            warn(f"`fit(checkpoint=...)` {how}: {error}")
         if found:
             theirs = found[1]["fingerprint"]
             other = [name for name, value in self.fingerprint.items() if theirs.get(name) != value]
             if other:
                 raise AnotherRunError(
-                    f"`fit(checkpoint=...)`: {self.path} holds another run (it differs in {', '.join(other)}). Give this "
-                    "run a directory of its own, or `resume=False` to discard the other one."
+                    f"`fit(checkpoint=...)`: {self.path} holds another run (it differs in "
+                    f"{', '.join(other)}). Give this run a directory of its own, or `resume=False` "
+                    "to discard the other one."
                 )
         return found
+
+    def resumed(self, name: str, state: State) -> tuple[State, list[Metrics], bool]:
+        """State, metrics of epochs, and whether the run is finished: as left, or as it begins."""
+        wanted = _named("state", state)
+        files.check_dtypes(wanted, f"{name}(checkpoint=...)")
+        if not self.resume and self.writes:
+            damaged = self.path.glob("checkpoint-*.damaged")
+            for file in (*self.files(), *damaged, self.path / "history.jsonl"):
+                file.unlink(missing_ok=True)
+        arrays, metadata = self.newest() or ({}, {"epoch": 0, "finished": False})
+        epoch = metadata["epoch"]
+        if largest_of_processes(epoch) != epoch:
+            raise ValueError(
+                f"`{name}(checkpoint=...)`: {self.path} must be a directory that all processes see."
+            )
+        if not arrays:
+            return state, [], False
+        columns = {f"metrics.{field}": kind for field, kind in KINDS._asdict().items()}
+        forms = {column: ((epoch, *state.scale.shape), kind) for column, kind in columns.items()}
+        forms |= {column: (array.shape, array.dtype.str) for column, array in wanted.items()}
+        for column, (shape, dtype) in forms.items():
+            found = arrays.get(column, np.empty(()))
+            if found.shape != shape or dtype not in (found.dtype.kind, found.dtype.str):
+                raise ValueError(
+                    f"`{name}(checkpoint=...)`: the checkpoint in {self.path} has no {column} of "
+                    "this run's shape; another version of Optax may have written it. Give this run "
+                    "a directory of its own."
+                )
+        leaves, structure = jax.tree.flatten(state)
+        leaves = [_like(leaf, arrays[column]) for leaf, column in zip(leaves, wanted, strict=True)]
+        rows = zip(*(arrays[column] for column in columns), strict=True)
+        state = jax.tree.unflatten(structure, leaves)
+        return state, [Metrics(*row) for row in rows], metadata["finished"]
 
     def due(self) -> bool:
         return time.monotonic() - self.written_at > SHARE * self.duration
 
     def write(
-        self,
-        epoch: int,
-        arrays: dict[str, np.ndarray],
-        history: dict[str, np.ndarray],
-        *,
-        finished: bool,
+        self, state: State, metrics: Metrics, history: dict[str, np.ndarray], *, finished: bool
     ) -> None:
-        """One more checkpoint, after `epoch` epochs; the oldest ones go."""
+        """One more checkpoint, after the epochs that the metrics are of; the oldest ones go."""
+        arrays = _named("state", state) | _named("metrics", metrics)  # by all processes
         if not self.writes:
             return
-        start = time.monotonic()
+        start, epoch = time.monotonic(), len(metrics.loss)
         for file in self.damaged:
             file.replace(file.with_suffix(".damaged"))
         self.damaged = []
-        metadata = {
-            "kind": "run",
-            "version": files.VERSION,
-            "fingerprint": self.fingerprint,
-            "epoch": epoch,
-            "finished": finished,
-        }
+        metadata = {"kind": "run", "version": files.VERSION, "fingerprint": self.fingerprint}
+        metadata |= {"epoch": epoch, "finished": finished}
         files.write(self.path / f"checkpoint-{epoch:08d}.safetensors", arrays, metadata)
         for old in self.files()[KEEP:]:
             old.unlink(missing_ok=True)
-        self._write_history(history)
+        lines = []
+        for i in range(epoch):
+            entries = {name: _jsonable(values[i]) for name, values in history.items()}
+            lines.append(json.dumps({"epoch": i + 1, **entries}) + "\n")
+        files.replace(self.path / "history.jsonl", "".join(lines).encode())
         self.written_at = time.monotonic()
         self.duration = self.written_at - start
 
-    def _write_history(self, history: dict[str, np.ndarray]) -> None:
-        lines = [
-            json.dumps(
-                {"epoch": i + 1, **{name: _jsonable(values[i]) for name, values in history.items()}}
-            )
-            + "\n"
-            for i in range(len(history["loss"]))
-        ]
-        files.replace(self.path / "history.jsonl", "".join(lines).encode())
 
-
-def fingerprint(
-    program: _epoch.Program, model, data, validation, key: np.ndarray, **numbers
-) -> dict:
-    """What makes a run this run, by name. The weights that it begins with count as part of the model."""
-    one_model, one_key = (model, key)
-    if program.many:
-        one_model, one_key = jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, model), key[0]
-    params, frozen, _ = _epoch.split(one_model)
-    state = program.optimizer.init(params)
-    batch = jax.tree.map(lambda x: (x[0] if program.own_data else x)[: program.batch_size], data)
-    random = jax.random.wrap_key_data(jnp.asarray(one_key), impl=program.key_type)
-    gradient = jax.value_and_grad(
-        lambda params, *rest: _epoch.loss_of(program, params, frozen, *rest)
-    )
+def _named(name: str, tree) -> dict[str, np.ndarray]:
+    """What a checkpoint holds of a tree: each array by its path, random keys as numbers."""
     return {
-        "data": digest(data),
-        "validation": digest(validation),
-        "key": digest(key),
-        "optimizer": digest(state)
-        + digest_function(program.optimizer.update, params, state, params),
-        "loss": digest_function(gradient, params, batch, random, 1.0),
-        "model": digest(model),
-        **numbers,
+        f"{name}{jax.tree_util.keystr(path)}": to_host(jax.random.key_data(x) if is_key(x) else x)
+        for path, x in jax.tree_util.tree_flatten_with_path(tree)[0]
     }
 
 
-def _check_header(file: Path, metadata: dict) -> None:
+def _like(leaf, array: np.ndarray) -> jax.Array:
+    """What was saved of a leaf like this one."""
+    saved = jnp.array(array)
+    key_type = jax.random.key_impl(leaf) if is_key(leaf) else None
+    return saved if key_type is None else jax.random.wrap_key_data(saved, impl=key_type)
+
+
+def _check_content(file: Path, arrays: dict, metadata: dict) -> None:
     """Refuse a whole file that is no checkpoint of a run."""
-    kinds = {"kind": str, "fingerprint": dict, "epoch": int, "finished": bool}
-    entries = {name: metadata.get(name) for name in kinds}
-    if (
-        not all(type(entries[name]) is kind for name, kind in kinds.items())
-        or entries["kind"] != "run"
-    ):
+    if "metrics" in arrays:
         raise ValueError(
-            f"`fit(checkpoint=...)`: {file} is no checkpoint of a run: its header makes no sense. Remove it, or use another "
-            "directory."
+            f"`fit(checkpoint=...)`: {file} was written by matrix-mlp 0.1. Finish the run with "
+            "that version, or begin it anew in another directory."
+        )
+    kinds = {"kind": str, "fingerprint": dict, "epoch": int, "finished": bool}
+    known = all(type(metadata.get(name)) is kind for name, kind in kinds.items())
+    if not known or metadata["kind"] != "run":
+        raise ValueError(
+            f"`fit(checkpoint=...)`: {file} is no checkpoint of a run: its header makes no sense. "
+            "Remove it, or use another directory."
         )
 
 

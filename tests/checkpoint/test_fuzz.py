@@ -18,10 +18,12 @@ import optax
 import pytest
 
 import mmlp
-from mmlp import estimators, training
+from mmlp import estimators
 from mmlp.checkpoint import architecture
 from mmlp.estimators import ensemble
 from mmlp.training import runs
+from mmlp.training.data import Program, split
+from mmlp.training.epoch import first_state
 
 SEED, COUNT, USES = 0, 10_000, 25
 KEY = jax.random.key(0)
@@ -93,16 +95,16 @@ class Readers:
     def read(self, kind: str, content: bytes):
         if kind == "run":
             self.newest.write_bytes(content)
-            call = training._Call("fit", False, 2, 8, None, self.directory, True, False, ())
             directory = runs.RunDirectory(self.directory, self.known, writes=False)
-            state = mmlp.training.epoch.first_state(*self.start())
-            return training._resumed(call, directory, state)
+            return directory.resumed("fit", self.start())
         self.path.write_bytes(content)
         return mmlp.load(self.path) if kind == "network" else estimators.load(self.path)
 
     @staticmethod
     def start():
-        return mmlp.training.epoch.split(eqx.nn.Linear(3, 1, key=KEY))[0], optax.adam(0.1)
+        params, _, static = split(eqx.nn.Linear(3, 1, key=KEY))
+        key_type = jax.random.key_impl(KEY)
+        return first_state(Program(loss, optax.adam(0.1), static, 8, key_type), params)
 
     def use(self, kind: str, content: bytes, result) -> None:
         if kind == "run":

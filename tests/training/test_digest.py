@@ -15,8 +15,9 @@ from jax.extend.core import ClosedJaxpr, Literal
 from processes import environment
 
 import mmlp
-from mmlp.training import epoch as _epoch
-from mmlp.training import runs
+from mmlp.training.data import Fixed, Program, Task, split
+from mmlp.training.digest import digest, digest_function
+from mmlp.training.digest import fingerprint as fingerprint_of
 
 KEY = jax.random.key(0)
 X = np.linspace(-1, 1, 24).reshape(8, 3)
@@ -31,10 +32,11 @@ def model():
 
 
 def fingerprint(loss, optimizer=optax.sgd(0.1)):
-    static = _epoch.split(model())[2]
-    key_type = jax.random.key_impl(KEY)
-    program = _epoch.Program(loss, optimizer, static, 4, key_type, False, None)
-    return runs.fingerprint(program, model(), X, None, np.asarray(jax.random.key_data(KEY)))
+    params, frozen, static = split(model())
+    program = Program(loss, optimizer, static, batch_size=4, key_type=jax.random.key_impl(KEY))
+    key, one = np.asarray(jax.random.key_data(KEY)), np.float32(1)
+    fixed = Fixed(frozen, X, None, key, rate=one, epochs=one, patience=one)
+    return fingerprint_of(Task("fit", program, params, fixed))
 
 
 # -- where a constant may stand: functions of a number y, with a table of any shape ----------------
@@ -174,13 +176,13 @@ def test_a_finished_run_is_not_returned_for_a_loss_with_another_constant(place, 
 
 def test_a_program_is_the_same_however_often_it_was_traced():
     function = jax.jit(lambda y: plain(TABLE, y))
-    digests = {runs.digest_function(jax.grad(function), 1.0)}
+    digests = {digest_function(jax.grad(function), 1.0)}
     function(1.0)
     jax.make_jaxpr(jax.vmap(function))(jnp.ones(3))
-    digests.add(runs.digest_function(jax.grad(function), 1.0))
-    digests.add(runs.digest_function(jax.grad(jax.jit(lambda y: plain(TABLE, y))), 1.0))
+    digests.add(digest_function(jax.grad(function), 1.0))
+    digests.add(digest_function(jax.grad(jax.jit(lambda y: plain(TABLE, y))), 1.0))
     jax.clear_caches()
-    digests.add(runs.digest_function(jax.grad(function), 1.0))
+    digests.add(digest_function(jax.grad(function), 1.0))
     assert len(digests) == 1
 
 
@@ -188,7 +190,7 @@ def all_fingerprints():
     """Of every place and optimiser, the default one too; and of a network of this library."""
     found = [fingerprint(loss_with(place, TABLE)) for place in PLACES]
     optimizers = [make(TABLE) for make in (by_table, masked, by_jitted_table, scaled)]
-    optimizers.append(mmlp.training.optimizers.default_optimizer(100))
+    optimizers.append(mmlp.default_optimizer(100))
     found += [fingerprint(loss_with(plain, 1.0), optimizer) for optimizer in optimizers]
     network = mmlp.MatrixMLP(3, 2, (4,), key=KEY)
     params, static = eqx.partition(network, eqx.is_inexact_array)
@@ -197,9 +199,9 @@ def all_fingerprints():
         target = mmlp.Gram(jnp.eye(2))
         return mmlp.von_neumann(eqx.combine(params, static)(x), target)
 
-    program = runs.digest_function(jax.grad(loss), params, X[0])
-    callback = runs.digest_function(lambda y: jax.pure_callback(np.sin, y, y), jnp.ones(2))
-    return [*found, program, callback, runs.digest(network)]
+    program = digest_function(jax.grad(loss), params, X[0])
+    callback = digest_function(lambda y: jax.pure_callback(np.sin, y, y), jnp.ones(2))
+    return [*found, program, callback, digest(network)]
 
 
 @pytest.mark.slow  # `test_interrupts.py` has it among the fast ones, for one loss

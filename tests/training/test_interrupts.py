@@ -18,6 +18,7 @@ import pytest
 import mmlp
 from mmlp.checkpoint import files
 from mmlp.training import runs
+from mmlp.training.epoch import Metrics
 
 PROGRAM = """
 import sys
@@ -222,3 +223,15 @@ def test_without_a_checkpoint_signals_are_left_alone():
         **OPTIONS,
     )
     assert set(handlers) == {signal.getsignal(signal.SIGINT)}
+
+
+def test_the_checkpoint_of_an_older_version_is_refused_with_what_to_do(tmp_path):
+    """0.1.0 kept the metrics of all epochs in one array."""
+    mmlp.fit(model(), loss, X, checkpoint=tmp_path, **OPTIONS)
+    arrays, metadata = files.read(tmp_path / newest(tmp_path))
+    assert {name for name in arrays if not name.startswith("state.")} == {
+        f"metrics.{name}" for name in Metrics._fields
+    }
+    files.write(tmp_path / newest(tmp_path), arrays | {"metrics": np.zeros((5, 8))}, metadata)
+    with pytest.raises(ValueError, match=r"written by matrix-mlp 0\.1\. Finish the run with that"):
+        mmlp.fit(model(), loss, X, checkpoint=tmp_path, **OPTIONS)

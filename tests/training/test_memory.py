@@ -16,8 +16,8 @@ from processes import environment
 
 import mmlp
 from mmlp.training import compiled as _compiled
-from mmlp.training import epoch as _epoch
 from mmlp.training.compiled import Compiled
+from mmlp.training.epoch import run_epoch
 
 KEY = jax.random.key(0)
 X = np.ones((8, 2))
@@ -53,7 +53,7 @@ def test_a_loss_is_let_go_with_its_program(train, saved, tmp_path):
     """Nothing in JAX or here holds on to it: neither its compilation nor its fingerprint."""
     loss = train(1.0, tmp_path if saved else None)
     assert loss() is not None
-    _epoch.compiled.kept.cache_clear()
+    run_epoch.kept.cache_clear()
     gc.collect()
     assert loss() is None
 

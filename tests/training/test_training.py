@@ -16,9 +16,8 @@ import optax
 import pytest
 
 import mmlp
-from mmlp.training import epoch as _epoch
-from mmlp.training import progress as _progress
-from mmlp.training.core import NonFiniteError
+from mmlp.training import NonFiniteError, loop
+from mmlp.training.epoch import run_epoch
 
 KEY = jax.random.key(0)
 X = np.asarray(jax.random.normal(KEY, (22, 3)))
@@ -203,10 +202,10 @@ def test_history_lies_beside_the_checkpoint_as_json_lines_without_clock_times(tm
 def test_progress_is_silent_for_short_runs_and_lines_where_there_is_no_terminal(
     capsys, monkeypatch
 ):
-    monkeypatch.setattr(_progress, "FIRST", 1e9)  # seconds; every run is short
+    monkeypatch.setattr(loop, "FIRST", 1e9)  # seconds; every run is short
     fit(model(), loss, (X, Y), progress=True)
     assert capsys.readouterr() == ("", "")
-    monkeypatch.setattr(_progress, "FIRST", 0.0)  # none is
+    monkeypatch.setattr(loop, "FIRST", 0.0)  # none is
     fit(model(), loss, (X, Y), progress=True)
     first, last = capsys.readouterr().err.splitlines()
     assert first.startswith("epoch 1/3: loss ")
@@ -220,7 +219,7 @@ def test_on_a_terminal_progress_is_a_bar(monkeypatch):
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(_progress, "FIRST", 0.0)
+    monkeypatch.setattr(loop, "FIRST", 0.0)
     fit(model(), loss, (X, Y), validation=(X, Y), progress=True)
     assert "3/3" in terminal.getvalue()
     assert "validation" in terminal.getvalue()
@@ -313,7 +312,7 @@ def test_lasting_trouble_ends_in_an_error_that_says_what_where_and_what_to_try()
 
 
 def test_a_run_without_a_single_step_is_reported_and_its_progress_line_is_tidy(capsys, monkeypatch):
-    monkeypatch.setattr(_progress, "FIRST", 0.0)
+    monkeypatch.setattr(loop, "FIRST", 0.0)
     with pytest.warns(
         UserWarning,
         match="no step at all was finite, and none was applied; the model is as it began",
@@ -336,6 +335,35 @@ def test_a_validation_loss_that_is_never_finite_is_reported():
     with pytest.warns(UserWarning, match="not finite in any epoch"):
         result = fit(model(), nan_at_one, (X, Y), validation=(X, Y), epochs=2)
     assert equal(result.model, model())
+
+
+def quietly_sick(model, batch, key, t):
+    """Not finite for models whose first number is negative, and where it is validated."""
+    return jnp.where((model[0] < 0) | (t == 1), jnp.nan, jnp.mean((model[1] - batch) ** 2))
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_warnings_point_to_the_line_that_called(many, tmp_path):
+    """Of models that go back or rest, of validation that is never finite, of a damaged file."""
+    options = {"epochs": 8, "batch_size": 4, "optimizer": optax.sgd(0.1), "progress": False}
+    options |= {"validation": X, "checkpoint": tmp_path}
+    models, keys = jnp.array([[1.0, 0.0], [-1.0, 0.0]]), jax.random.split(KEY, 2)
+
+    def train():
+        if many:
+            return mmlp.fit_many(models, quietly_sick, X, keys=keys, **options)
+        return mmlp.fit(models[0], quietly_sick, X, key=KEY, **options)
+
+    with pytest.warns() as first:
+        train()
+    for file in tmp_path.glob("checkpoint-*"):
+        file.write_bytes(b"")
+    with pytest.warns() as second:
+        train()
+    assert ("it rests at" in str(first[-2].message)) if many else len(first) == 1
+    assert "not finite in any epoch" in str(first[-1].message)
+    assert "begins anew" in str(second[0].message)
+    assert {warning.filename for warning in (*first, *second)} == {__file__}
 
 
 # -- many models ------------------------------------------------------------------------------------------------------
@@ -474,11 +502,11 @@ def holed(row):
     ],
 )
 def test_bad_arguments_are_named_before_anything_is_compiled(change, message):
-    compiled = _epoch.compiled.kept.cache_info()
+    compiled = run_epoch.kept.cache_info()
     arguments = {"model": model(), "loss": loss, "data": (X, Y), **change}
     with pytest.raises(ValueError, match=message):
         fit(arguments.pop("model"), arguments.pop("loss"), arguments.pop("data"), **arguments)
-    assert _epoch.compiled.kept.cache_info() == compiled
+    assert run_epoch.kept.cache_info() == compiled
 
 
 def test_a_loss_that_is_not_one_number_is_refused():

@@ -1,0 +1,233 @@
+"""What `fit` is given, checked before anything is compiled: a `ValueError` names the argument, its
+value and the remedy. And what is made of it: a `Task`.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh
+
+from mmlp.linalg.checks import checked_size
+
+
+class Models(NamedTuple):
+    """One model, or many with a leading axis in each of their arrays."""
+
+    name: str  # of the function that was called
+    tree: Any
+    many: bool = False
+    rates: Any = None
+    own_data: bool = False
+
+
+class Sizes(NamedTuple):
+    epochs: int
+    batch_size: int
+    patience: int | None
+
+
+class Program(NamedTuple):
+    """All that is compiled in; equal programs share one compilation for each set of shapes."""
+
+    loss: Callable
+    optimizer: optax.GradientTransformation
+    static: tuple  # what of the model is not an array: (leaves, treedef)
+    batch_size: int
+    key_type: Any
+    many: bool = False
+    own_data: bool = False  # each of the many models has data of its own
+    mesh: Mesh | None = None
+
+
+class Fixed(NamedTuple):
+    """The arrays that stay as they are during training."""
+
+    frozen: Any  # those of the model that are not trained
+    data: Any
+    validation: Any
+    key: Any  # as numbers
+    rate: Any  # multiplies every update
+    epochs: Any
+    patience: Any
+
+
+class Task(NamedTuple):
+    """What a run is to do."""
+
+    name: str  # of the function that was called
+    program: Program
+    params: Any  # to begin with
+    fixed: Fixed
+
+    @property
+    def epochs(self) -> int:
+        return int(self.fixed.epochs)
+
+    @property
+    def validated(self) -> bool:
+        return self.fixed.validation is not None
+
+    def model(self, params) -> Any:
+        return join(params, self.fixed.frozen, self.program.static)
+
+
+def split(model) -> tuple[Any, Any, tuple]:
+    """A model as (params, other arrays, hashable rest)."""
+    params, rest = eqx.partition(model, eqx.is_inexact_array)
+    frozen, static = eqx.partition(rest, eqx.is_array)
+    leaves, treedef = jax.tree.flatten(static)
+    return params, frozen, (tuple(leaves), treedef)
+
+
+def join(params, frozen, static: tuple) -> Any:
+    leaves, treedef = static
+    return eqx.combine(params, frozen, jax.tree.unflatten(treedef, leaves))
+
+
+def check_options(name: str, sizes: Sizes, loss, optimizer, on_epoch) -> None:
+    for size, value in sizes._asdict().items():
+        if size != "patience" or value is not None:
+            checked_size(value, f"{name}({size}=...)")
+    optax_s = optimizer is None or isinstance(optimizer, optax.GradientTransformation)
+    functions = isinstance(on_epoch, tuple | list) and all(callable(f) for f in on_epoch)
+    for fits, argument, value, wanted in (
+        (callable(loss), "loss", loss, "a function of (model, batch, key, t)"),
+        (optax_s, "optimizer", optimizer, "an Optax optimiser such as `optax.adam(1e-3)`"),
+        (functions, "on_epoch", on_epoch, "a tuple of functions of one EpochInfo"),
+    ):
+        if not fits:
+            raise ValueError(f"`{name}({argument}=...)` must be {wanted}, got {value!r:.80}.")
+    try:
+        hash(loss)
+    except TypeError:
+        kind = type(loss).__name__
+        raise ValueError(
+            f"`{name}(loss=...)` must be hashable, got {kind}; wrap it in a function."
+        ) from None
+
+
+def checked_models(models: Models, count: int):
+    """The model with its NumPy arrays as JAX arrays; it must have weights to train, all finite."""
+    name, tree = models.name, models.tree
+    tree = jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, tree)
+    weights = jax.tree_util.tree_flatten_with_path(eqx.filter(tree, eqx.is_inexact_array))[0]
+    if not weights:
+        raise ValueError(
+            f"`{name}(model=...)` has no floating-point array to train, got {tree!r:.80}."
+        )
+    for path, leaf in weights:
+        if not np.all(np.isfinite(np.asarray(leaf))):
+            raise ValueError(
+                f"`{name}(model=...)` must have finite weights, but {named(path)} has not; draw or "
+                "calibrate it again."
+            )
+    arrays = jax.tree_util.tree_flatten_with_path(eqx.filter(tree, eqx.is_array))[0]
+    for path, leaf in arrays if models.many else ():
+        if leaf.ndim == 0 or len(leaf) != count:
+            raise ValueError(
+                f"`fit_many(models=...)` must have a leading axis of {count} models, one for each "
+                f"key, in all its arrays, but {named(path)} has shape {leaf.shape}; use "
+                "`eqx.filter_vmap`."
+            )
+    return tree
+
+
+def named(path) -> str:
+    """The name of a leaf: `layers[0].weight`."""
+    return jax.tree_util.keystr(path).removeprefix(".")
+
+
+def checked_rates(rates, count: int) -> np.ndarray:
+    """Positive numbers (models,), by default ones."""
+    array = np.ones(count, np.float32) if rates is None else np.asarray(rates, np.float32)
+    if array.shape != (count,) or not np.all(np.isfinite(array) & (array > 0)):
+        raise ValueError(
+            f"`fit_many(rates=...)` must hold {count} positive numbers, one for each model, got "
+            f"{rates!r:.80}."
+        )
+    return array
+
+
+def checked_key(key, argument: str, *, many: bool):
+    """A random key, or an array of keys, as (numbers, implementation); old-style keys pass too."""
+    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        implementation = jax.random.key_impl(key)
+    elif isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim:
+        implementation = jax.random.key_impl(key := jax.random.wrap_key_data(jnp.asarray(key)))
+    else:
+        raise ValueError(f"`{argument}` must be made by `jax.random.key`, got {key!r:.80}.")
+    if key.ndim != int(many) or (many and not len(key)):
+        wanted = "one axis of keys, as `jax.random.split` makes" if many else "a single key"
+        raise ValueError(f"`{argument}` must be {wanted}, got shape {key.shape}.")
+    return np.asarray(jax.random.key_data(key)), implementation
+
+
+def checked_rows(name: str, rows: tuple[Any, Any], models: int | None) -> tuple[Any, Any]:
+    """Data and validation data of the same form; with `models`, for each of so many."""
+    data, argument = (
+        _checked_arrays(rows[0], f"{name}(data=...)", models),
+        f"{name}(validation=...)",
+    )
+    if rows[1] is None:
+        return data, None
+    validation, leading = _checked_arrays(rows[1], argument, models), 1 if models is None else 2
+    ours, theirs = (
+        (jax.tree.structure(tree), [(x.shape[leading:], x.dtype) for x in jax.tree.leaves(tree)])
+        for tree in (data, validation)
+    )
+    if ours != theirs:
+        raise ValueError(
+            f"`{argument}` must have the structure, row shapes and dtypes of the data, {ours[1]}, "
+            f"got {theirs[1]}."
+        )
+    return data, validation
+
+
+def _checked_arrays(tree, argument: str, models: int | None):
+    """Finite numbers with a common first axis, (n, ...) or (models, n, ...), in JAX's precision."""
+    named = jax.tree_util.tree_flatten_with_path(tree)[0]
+    if not named:
+        raise ValueError(f"`{argument}` must hold at least one array, got {tree!r:.80}.")
+    names = [f"{argument}{jax.tree_util.keystr(path)}" for path, _ in named]
+    leaves = [leaf for _, leaf in named]
+    lengths = {n: _length(n, leaf, models) for n, leaf in zip(names, leaves, strict=True)}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(
+            f"`{argument}` must have as many rows in each of its arrays, got lengths {lengths}."
+        )
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    arrays = [x.astype(jax.dtypes.canonicalize_dtype(x.dtype), copy=False) for x in arrays]
+    for name, array in zip(names, arrays, strict=True):
+        bad = np.argwhere(~np.isfinite(array)) if jnp.issubdtype(array.dtype, jnp.inexact) else []
+        if len(bad):
+            where = tuple(int(i) for i in bad[0])
+            place = f"row {where[0]}" if models is None else f"row {where[1]} of model {where[0]}"
+            raise ValueError(
+                f"`{name}` must be finite, got {array[where]} in {place} (index {where}); drop or "
+                "fill such rows."
+            )
+    return jax.tree.unflatten(jax.tree.structure(tree), arrays)
+
+
+def _length(name: str, leaf, models: int | None) -> int:
+    """How many rows an array has."""
+    if not isinstance(leaf, jax.Array | np.ndarray) or leaf.dtype == object:
+        raise ValueError(f"`{name}` must be an array, got {leaf!r:.80}; use `np.asarray`.")
+    if not (leaf.dtype == bool or jnp.issubdtype(leaf.dtype, jnp.number)):
+        raise ValueError(
+            f"`{name}` must hold numbers, got dtype {leaf.dtype}; encode it as numbers first."
+        )
+    if models is not None and (leaf.ndim < 2 or len(leaf) != models):
+        raise ValueError(
+            f"`{name}` must have shape ({models}, n, ...) with own_data=True, got shape "
+            f"{leaf.shape}."
+        )
+    shape = leaf.shape if models is None else leaf.shape[1:]
+    if not shape or shape[0] == 0:
+        raise ValueError(f"`{name}` must have at least one row, got shape {leaf.shape}.")
+    return shape[0]

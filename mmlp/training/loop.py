@@ -1,0 +1,166 @@
+"""The epochs of a run: begin or go on, one after the other, report, save, stop when asked to.
+
+Below: what the user sees meanwhile, progress on stderr, and sends, signals that ask to stop.
+"""
+
+import contextlib
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mmlp.training.data import Fixed, Task
+from mmlp.training.devices import largest_of_processes, local, placed
+from mmlp.training.epoch import Metrics, State, first_state, run_epoch
+from mmlp.training.reports import EpochInfo, FitResult, nothing_learnt, trouble, values
+from mmlp.training.runs import RunDirectory
+
+FIRST, EVERY = 2.0, 10.0  # seconds: short runs stay silent; between plain lines
+
+
+def train(
+    task: Task, run: RunDirectory | None, *, progress: bool, on_epoch: Sequence[Callable]
+) -> FitResult:
+    """Epoch after epoch until the last one, or until every model has stopped."""
+    state, done, finished, stop = first_state(task.program, task.params), [], False, 0
+    if run is not None:
+        state, done, finished = run.resumed(task.name, state)
+    state, fixed = _placed(task, state)
+    next_epoch = run_epoch.program(task.program, state, fixed, np.int32(0))
+
+    def result() -> FitResult:
+        weights = state.best if task.validated else state.params
+        return FitResult(_model(task, weights), values(task, Metrics.stacked(done)))
+
+    with (
+        Progress(task.epochs, len(done), show=progress) as bar,
+        Interrupts(active=run is not None) as interrupts,
+    ):
+        while not finished and not stop:
+            state, metrics = next_epoch(state, fixed, np.int32(len(done)))
+            done.append(jax.tree.map(lambda x: np.array(x)[()], jax.device_get(metrics)))
+            trouble(task, state, done, result)
+            info = _info(task, state, done)
+            for watch in (bar.update, *on_epoch):
+                watch(info)
+            finished = len(done) == task.epochs or bool(np.all(done[-1].stopped))
+            stop = largest_of_processes(interrupts.received)
+            if run is not None and (finished or stop or run.due()):
+                metrics = Metrics.stacked(done)
+                run.write(state, metrics, values(task, metrics), finished=finished)
+    # a signal may have come in the last epoch, or while it was being saved
+    if run is not None and (stop := stop or largest_of_processes(interrupts.received)):
+        saved = "The run is finished and saved; the same call returns its result"
+        how = f"{saved if finished else 'The same call goes on'} from {run.path}."
+        _stop(stop, f"`{task.name}` stopped after epoch {len(done)} of {task.epochs}. {how}")
+    outcome = result()
+    nothing_learnt(task, state, outcome)
+    return outcome
+
+
+def _placed(task: Task, state: State) -> tuple[State, Fixed]:
+    """The arrays of a run on the device or devices; what each model has of its own is spread."""
+    program, fixed = task.program, task.fixed
+    models = len(fixed.key) if program.many else None
+    state, frozen, key, rate = placed(
+        program.mesh, (state, fixed.frozen, fixed.key, fixed.rate), models
+    )
+    rows = (fixed.data, fixed.validation)
+    data, validation = placed(program.mesh, rows, models if program.own_data else None)
+    return state, fixed._replace(
+        frozen=frozen, data=data, validation=validation, key=key, rate=rate
+    )
+
+
+def _model(task: Task, weights):
+    return task.model(local(task.program.mesh, weights))
+
+
+def _info(task: Task, state: State, done: list[Metrics]) -> EpochInfo:
+    weights = state.params  # not `state`, of which the next epoch makes another
+    return EpochInfo(
+        epoch=len(done),
+        epochs=task.epochs,
+        model=lambda: _model(task, jax.tree.map(jnp.copy, weights)),
+        **{"validation": None, **values(task, done[-1])},
+    )
+
+
+def _stop(number: int, text: str) -> NoReturn:
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt(text)
+    print(text, file=sys.stderr)
+    raise SystemExit(128 + number)
+
+
+class Progress(contextlib.AbstractContextManager):
+    """A bar on a terminal, a plain line now and then otherwise, nothing with `show=False`."""
+
+    def __init__(self, epochs: int, done: int, *, show: bool):
+        self.epochs, self.done, self.show, self.bar, self.skipped = epochs, done, show, None, 0
+        self.first_done = time.monotonic()
+        self.next, self.printed = self.first_done + FIRST, False
+        if show and sys.stderr.isatty():
+            with contextlib.suppress(ImportError):
+                from tqdm import tqdm
+
+                options = {"delay": FIRST, "unit": "epoch", "dynamic_ncols": True}
+                self.bar = tqdm(total=epochs, initial=done, **options)
+
+    def __exit__(self, *_):
+        if self.bar is not None:
+            self.bar.close()
+
+    def update(self, info) -> None:
+        """After an epoch, with its `EpochInfo`; of many models the median."""
+        shown = {"loss": info.loss, "validation": info.validation}
+        parts = [
+            f"{name} {np.nanmedian(value):.4g}"
+            for name, value in shown.items()
+            if value is not None and np.any(np.isfinite(value))
+        ]
+        self.skipped += int(np.sum(info.skipped))
+        parts += [f"{self.skipped} steps left out"] if self.skipped else []
+        if self.bar is not None:
+            self.bar.set_postfix_str(", ".join(parts), refresh=False)
+            self.bar.update(info.epoch - self.bar.n)
+            return
+        now = time.monotonic()
+        if info.epoch == self.done + 1:  # the rate leaves out the first epoch, which compiles
+            self.first_done = now
+        if self.show and (now >= self.next or (self.printed and info.epoch == self.epochs)):
+            self.next, self.printed = now + EVERY, True
+            seconds, epochs = now - self.first_done, info.epoch - self.done - 1
+            parts += [f"{epochs / seconds:.3g} epochs/s"] if epochs and seconds else []
+            text = f"epoch {info.epoch}/{self.epochs}: {', '.join(parts)}"
+            print(text, file=sys.stderr, flush=True)
+
+
+class Interrupts(contextlib.AbstractContextManager):
+    """Notes SIGINT and SIGTERM; a second one acts at once. In the main thread only."""
+
+    def __init__(self, *, active: bool):
+        self.received = 0  # the number of a signal
+        self.previous = {}
+        self.active = active and threading.current_thread() is threading.main_thread()
+
+    def __enter__(self):
+        for number in (signal.SIGINT, signal.SIGTERM) if self.active else ():
+            self.previous[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_):
+        for number, handler in self.previous.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self.previous = {}
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self.received = number
+        self.__exit__()
