@@ -19,9 +19,8 @@ import numpy as np
 
 from mmlp.experiments.harness.jobs import each
 from mmlp.experiments.harness.run import main
+from mmlp.experiments.vaes import data
 from mmlp.experiments.vaes import frey_claims as groups
-from mmlp.experiments.vaes import mosaics
-from mmlp.experiments.vaes.data import Data
 from mmlp.experiments.vaes.fits import COLLAPSED, SCORES, fit_recipes, score, simple_densities
 from mmlp.experiments.vaes.recipes import Recipe, tuned
 from mmlp.pages.table import cell
@@ -33,7 +32,7 @@ TRAIN_CAPTION = "100 training images rebuilt from their principal components."
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(Data):
+class Settings(data.Data):
     """Six VAEs with dense or diagonal, Gaussian or power exponential halves, on images."""
 
     latents: tuple[int, ...] = (5, 8)
@@ -106,7 +105,7 @@ def run(settings: Settings) -> dict:
         "pictures": {
             "shape": shape,
             "most": int(images.max()),
-            **mosaics.components_record(splits[0].components),
+            **data.components_record(splits[0].components),
             "train": np.round(splits[0].train[:100], 2).tolist(),
             "samples": [{"k": r["k"], "model": r["model"], "draws": drawn} for r, drawn in ours],
         },
@@ -123,17 +122,15 @@ def notes(settings: Settings, trained: list[dict]) -> list[str]:
     return [
         f"Models that collapsed, with a KLD of validation images below {COLLAPSED} nats, were "
         f"trained once again from another start, but for the paper's recipe: {again or 'none'}.",
-        "A claim holds where it does by more than two standard errors of differences that are "
-        "paired over splits. All splits are of the same frames of one video: more of them tell "
-        "more about the method, not about other images.",
-        "The paper's number of epochs is unsaid; its recipe has 100 here. Its split is unsaid; "
-        "ours are random.",
+        "A claim holds where it does by more than two standard errors, paired over splits. All are "
+        "splits of one video: more of them tell more about the method, not about other images.",
+        "The paper's number of epochs is unsaid: its recipe has 100 here; so is its split.",
         f"At k = {settings.latents[0]} joint and Cholesky MLPs and simple densities have "
         f"{settings.duels} splits, all other rows the first {settings.seeds} of these.",
-        "Optimiser, step, weight decay, noise and warm-up of each group were chosen by the "
-        "validation images of splits that are not used here, mostly with EfNf "
-        "(results/search/vaes.json lists what was tried). Test scores of the first six splits were "
-        "known from earlier settings when these, and the number of splits, were chosen.",
+        "Optimiser, step, weight decay, noise and warm-up of each group were chosen by validation "
+        "on splits not used here, mostly with EfNf (results/search/vaes.json has what was tried). "
+        f"Test scores of the first {groups.SEEN} splits were known from earlier settings when "
+        "these, and the number of splits, were chosen.",
         "The matrix MLPs without a joined MLP have 150 epochs, joint and Cholesky MLPs 300.",
         f"IW has {settings.samples} importance samples; on validation images, which choose the "
         f"best, {min(settings.samples, CHOOSING)}.",
@@ -197,8 +194,8 @@ def draw(record: dict, out: Path) -> None:
     for k in record["settings"]["latents"]:
         panels[k] = {row["model"]: row["draws"] for row in pictures["samples"] if row["k"] == k}
     for name, grids in panels.items():
-        images = {title: mosaics.decode(pictures, S) for title, S in grids.items()}
-        mosaics.save(images, pictures["shape"], pictures["most"], out / f"frey-{name}.png")
+        images = {title: data.decode(pictures, S) for title, S in grids.items()}
+        data.mosaic(images, pictures["shape"], pictures["most"], out / f"frey-{name}.png")
 
 
 if __name__ == "__main__":

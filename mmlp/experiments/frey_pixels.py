@@ -12,7 +12,6 @@ command runs on a GPU, and slowly on a CPU.
 """
 
 import dataclasses
-import math
 import resource
 import sys
 import time
@@ -27,7 +26,7 @@ from mmlp.datasets import Components
 from mmlp.experiments.harness.claims import judged_cases
 from mmlp.experiments.harness.jobs import progress
 from mmlp.experiments.harness.run import device, main
-from mmlp.experiments.vaes import data, mosaics
+from mmlp.experiments.vaes import data
 from mmlp.experiments.vaes.fits import fit_recipes, scores_of_rows
 from mmlp.experiments.vaes.recipes import Recipe, tuned
 
@@ -37,7 +36,6 @@ PIPELINE_LATENT = 5
 SHOWN = 100  # samples in a figure
 CAPTION = f"{SHOWN} samples of each model, noise included (of the ten components only: the other "
 CAPTION += "directions are at their mean), and test images."
-Scores = dict[str, dict[str, np.ndarray]]  # by model and name: (splits, test images)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,8 +88,9 @@ def run(settings: Settings) -> dict:
         if name == PIPELINE:
             added = added + np.stack(list(map(data.gaussian, tails, tests)))
         scores[name] = {"ELBO": LL - KLD + added, "IW": IW + added, "KLD": KLD}
-    costs, pictures = ({n: by[k] for n, by in found.items()} for k in ("costs", "images"))
-    pictures["test images"] = mosaics.pack(255 / most * tests[0][:SHOWN])
+    costs = {name: by["costs"] for name, by in found.items()}
+    pictures = {name: by["images"] for name, by in found.items()}
+    pictures["test images"] = data.pack(255 / most * tests[0][:SHOWN])
     return {
         "title": f"A dense covariance of all {images.shape[1]} pixels",
         "about": "Test scores in nats per image, uniform noise in [0, 1) added to each pixel: mean "
@@ -114,9 +113,8 @@ def notes(settings: Settings, tails, wholes) -> list[str]:
         f"{', '.join(f'{part:g}' for part in tails)}, chosen by validation.",
         "All directions together, which are the Gaussian and the coordinates of the dense VAE, are "
         f"shrunk by {', '.join(f'{part:g}' for part in wholes)}, by the same validation images.",
-        "Rate, noise and coordinates of the dense VAE were the best of eight, by the validation "
-        "images of the first split after 850 steps; those of the diagonal ones are the same, not "
-        "tuned.",
+        "Rate, noise and coordinates of the dense VAE were the best of eight, by validation on the "
+        "first split after 850 steps; the diagonal ones have the same, not tuned.",
         "Errors are over test images: one training run on one split says nothing of other runs.",
         f"IW has {settings.samples} importance samples, and where it is far above the ELBO more "
         "would raise it.",
@@ -145,7 +143,7 @@ def trained_and_scored(recipe: Recipe, splits: list, latent: int, samples: int, 
     values = np.moveaxis(scores_of_rows(result.model, X, samples)[..., :3], -1, 0)
     first = jax.tree.map(lambda x: x[0], result.model)
     draws = np.asarray(first.sample(jax.random.key(3), SHOWN), np.float64)
-    images = mosaics.pack(255 / most * splits[0].components.decode(draws))
+    images = data.pack(255 / most * splits[0].components.decode(draws))
     return {"scores": np.round(values, 3).tolist(), "costs": costs, "images": images}
 
 
@@ -163,14 +161,16 @@ def mean_and_error(values: np.ndarray) -> dict[str, float]:
     return {"mean": float(values.mean()), "error": float(errors.mean())}
 
 
-def table(settings: Settings, scores: Scores) -> dict:
-    diagonal = f"{DIAGONAL_MODEL}, diagonal"
-    names = {DENSE: f"{settings.model}, dense", DIAGONAL: diagonal}
-    names |= {ROTATED: f"{diagonal} in the coordinates of the dense one"}
-    names |= {PIPELINE: f"{settings.components} components and Gaussians"}
+def table(settings: Settings, scores: dict[str, dict[str, np.ndarray]]) -> dict:
+    names = {
+        f"{settings.model}, dense": DENSE,
+        f"{DIAGONAL_MODEL}, diagonal": DIAGONAL,
+        f"{DIAGONAL_MODEL}, diagonal in the coordinates of the dense one": ROTATED,
+        f"{settings.components} components and Gaussians": PIPELINE,
+        "one Gaussian, shrunk": GAUSSIAN,
+    }
     columns, rows = ("KLD", "ELBO", "IW"), []
-    for key, name in (names | {GAUSSIAN: f"{GAUSSIAN}, shrunk"}).items():
-        by = scores[key]
+    for name, by in ((name, scores[key]) for name, key in names.items()):
         cells = [mean_and_error(by[score]) if score in by else None for score in columns]
         rows.append({"name": name, "cells": cells})
     return {"title": "Log-density of test images", "columns": ["model", *columns], "rows": rows}
@@ -183,7 +183,8 @@ def cost_table(costs: dict[str, dict[str, Any]]) -> dict:
     return {"title": "Cost", "note": note, "columns": ["model", *columns], "rows": rows}
 
 
-def claims(scores: Scores, costs: dict[str, dict[str, Any]]) -> list[dict]:
+def claims(scores: dict[str, dict[str, np.ndarray]], costs: dict[str, dict]) -> list[dict]:
+    """Scores (splits, test images) of the dense model against the others', paired."""
     rivals = []
     for other in (DIAGONAL, ROTATED, PIPELINE, GAUSSIAN):
         difference = scores[DENSE]["IW"] - scores[other]["IW"]
@@ -203,8 +204,8 @@ def claims(scores: Scores, costs: dict[str, dict[str, Any]]) -> list[dict]:
 def draw(record: dict, out: Path) -> None:
     pictures = record["result"]["pictures"]
     shape, packed = pictures["shape"], pictures["images"]
-    images = {name: mosaics.unpack(text, math.prod(shape)) for name, text in packed.items()}
-    mosaics.save(images, shape, 255, out / "frey-pixels.png")
+    images = {name: data.unpack(text, shape[0] * shape[1]) for name, text in packed.items()}
+    data.mosaic(images, shape, 255, out / "frey-pixels.png")
 
 
 if __name__ == "__main__":

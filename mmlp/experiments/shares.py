@@ -8,8 +8,8 @@ Does a network (`shares_forecasts`) beat exponentially weighted (EWMA) and Ledoi
 Score: the Gaussian log-likelihood of the next month's daily returns, mean zero. Test: 2005 to 2022,
 month by month; every three years all is tuned or trained anew on the days before. The networks'
 settings were chosen on 1997 to 2004, out of about thirty, where the two are level within what seeds
-make; the test years were looked at once before, with 8 seeds, and only the number of seeds changed.
-results/shares.json has the answer (20 shares, 1990 to 2022; two minutes on two cores).
+make; the test years were looked at once before, with 8 seeds: only their number changed. The answer
+is in results/shares.json (20 shares, 1990 to 2022; two minutes on two cores).
 """
 
 import dataclasses
@@ -32,6 +32,10 @@ LIKELIHOOD = "log-likelihood"
 MEASURES = {"Stein": stein, "von Neumann": von_neumann, "quadratic": quadratic}
 RIVALS = (EWMA, LEDOIT_WOLF, BASE, CHOLESKY)
 CRASHES = ("2008", "2020")  # years in which much of the gain is earned
+NOTE = """Log-likelihood: mean of a day of the next month under N(0, S), in nats; gain: the paired
+difference from the tuned EWMA, with its standard error over months. Divergences (smaller is better)
+are from the month's own covariance, shrunk by Ledoit-Wolf because about 21 days leave it nearly
+singular; both are divided by its trace."""
 COLOURS = {"realised": "0.75", EWMA: "black", MATRIX: "tab:red", CHOLESKY: "tab:blue"}
 COLOURS |= {BASE: "tab:green", LEDOIT_WOLF: "tab:orange"}
 
@@ -72,17 +76,16 @@ def run(settings: Settings) -> dict:
     W = np.array([x.T @ x / len(x) for x in days])
     shrunk = factored(np.array([ledoit_wolf(x, assume_centered=True)[0] for x in days]))
     size = np.linalg.norm(shrunk, axis=(1, 2), keepdims=True)  # the root of the trace
-    target = Gram(shrunk / size)
-    scores = {}
+    scores = {name: {LIKELIHOOD: log_likelihood(T, W)} for name, T in forecast.items()}
     for name, T in forecast.items():
-        divergences = {m: np.asarray(f(Gram(T / size), target)) for m, f in MEASURES.items()}
-        scores[name] = {LIKELIHOOD: log_likelihood(T, W), **divergences}
+        A, B = Gram(T / size), Gram(shrunk / size)
+        scores[name] |= {measure: np.asarray(f(A, B)) for measure, f in MEASURES.items()}
     months = [str(market.dates[a])[:7] for a, _ in spans]
     years = np.array([month[:4] for month in months])
     gain = {name: by[LIKELIHOOD] - scores[EWMA][LIKELIHOOD] for name, by in scores.items()}
     caption = "Volatility of equal parts of all shares, and log-likelihood gained on tuned EWMA."
-    variance = {name: np.sum(np.mean(T, axis=2) ** 2, axis=1) for name, T in forecast.items()}
-    variance = {"realised": W.mean(axis=(1, 2))} | variance  # of equal parts of all shares
+    variance = {"realised": W.mean(axis=(1, 2))}  # of equal parts of all shares
+    variance |= {name: np.sum(np.mean(T, axis=2) ** 2, axis=1) for name, T in forecast.items()}
     alone = {kind: log_likelihood(T, W).mean(axis=1) for kind, T in single.items()}
     return {
         "title": f"next month's covariance of {len(market.names)} shares ({market.source})",
@@ -109,15 +112,8 @@ def table(scores: dict[str, dict], gain: dict[str, np.ndarray], single: dict) ->
     for name, x in single.items():
         cells = [cell(x.tolist()), None, *(None for _ in MEASURES)]
         rows.append({"name": f"one {name}, mean of {len(x)}", "cells": cells})
-    return {
-        "title": "Forecasts of the next month",
-        "note": "Log-likelihood: mean of a day of the next month under N(0, S), in nats; gain: the "
-        "paired difference from the tuned EWMA, with its standard error over months. Divergences "
-        "(smaller is better) are from the month's own covariance, shrunk by Ledoit-Wolf because "
-        "about 21 days leave it nearly singular; both are divided by its trace.",
-        "columns": ["method", LIKELIHOOD, "gain", *MEASURES],
-        "rows": rows,
-    }
+    columns = ["method", LIKELIHOOD, "gain", *MEASURES]
+    return {"title": "Forecasts of the next month", "note": NOTE, "columns": columns, "rows": rows}
 
 
 def claim(rival: str, difference: np.ndarray, years: np.ndarray) -> dict:
@@ -130,9 +126,9 @@ def claim(rival: str, difference: np.ndarray, years: np.ndarray) -> dict:
         verdict = "holds" if mean > 0 else "does not hold"
     elif clear[0]:
         verdict = "depends on the years: beyond two standard errors over months, not over years"
-    evidence = f"{mean:+.3f} ± {error:.3f} nats a day (over years ± {over_years:.3f}), median "
-    evidence += f"{np.median(difference):+.3f}, ahead in {np.mean(difference > 0):.0%} of "
-    evidence += f"{len(difference)} months."
+    ahead = f"ahead in {np.mean(difference > 0):.0%} of {len(difference)} months."
+    evidence = f"{mean:+.3f} ± {error:.3f} nats a day (over years ± {over_years:.3f}), "
+    evidence += f"median {np.median(difference):+.3f}, {ahead}"
     calm = difference[~np.isin(years, CRASHES)]
     if 1 < len(calm) < len(difference):
         rest, spread = advantage(none, calm)
@@ -147,8 +143,8 @@ def draw(record: dict, out: Path) -> None:
     figure = Figure(figsize=(9, 6.5), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True)
     for name, width in (("realised", 3.5), (EWMA, 1.3), (MATRIX, 1.3)):
-        volatility = result["volatility"][name]
-        top.plot(months, volatility, color=COLOURS[name], label=name, linewidth=width)
+        line = {"color": COLOURS[name], "label": name, "linewidth": width}
+        top.plot(months, result["volatility"][name], **line)
     title = "Equal parts of all shares: volatility of the month ahead"
     top.set(ylabel="volatility, % a year", yscale="log", title=title)
     top.set_yticks([5, 10, 20, 50, 100], ["5", "10", "20", "50", "100"])

@@ -75,10 +75,7 @@ def months_of(market: Market) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def weighted(x: np.ndarray, decay: float) -> np.ndarray:
-    """S_{t+1} = decay S_t + (1 - decay) x_t, from the mean of the first days.
-
-    x (n, ...) gives (n + 1, ...).
-    """
+    """S_{t+1} = decay S_t + (1 - decay) x_t from the mean of the first days; (n, ...), one more."""
     start = x[:WARMUP].mean(axis=0, keepdims=True)
     later = lfilter([1 - decay], [1, -decay], x[WARMUP:], axis=0, zi=decay * start)[0]
     return np.concatenate([np.full((WARMUP, *x.shape[1:]), np.nan), start, later])

@@ -1,10 +1,9 @@
 """Forecasts of next month's covariance: the usual estimates, and networks that correct one.
 
 The baseline S = LL' has the volatilities of one EWMA and the correlations of a slower one. A
-network reads eleven features of past returns and gives N(0, eta M) for returns in the coordinates
-L^-1 r, the principal axes of S, with M near I (`Residual`); the forecast is eta L M L', the mean of
-several networks. The matrix MLP and the Cholesky MLP stand in exactly the same place. Every
-covariance is held by a factor T, S = T'T.
+network reads eleven features of past returns and gives N(0, eta M), M near I (`Residual`), for
+L^-1 r, returns along the principal axes of S; the forecast is eta L M L', the mean of several. The
+matrix MLP and the Cholesky MLP stand in the same place. Covariances are held by factors, S = T'T.
 """
 
 from collections.abc import Callable
@@ -105,10 +104,9 @@ def estimates(r: np.ndarray, ewma: dict, at: np.ndarray) -> dict[str, dict[Any, 
 
 
 def forecasts(market: data.Market, settings: Any) -> tuple[dict, dict, np.ndarray]:
-    """Factors by method (months, d, d), by single networks (seeds, months, d, d), and months.
+    """Factors by method (months, d, d) and network (seeds, months, d, d), days (first, last + 1).
 
-    The third result holds the days of each test month, (first, last + 1). A block of test years is
-    forecast by what was trained, or tuned in log-likelihood, on the days before it.
+    A block of test years is forecast by what was trained, or tuned, on the days before it.
     """
     r, (begin, end, year) = market.returns, data.months_of(market)
     squares = r[:, :, None] * r[:, None, :]

@@ -13,7 +13,7 @@ import pytest
 from mmlp.datasets import images as datasets_images
 from mmlp.experiments import collapse, frey, frey_pixels
 from mmlp.experiments.harness.run import main, reproduce
-from mmlp.experiments.vaes import frey_claims, mosaics
+from mmlp.experiments.vaes import data, frey_claims
 from mmlp.experiments.vaes.recipes import Recipe
 
 SETTINGS = frey.Settings(
@@ -149,13 +149,13 @@ def test_figures_are_drawn_from_the_record_alone(tmp_path):
     S = np.round(split.train[:100], 2)
     samples = [{"k": 2, "model": "NdNd", "draws": S.tolist()}]
     pictures = {"shape": (8, 8), "most": 16, "train": S.tolist(), "samples": samples}
-    pictures |= mosaics.components_record(split.components)
+    pictures |= data.components_record(split.components)
     exact = split.components.decode(split.train[:100])
-    np.testing.assert_allclose(mosaics.decode(pictures, pictures["train"]), exact, atol=1)
+    np.testing.assert_allclose(data.decode(pictures, pictures["train"]), exact, atol=1)
     record = {"settings": {"latents": [2], "data": "DIR"}, "result": {"pictures": pictures}}
     frey.draw(json.loads(json.dumps(record)), tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"frey-train.png", "frey-2.png"}
-    images = {"dense": mosaics.pack(exact), "diagonal": mosaics.pack(exact)}
+    images = {"dense": data.pack(exact), "diagonal": data.pack(exact)}
     record = {"result": {"pictures": {"shape": (8, 8), "images": images}}}
     frey_pixels.draw(record, tmp_path)
     assert (tmp_path / "frey-pixels.png").stat().st_size > 5_000

@@ -37,7 +37,6 @@ class Settings:
     test: int = 500
     epochs: int = 300
     batch_size: int = 40
-    neighbours: int = 5
     seed: int = 0
 
     QUICK: ClassVar = {"train": 40, "validation": 10, "test": 20, "epochs": 30, "batch_size": 20}
@@ -55,13 +54,11 @@ def make_data(settings: Settings) -> tuple[jax.Array, Gram]:
 
 
 def loss(model, batch, key, t):
-    X, Y = batch
-    return jnp.mean(von_neumann(jax.vmap(model)(X), Y))
+    return jnp.mean(von_neumann(jax.vmap(model)(batch[0]), batch[1]))
 
 
 def run(settings: Settings) -> dict:
-    a, b = settings.train, settings.train + settings.validation
-    data = make_data(settings)
+    a, b, data = settings.train, settings.train + settings.validation, make_data(settings)
     parts = slice(a), slice(a, b), slice(b, None)
     train, validation, (X, Y) = (jax.tree.map(lambda x, i=i: x[i], data) for i in parts)
     key, p, d = jax.random.key(settings.seed), settings.features, settings.dim
@@ -71,11 +68,9 @@ def run(settings: Settings) -> dict:
     }
     known, T, new = (np.asarray(part, np.float64) for part in (train[0], train[1].factor, X))
     constant = np.broadcast_to(baselines.log_euclidean_mean(T), (settings.test, d, d))
-    neighbours = baselines.nearest_neighbours(known, T, new, settings.neighbours)
-    predictions = {
-        "constant (log-Euclidean mean)": Gram(jnp.asarray(constant)),
-        f"{settings.neighbours} nearest neighbours": Gram(jnp.asarray(neighbours)),
-    }
+    nearest = baselines.nearest_neighbours(known, T, new, baselines.NEIGHBOURS)
+    predictions = {"constant (log-Euclidean mean)": constant, baselines.NEIGHBOURS_ROW: nearest}
+    predictions = {name: Gram(jnp.asarray(T)) for name, T in predictions.items()}
     steps = settings.epochs * -(-a // settings.batch_size)
     options: dict[str, Any] = {"epochs": settings.epochs, "batch_size": settings.batch_size}
     options |= {"optimizer": default_optimizer(steps), "validation": validation}
@@ -86,13 +81,12 @@ def run(settings: Settings) -> dict:
     errors = {n: [float(f(A, Y).mean()) for f in MEASURES.values()] for n, A in predictions.items()}
     dense = {name: A.dense()[:4] for name, A in ({"target": Y} | predictions).items()}
     caption = "Covariances of four unseen samples, a column each."
-    title = "Mean divergence, the smaller the better"
     return {
         "title": TITLE,
         "about": f"{settings.train} samples: {p} inputs, and a covariance matrix {d} x {d} whose "
         "eigenvectors turn with them. Below, the mean divergence of predictions from "
         f"{settings.test} unseen matrices.",
-        "tables": [table(title, ["predictor", *MEASURES], errors)],
+        "tables": [table("Mean divergence", ["predictor", *MEASURES], errors)],
         "figures": [{"file": "demo-covariances.png", "caption": caption}],
         "matrices": {name: np.asarray(A, np.float64).tolist() for name, A in dense.items()},
     }

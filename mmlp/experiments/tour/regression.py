@@ -1,8 +1,8 @@
 """The tour, second part: regression with a full error covariance for every sample.
 
 A robot's arm of two links reads its joint angles with errors e. From the readings a, predict where
-its hand is: y = h(a + e), close to N(h(a), J S J') with the Jacobian J of h and S = V[e]. The error
-turns and stretches with the pose.
+its hand is: y = h(a + e), close to N(h(a), J S J'), J the Jacobian of h, S = V[e], which turns with
+the pose.
 """
 
 import dataclasses
@@ -82,28 +82,22 @@ def run(settings: Settings) -> dict:
         REFERENCE: truth(a_new, settings),
     }
     scores = {name: [f(p, b_new) for f in MEASURES.values()] for name, p in predictions.items()}
-    pit = {name: mahalanobis_pit(p, b_new) for name, p in predictions.items()}
-    pictured = {"predicted": model.predict_distribution(POSES), "true": truth(POSES, settings)}
+    poses = {"predicted": model.predict_distribution(POSES), "true": truth(POSES, settings)}
     caption = (
-        f"The arm in {len(POSES)} poses, with 90 % ellipses of the hand: predicted (blue), true "
+        f"The arm in {len(POSES)} poses, with 90 % ellipses of the hand: predicted (blue) and "
     )
     caption += (
-        "(black). Right: the share of positions inside the ellipse of each level, best on the "
+        "true (black). Right: the share inside the ellipse of each level, best on the diagonal."
     )
-    caption += "diagonal."
-    title = "Scores, the smaller the better"
     return {
         "title": TITLE,
-        "about": "An arm of two links reads its joint angles with an error; "
-        f"{settings.train} readings with the true position of the hand are given. How far off a "
-        "position may be, and in which direction, depends on the pose. Below, scores on "
-        f"{settings.test} unseen readings.",
-        "tables": [table(title, ["prediction", *MEASURES], scores, REFERENCE)],
+        "about": f"An arm of two links reads its joint angles with an error; {settings.train} "
+        "readings with the true position of the hand are given. How far off a position may be, and "
+        f"in which direction, depends on the pose. Below, scores on {settings.test} unseen ones.",
+        "tables": [table("Scores", ["prediction", *MEASURES], scores, REFERENCE)],
         "figures": [{"file": "demo-regression.png", "caption": caption}],
-        "ellipses": {
-            n: [p.mean.tolist(), p.covariance.dense().tolist()] for n, p in pictured.items()
-        },
-        "pit": {name: values.round(4).tolist() for name, values in pit.items()},
+        "ellipses": {n: [p.mean.tolist(), p.covariance.dense().tolist()] for n, p in poses.items()},
+        "pit": {n: mahalanobis_pit(p, b_new).round(4).tolist() for n, p in predictions.items()},
     }
 
 

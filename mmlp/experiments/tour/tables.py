@@ -10,6 +10,7 @@ def table(title: str, columns: list[str], rows: dict[str, list], reference: str 
     {'name': 'b', 'cells': [{'mean': 0.25, 'best': True}]}
     """
     cells = {name: [{"mean": x} for x in row] for name, row in rows.items()}
+    title = f"{title}, the smaller the better"
     return {"title": title, "columns": columns, "rows": marked(cells, reference)}
 
 

@@ -1,7 +1,7 @@
 """The tour, third part: the density of handwritten digits, and new digits drawn from it.
 
-The images, 8 x 8, come with scikit-learn. A variational autoencoder with dense covariances learns
-the distribution of their first principal components; samples are turned back into images.
+The images, 8 x 8, come with scikit-learn. A VAE with dense covariances learns the distribution of
+their first principal components; samples are turned back into images.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from sklearn.mixture import GaussianMixture
 from mmlp.datasets import Components, digits, random_split
 from mmlp.estimators import MatrixVAE
 from mmlp.experiments.tour.tables import table
-from mmlp.experiments.vaes import mosaics
+from mmlp.experiments.vaes import data
 
 TITLE = "a density of handwritten digits"
 IMAGES = 40
@@ -39,28 +39,23 @@ def run(settings: Settings) -> dict:
     components = Components.fit(pixels[rows], settings.components)
     X, test = (components.encode(pixels[index]) for index in (rows, rest))
     vae = MatrixVAE(settings.latent, max_epochs=settings.epochs, random_state=seed)
-    models = {
-        "Gaussian": GaussianMixture(1),
-        "mixture of 10 Gaussians": GaussianMixture(10, random_state=seed),
-        "VAE with dense covariances": vae,
-    }
-    scores = {
-        name: [-float(np.mean(model.fit(X).score_samples(test))) - components.log_jacobian]
-        for name, model in models.items()
-    }
+    mixture = GaussianMixture(10, random_state=seed)
+    models = {"Gaussian": GaussianMixture(1), "mixture of 10 Gaussians": mixture}
+    models |= {"VAE with dense covariances": vae}
+    means = {name: np.mean(model.fit(X).score_samples(test)) for name, model in models.items()}
+    scores = {name: [-float(mean) - components.log_jacobian] for name, mean in means.items()}
     pictures = {
         "images": pixels[rest[:IMAGES]],
         f"{settings.components} components": components.decode(test[:IMAGES]),
         "samples": components.decode(vae.sample(IMAGES, random_state=seed)),
     }
     caption = "Unseen images; what the components keep of them; and samples of the VAE."
-    title = "Negative log-density, the smaller the better"
     return {
         "title": TITLE,
         "about": f"{settings.train} images of digits, reduced to {settings.components} principal "
         f"components. A VAE with {settings.latent} latent variables learns their distribution; the "
         f"table compares it with simpler densities on {len(test)} unseen images.",
-        "tables": [table(title, ["model", "per image"], scores)],
+        "tables": [table("Negative log-density", ["model", "per image"], scores)],
         "figures": [{"file": "demo-vae.png", "caption": caption}],
         "pictures": {name: np.clip(x, 0, 16).round(2).tolist() for name, x in pictures.items()},
     }
@@ -68,4 +63,4 @@ def run(settings: Settings) -> dict:
 
 def draw(record: dict, out: Path) -> None:
     images, path = record["result"]["pictures"], out / "demo-vae.png"
-    mosaics.save(images, (8, 8), 16, path, columns=5, size=(2.6, 4))
+    data.mosaic(images, (8, 8), 16, path, columns=5, size=(2.6, 4))

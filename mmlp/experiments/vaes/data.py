@@ -1,15 +1,19 @@
-"""Images for the experiments on VAEs: their random splits, and the coordinates of a VAE."""
+"""Images for the experiments on VAEs: random splits, coordinates of a VAE, pictures of records."""
 
+import base64
 import dataclasses
 import math
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from mmlp.datasets import FREY_SHAPE, Components, digits, frey_faces, random_split
 from mmlp.experiments.harness import jobs
+from mmlp.plotting import plot_images
 
 SHRINKAGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of variances to their mean; 1: all equal
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # training, validation and test images
@@ -101,3 +105,43 @@ def tempered(components: Components, power: float) -> Components:
     scale = components.scale**power
     size = np.sqrt(np.mean((components.scale / scale) ** 2))
     return dataclasses.replace(components, scale=scale * size)
+
+
+def pack(images: np.ndarray) -> str:
+    """Pixels 0 to 255 as text, rounded: rows of uint8, compressed, in base 64.
+
+    >>> unpack(pack(np.array([[-3.0, 1.6], [20.0, 300.0]])), 2)
+    array([[  0,   2],
+           [ 20, 255]], dtype=uint8)
+    """
+    pixels = np.clip(np.round(images), 0, 255).astype(np.uint8)
+    return base64.b64encode(zlib.compress(pixels.tobytes(), 9)).decode()
+
+
+def unpack(text: str, pixels: int) -> np.ndarray:
+    """The images of `pack`, shape (n, pixels)."""
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8).reshape(-1, pixels)
+
+
+def components_record(components: Components) -> dict[str, list]:
+    """What `decode` needs, to a tenth of a grey level for each component."""
+    axes = components.scale[:, None] * components.axes
+    return {"mean": np.round(components.mean, 1).tolist(), "axes": np.round(axes, 1).tolist()}
+
+
+def decode(record: dict[str, list], S: list) -> np.ndarray:
+    """Images (n, p) from standardised components S (n, count)."""
+    return np.asarray(record["mean"]) + np.asarray(S, np.float64) @ np.asarray(record["axes"])
+
+
+def mosaic(panels: dict, shape, most: float, path: Path, *, columns=10, size=(4.2, 5.2)) -> None:
+    """Panels of this size, three in a row: images (n, p) with pixels from 0 to `most`."""
+    across = min(3, len(panels))
+    down = -(-len(panels) // across)
+    figure = Figure(figsize=(size[0] * across, size[1] * down), layout="constrained")
+    for place, (title, images) in enumerate(panels.items(), 1):
+        ax = figure.add_subplot(down, across, place)
+        plot_images(np.clip(images, 0, most), shape, columns=columns, ax=ax)
+        ax.images[0].set_clim(0, most)
+        ax.set_title(title, fontsize=10)
+    figure.savefig(path, dpi=110)

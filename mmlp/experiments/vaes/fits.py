@@ -25,19 +25,15 @@ SCORES = ("LL", "KLD", "ELBO", "IW")
 
 @dataclasses.dataclass(frozen=True)
 class NegativeBound:
-    """The loss: minus the bound, mean over a batch (x, `Recipe.levels` of each row).
-
-    Validation (t = 1) has no noise and the full KL term.
-    """
+    """Minus the mean bound of a batch (x, `Recipe.levels`); validation, t = 1, has no noise."""
 
     kl: str
 
     def __call__(self, model: VAE, batch, key, t):
-        x, (noise, noise_end, warm_up) = batch[0], batch[1][0]
+        x, (noise, noise_end, warm_up), training = batch[0], batch[1][0], t < 1
         key_noise, key_draws = jax.random.split(key)
-        training = t < 1
-        level = noise + (noise_end - noise) * t
-        x = x + jnp.where(training, level, 0) * jax.random.normal(key_noise, x.shape, x.dtype)
+        level = jnp.where(training, noise + (noise_end - noise) * t, 0)
+        x = x + level * jax.random.normal(key_noise, x.shape, x.dtype)
         weight: Any = jnp.where(t < warm_up, t / jnp.where(warm_up > 0, warm_up, 1), 1)
 
         def one(x, key):
@@ -136,15 +132,13 @@ def simple_densities(splits: list[Split]) -> dict[str, dict[str, list[float]]]:
     The Gaussian has nothing to choose: for the test it is fitted to the validation images, too.
     """
     found = {name: {"IW": [], "validation IW": []} for name in ("one Gaussian", "Gaussian mixture")}
-    for split in splits:
+    for train, validation, test, components in splits:
         mixtures = [GaussianMixture(n, reg_covar=1e-3, n_init=2, random_state=0) for n in MIXTURES]
-        fitted = [mixture.fit(split.train) for mixture in mixtures]
-        mixture = max(fitted, key=lambda m: m.score(split.validation))
-        one = GaussianMixture(1).fit(split.train)
-        whole = GaussianMixture(1).fit(np.concatenate([split.train, split.validation]))
-        added = split.components.log_jacobian
-        pairs = (one, whole), (mixture, mixture)
-        for scores, (validated, tested) in zip(found.values(), pairs, strict=True):
-            scores["validation IW"].append(float(validated.score(split.validation)) + added)
-            scores["IW"].append(float(tested.score(split.test)) + added)
+        mixture = max((m.fit(train) for m in mixtures), key=lambda m: m.score(validation))
+        one = GaussianMixture(1).fit(train)
+        whole = GaussianMixture(1).fit(np.concatenate([train, validation]))
+        for scores, fitted in zip(found.values(), ((one, whole), (mixture, mixture)), strict=True):
+            bounds = fitted[0].score(validation), fitted[1].score(test)
+            for name, bound in zip(("validation IW", "IW"), bounds, strict=True):
+                scores[name].append(float(bound) + components.log_jacobian)
     return found

@@ -1,7 +1,5 @@
 """Verdicts on the paper's claims about the VAE table, and on ours, from scores over splits."""
 
-from typing import Any
-
 import numpy as np
 
 from mmlp.experiments.harness.claims import judged, judged_cases, more
@@ -30,20 +28,15 @@ COMPARED = [  # the claim, a score, and pairs of models of which the first shoul
     ("EfNf beats EfEf in LL.", "LL", [("EfNf", "EfEf")]),
     ("The KLD grows with flexibility.", "KLD", CHAIN),
 ]
-Scores = dict[str, dict[str, Any]]
 
 
-def claims(trained: list[dict], simple: Scores) -> list[dict]:
+def claims(trained: list[dict], simple: dict[str, dict]) -> list[dict]:
     """All that these rows can judge, by two standard errors of differences paired over splits."""
     ours = {(row["k"], row["model"]): row for row in trained if row["group"] == OURS}
     others = [row for row in trained if row["group"] == VON_NEUMANN]
-    found = [
-        *(compared(ours, *claim) for claim in COMPARED),
-        overfitting(ours),
-        above_paper(ours),
-        *(objective(ours[row["k"], row["model"]], row) for row in others),
-        *(best_of_all(k, trained, simple) for k in dict.fromkeys(row["k"] for row in trained)),
-    ]
+    found = [*(compared(ours, *claim) for claim in COMPARED), overfitting(ours), above_paper(ours)]
+    found += [objective(ours[row["k"], row["model"]], row) for row in others]
+    found += [best_of_all(k, trained, simple) for k in dict.fromkeys(row["k"] for row in trained)]
     return list(filter(None, found))
 
 
@@ -89,7 +82,7 @@ def objective(row: dict, other: dict) -> dict | None:
     return judged(text, [({"the objective": "von Neumann"}, better)], f"IW {IW}, KLD {KLD}.")
 
 
-def best_of_all(k: int, trained: list[dict], simple: Scores) -> dict | None:
+def best_of_all(k: int, trained: list[dict], simple: dict[str, dict]) -> dict | None:
     """The matrix MLP and the rival that validation images like best, on the test images."""
     rows = {f"{row['group']} {row['model']}": row for row in trained if row["k"] == k}
     ours = {name: row for name, row in rows.items() if row["group"] in (OURS, BEST)}
@@ -99,7 +92,7 @@ def best_of_all(k: int, trained: list[dict], simple: Scores) -> dict | None:
     rivals |= simple
     common = min(len(row["IW"]) for row in (*ours.values(), *rivals.values()))  # splits of all
 
-    def best(group: Scores) -> str:
+    def best(group: dict[str, dict]) -> str:
         return max(group, key=lambda name: np.mean(group[name]["validation IW"][:common]))
 
     mine, other = best(ours), best(rivals)

@@ -22,10 +22,7 @@ TUNED: dict[str, dict[str, Any]] = json.loads(SETTINGS.read_text(encoding="utf-8
 
 
 def direct_matrix_mlp(*sizes, **options) -> JointMatrixMLP:
-    """`JointMatrixMLP` without the standard MLP, D and V: with its other two departures alone.
-
-    Not for new work: results/collapse.json and results/frey-pixels.json measured it.
-    """
+    """`JointMatrixMLP` without its standard MLP, D and V: as results/ has it, not for new work."""
 
     def joined(network):
         return network.matrices[-1].V, *(layer.D for layer in network.vectors)
@@ -101,8 +98,8 @@ class Recipe:
         return self.epochs * -(-rows // self.batch)
 
     def make_optimizer(self, steps: int) -> optax.GradientTransformation:
-        decayed = steps if self.cosine else None
-        return equal_by_arguments(clipped, self.optimizer, self.rate, decayed, self.decay)
+        kind = self.optimizer, self.rate, steps if self.cosine else None, self.decay
+        return equal_by_arguments(clipped, *kind)
 
 
 def clipped(name: str, rate: float, steps: int | None, decay: float):
@@ -120,10 +117,7 @@ def tuned(group: str, model: str) -> Recipe:
 
 
 def in_papers_constants(vae: VAE) -> VAE:
-    """Weights drawn at scale 1/sqrt(fan-in) for H of trace one, not for d H: smaller W_l and C_l.
-
-    See docs/maths, "The constants".
-    """
+    """Smaller W_l and C_l, for H of trace one and not for d H: see docs/maths, "The constants"."""
 
     def weights(vae) -> list:
         networks = vae.encoder.network, vae.decoder.network
