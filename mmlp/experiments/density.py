@@ -1,7 +1,4 @@
-"""The paper's Figure pdf: the trace-one power exponential density at d = 2, by alpha and beta.
-
-python -m mmlp.experiments.density [--quick] [--out report]
-"""
+"""The paper's Figure pdf: the trace-one power exponential density at d = 2, by alpha and beta."""
 
 import dataclasses
 import itertools
@@ -15,6 +12,7 @@ import scipy.special
 from matplotlib.figure import Figure
 
 from mmlp.distributions import TraceOnePowerExponential
+from mmlp.experiments.harness.claims import judged
 from mmlp.experiments.harness.jobs import progress
 from mmlp.experiments.harness.run import main
 from mmlp.pages.table import rounded
@@ -35,9 +33,9 @@ class Settings:
 
 
 def run(settings: Settings) -> dict:
-    axis = np.linspace(-settings.extent, settings.extent, settings.points)
+    axis, rho = np.linspace(-settings.extent, settings.extent, settings.points), settings.rho
     x = jnp.stack(jnp.meshgrid(axis, axis, indexing="xy"), axis=-1)
-    M = np.array([[1, settings.rho], [settings.rho, 1]])
+    M = np.array([[1, rho], [rho, 1]])
     omega = Gram.from_dense(M / 2)
 
     @jax.jit
@@ -59,13 +57,9 @@ def run(settings: Settings) -> dict:
     x_exact = np.asarray(x, np.float64)
     u = np.einsum("...i,ij,...j", x_exact, np.linalg.inv(M), x_exact)
     exact = np.exp(-u / 2) / (2 * np.pi * np.linalg.det(M) ** 0.5)
-    figure = {
-        "file": "density.png",
-        "caption": "The density relative to its peak; white lines at 0.1, 0.5 and 0.9.",
-        "alt": "Contours of the density for each alpha (rows) and beta (columns): sharp peaks and "
-        "long tails at small beta, flat tops at large beta, wider at large alpha.",
-    }
-    rho = f"{settings.rho:g}"
+    caption = "The density relative to its peak; white lines at 0.1, 0.5 and 0.9."
+    alt = "Contours of the density for each alpha (rows) and beta (columns): sharp peaks and long "
+    alt += "tails at small beta, flat tops at large beta, wider at large alpha."
     return {
         "axis": axis.tolist(),
         "panels": panels,
@@ -73,8 +67,10 @@ def run(settings: Settings) -> dict:
         "about": "The power exponential density in two dimensions, over a grid of its parameters.",
         "claims": claims(panels, _difference(density(x, 1.0, 1.0)[0], exact)),
         "tables": [table(panels, settings.extent)],
-        "figures": [figure],
-        "notes": [f"The paper does not say which M it drew; here M = [[1, {rho}], [{rho}, 1]]."],
+        "figures": [{"file": "density.png", "caption": caption, "alt": alt}],
+        "notes": [
+            f"The paper does not say which M it drew; here M = [[1, {rho:g}], [{rho:g}, 1]]."
+        ],
     }
 
 
@@ -83,25 +79,20 @@ def _difference(p, q) -> float:
     return float(np.max(np.abs(np.asarray(p, np.float64) - q)) / np.max(q))
 
 
-def claims(panels: list[dict], gaussian: float) -> list[dict]:
+def claims(panels: list[dict], gaussian: float) -> list:
     by_beta = sorted(panels, key=lambda panel: panel["beta"])
     scale = max(panel["scale"] for panel in panels)
     first, last = (f"{p['beyond']:.2g} at beta = {p['beta']:g}" for p in (by_beta[0], by_beta[-1]))
-    return [
-        {
-            "claim": "For alpha = beta = 1 the density is the Gaussian N(mu, M).",
-            "verdict": "holds" if gaussian < 1e-5 else "does not hold",
-            "evidence": "Largest difference from the Gaussian density on the grid, relative to its "
-            f"peak: {gaussian:.1e}.",
-        },
-        {
-            "claim": "The pair of alpha and beta control the tail and the shape.",
-            "verdict": "depends on the parameter" if scale < 1e-5 else "holds",
-            "evidence": "Beta does, alpha is a scale. Beyond three standard deviations lies a "
-            f"share of {first}, of {last}. Changing alpha is rescaling x by sqrt(alpha), which eta "
-            f"does already (largest difference relative to the peak: {scale:.1e}).",
-        },
-    ]
+    special = "For alpha = beta = 1 the density is the Gaussian N(mu, M)."
+    largest = "Largest difference from the Gaussian density on the grid, relative to its peak"
+    shape = {
+        "claim": "The pair of alpha and beta control the tail and the shape.",
+        "verdict": "depends on the parameter" if scale < 1e-5 else "holds",
+        "evidence": "Beta does, alpha is a scale. Beyond three standard deviations lies a share of "
+        f"{first}, of {last}. Changing alpha is rescaling x by sqrt(alpha), which eta does already "
+        f"(largest difference relative to the peak: {scale:.1e}).",
+    }
+    return [judged(special, gaussian < 1e-5, f"{largest}: {gaussian:.1e}."), shape]
 
 
 def table(panels: list[dict], extent: float) -> dict:
@@ -112,13 +103,10 @@ def table(panels: list[dict], extent: float) -> dict:
         name = f"{panel['beta']:g}" + " (Gaussian)" * gaussian
         cells = [panel["peak"], panel["mass"], panel["beyond"]]
         rows.append({"name": name, "cells": cells, "emphasis": gaussian})
-    return {
-        "title": "Peak and tail",
-        "note": f"Mass: on the square of {extent:g} to either side, by the midpoint rule. Tail: "
-        "the share beyond three standard deviations.",
-        "columns": ["beta", "peak", "mass", "tail"],
-        "rows": rows,
-    }
+    note = f"Mass: on the square of {extent:g} to either side, by the midpoint rule. Tail: the "
+    note += "share beyond three standard deviations."
+    columns = ["beta", "peak", "mass", "tail"]
+    return {"title": "Peak and tail", "note": note, "columns": columns, "rows": rows}
 
 
 def draw(record: dict, out: Path) -> None:

@@ -1,9 +1,6 @@
 """The paper's Example 1: which loss to train with, told with baselines, seeds and a noise floor.
 
-    python -m mmlp.experiments.example1 [--quick] [--seeds N] [--out report]
-
-writes example1.json and example1.png. The generator is `mmlp.datasets.synthetic_covariances`;
-optimisers and rates come from benchmarks/search_spd.py.
+The generator is `mmlp.datasets.synthetic_covariances`.
 """
 
 import dataclasses
@@ -16,22 +13,18 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mmlp.experiments.harness.claims import advantage, ahead, judged, shares
-from mmlp.experiments.harness.jobs import progress
 from mmlp.experiments.harness.run import main
 from mmlp.experiments.spd import tables
-from mmlp.experiments.spd.baselines import FLOOR_ROW, MEAN_ROW, NEIGHBOURS_ROW
-from mmlp.experiments.spd.models import PAPER_RATE, Model, Recipe, paper, tuned
+from mmlp.experiments.spd.models import FLOOR_ROW, MEAN_ROW, NEIGHBOURS_ROW, Model, paper, tuned
 from mmlp.experiments.spd.tables import Errors
 from mmlp.experiments.spd.tasks import HEADINGS, LOSS_NAMES, QRE, Grid, Task, data_of
 from mmlp.pages.table import cell, rounded
 
 OURS, CHOLESKY, SHALLOW = "wide matrix MLP, QRE", "Cholesky MLP, QRE", "shallow design, QRE"
-PAPERS = "the paper's"
-# each is trained with all losses
-RECIPES = {"ours": "matrix MLP 3 x 20", PAPERS: "the paper's recipe"}
+NARROW, PAPERS = "matrix MLP 3 x 20", "the paper's recipe"  # each is trained with all losses
 MLP = "the paper's MLP 3 x 400, quad"
 RIVALS = (CHOLESKY, MLP)
-PAPERS_MLP = Model(Recipe("cholesky", (400, 400, 400), "adam", plain=True), PAPER_RATE, "quadratic")
+PAPERS_MLP = paper("cholesky", (400, 400, 400))._replace(loss="quadratic")
 PAPER = {  # (d0, n) -> for each loss, in the order of LOSS_NAMES: E_quad, E_QRE, E_Stein
     (10, 20): ((9.7e-5, 7e-4, 5.64), (0.033, 0.28, 17.75), (0.043, 0.72, 33.43)),
     (20, 20): ((1.1e-4, 1.3e-3, 28.86), (1.07, 8.18, 96.34), (0.061, 1.14, 83.66)),
@@ -44,20 +37,20 @@ PAPER = {  # (d0, n) -> for each loss, in the order of LOSS_NAMES: E_quad, E_QRE
 class Settings(Grid):
     """Networks trained under each of the three losses, scored under all three measures."""
 
-    duel_seeds: int = 20  # of networks that are close: tables.largest training set, first setting
+    duel_seeds: int = 20  # of networks that are close: the largest training set, first setting
 
     QUICK: ClassVar = Grid.QUICK | {"duel_seeds": 2}
 
 
 def models(dim: int, losses: Sequence[str] = tuple(LOSS_NAMES)) -> dict[str, Model]:
     """The rows of the table."""
-    narrow, papers = tuned("matrix 3 x 20", dim), (paper("matrix"), PAPER_RATE)
-    rows = {f"{RECIPES['ours']}, {LOSS_NAMES[loss]}": Model(*narrow, loss) for loss in losses}
-    rows[OURS] = Model(*tuned("matrix, wide", dim), "von_neumann")
-    rows |= {f"{RECIPES[PAPERS]}, {LOSS_NAMES[loss]}": Model(*papers, loss) for loss in losses}
-    rows[CHOLESKY] = Model(*tuned("Cholesky", dim), "von_neumann")
-    rows[SHALLOW] = Model(*tuned("shallow", dim), "von_neumann")
-    return rows
+    return {
+        **tuned("matrix 3 x 20", dim).under(losses, NARROW),
+        OURS: tuned("matrix, wide", dim),
+        **paper("matrix").under(losses, PAPERS),
+        CHOLESKY: tuned("Cholesky", dim),
+        SHALLOW: tuned("shallow", dim),
+    }
 
 
 def run(settings: Settings) -> dict:
@@ -65,13 +58,11 @@ def run(settings: Settings) -> dict:
     errors = tables.collect(tasks, lambda dim: models(dim, settings.losses), "example1")
     close = duel(settings)
     shown = max(tasks, key=lambda task: (task.dim, -task.train))
-    rows = [f"{RECIPES[PAPERS]}, {loss}" for loss in LOSS_NAMES.values()]
+    rows = [f"{PAPERS}, {loss}" for loss in LOSS_NAMES.values()]
     published = {(*k, row): v for k, by in PAPER.items() for row, v in zip(rows, by, strict=True)}
     first_size = [task for task in tasks if task.train == settings.sizes[0]]
-    caption = (
-        f"Two test samples (d0 = {shown.dim}, n = {shown.train}, setting {budget.settings[0]}, "
-        "first seed): target, 3 x 20 under each loss, the paper's MLP. One colour scale a row."
-    )
+    where = f"d0 = {shown.dim}, n = {shown.train}, setting {budget.settings[0]}, first seed"
+    caption = f"Two test samples ({where}): target, 3 x 20 under each loss, the paper's MLP."
     return {
         "title": "the choice of the loss",
         "about": "Covariances are predicted from 20 inputs; each network is trained under one loss "
@@ -79,7 +70,7 @@ def run(settings: Settings) -> dict:
         "against the sampled one: nothing can beat it.",
         "claims": claims(errors, close, settings.losses),
         "tables": [*tables.by_setting(errors, budget, published), duel_table(close)],
-        "figures": [{"file": "example1.png", "caption": caption}],
+        "figures": [{"file": "example1.png", "caption": f"{caption} One colour scale a row."}],
         "notes": tables.NOTES + tables.about_settings(first_size),
         "errors": tables.as_json(errors),
         "duel": tables.as_json(close),
@@ -89,77 +80,73 @@ def run(settings: Settings) -> dict:
 
 def duel(settings: Settings) -> Errors:
     """Our network and the two MLPs over more seeds: five are too few where errors are close."""
-    errors: Errors = {}
-    more = {"seeds": settings.duel_seeds, "settings": settings.settings[:1]}
-    budget, n = dataclasses.replace(settings.budget(), **more), max(settings.sizes)
-    for task in (task for task in settings.tasks() if task.train == n):
-        task = dataclasses.replace(task, budget=budget)
-        for row in progress((OURS, *RIVALS), f"duel, d0 = {task.dim}"):
-            model = (models(task.dim) | {MLP: PAPERS_MLP})[row]
-            errors[budget.settings[0], task.dim, n, row] = model.errors(task)[0]
-    return errors
+    first, n = settings.settings[:1], max(settings.sizes)
+    more = dataclasses.replace(settings, seeds=settings.duel_seeds, settings=first, sizes=(n,))
+
+    def rows(dim: int) -> dict[str, Model]:
+        known = models(dim)
+        return {OURS: known[OURS], CHOLESKY: known[CHOLESKY], MLP: PAPERS_MLP}
+
+    return tables.collect(more.tasks(), rows, "duel", untrained=False)
 
 
 def duel_table(errors: Errors) -> dict:
     n, cases = tables.largest(errors)
-    lines, seeds = [], len(next(iter(errors.values())))
-    for case in cases:
-        ours, *theirs = (errors[*case, row][:, QRE] for row in (OURS, *RIVALS))
+    lines = []
+    for (setting, d, _), rows in cases.items():
+        ours, *theirs = (rows[row][:, QRE] for row in (OURS, *RIVALS))
         cells = [cell(ours.tolist())]
         for rival in theirs:
             difference, error = advantage(ours, rival)
             cells += [cell(rival.tolist()), {"mean": difference, "error": error}]
-        lines.append({"name": f"{case[0]}, d0 = {case[1]}", "cells": cells})
-    pairs = itertools.chain(*((rival, "difference") for rival in RIVALS))
+        lines.append({"name": f"{setting}, d0 = {d}", "cells": cells})
     return {
-        "title": f"Head to head: E_QRE over {seeds} seeds, n = {n}",
+        "title": f"Head to head: E_QRE over {len(ours)} seeds, n = {n}",
         "note": "Beside each rival the mean paired difference from it; positive: ours is better.",
-        "columns": ["setting", OURS, *pairs],
+        "columns": [
+            "setting",
+            OURS,
+            *itertools.chain(*((rival, "difference") for rival in RIVALS)),
+        ],
         "rows": lines,
     }
 
 
 def claims(errors: Errors, close: Errors, losses: Sequence[str] = tuple(LOSS_NAMES)) -> list:
     """The paper's claim and ours, decided by the numbers; `close` are those of the `duel`."""
-    simple = (MEAN_ROW, NEIGHBOURS_ROW, SHALLOW)
     text = "the constant mean, nearest neighbours and the shallow design"
     same = "the Cholesky MLP trained with the same loss"
     return [
         claim_on_losses(errors, [LOSS_NAMES[loss] for loss in losses]),
         claim_on_floor(errors),
-        claim_to_be_ahead(errors, simple, text),
+        claim_to_be_ahead(errors, (MEAN_ROW, NEIGHBOURS_ROW, SHALLOW), text),
         claim_to_be_ahead(errors | close, (CHOLESKY,), same),
         claim_to_be_ahead(close, (MLP,), "the paper's MLP", logarithm=True),
     ]
 
 
 def claim_on_losses(errors: Errors, losses: Sequence[str]) -> dict | None:
-    outcomes = []
-    for case, (whose, row) in itertools.product(tables.cases_of(errors), RECIPES.items()):
-        means = np.array([errors[*case, f"{row}, {loss}"].mean(0) for loss in losses])
+    outcomes, recipes = [], {"ours": NARROW, "the paper's": PAPERS}
+    for (case, rows), (whose, recipe) in itertools.product(errors.items(), recipes.items()):
+        means = np.array([rows[f"{recipe}, {loss}"].mean(0) for loss in losses])
         for heading, best in zip(HEADINGS.values(), np.argmin(means, axis=0), strict=True):
             factors = {"measure": heading, "recipe": whose, "d0": case[1], "n": case[2]}
             outcomes.append((factors | {"setting": case[0]}, losses[int(best)] == "QRE"))
-    return judged(
-        "Training with the QRE (von Neumann) loss gives the smallest errors in all measures.",
-        outcomes,
-        f"Smallest of the losses by measure: {shares(outcomes, 'measure')}. By setting: "
-        f"{shares(outcomes, 'setting')}. By recipe: {shares(outcomes, 'recipe')}.",
-    )
+    text = "Training with the QRE (von Neumann) loss gives the smallest errors in all measures."
+    evidence = f"Smallest of the losses by measure: {shares(outcomes, 'measure')}. By setting: "
+    evidence += f"{shares(outcomes, 'setting')}. By recipe: {shares(outcomes, 'recipe')}."
+    return judged(text, outcomes, evidence)
 
 
 def claim_on_floor(errors: Errors) -> dict | None:
     n, cases = tables.largest(errors)
     outcomes, texts = [], []
-    for setting, d, _ in cases:
-        ours, floor = (errors[setting, d, n, row][:, QRE].mean() for row in (OURS, FLOOR_ROW))
+    for (setting, d, _), rows in cases.items():
+        ours, floor = (rows[row][:, QRE].mean() for row in (OURS, FLOOR_ROW))
         outcomes.append(({"d0": d, "setting": setting}, ours <= 2 * floor))
         texts.append(f"{setting}, d0 = {d}: {ours / floor:.2f}")
-    return judged(
-        f"Ours: with QRE and n = {n} samples the wide matrix MLP comes within twice the floor.",
-        outcomes,
-        f"E_QRE over the floor: {'; '.join(texts)}.",
-    )
+    text = f"Ours: with QRE and n = {n} samples the wide matrix MLP comes within twice the floor."
+    return judged(text, outcomes, f"E_QRE over the floor: {'; '.join(texts)}.")
 
 
 def claim_to_be_ahead(
@@ -168,8 +155,8 @@ def claim_to_be_ahead(
     """With `logarithm` ratios decide: a rival that fails on some seeds has a wide difference."""
     n, cases = tables.largest(errors)
     outcomes, texts = [], []
-    for (setting, d, _), other in itertools.product(cases, others):
-        pair = [errors[setting, d, n, row][:, QRE] for row in (OURS, other)]
+    for ((setting, d, _), rows), other in itertools.product(cases.items(), others):
+        pair = [rows[row][:, QRE] for row in (OURS, other)]
         logs = [np.log(x) for x in pair]
         factors = {"setting": setting, "d0": d, "rival": other}
         outcomes.append((factors, ahead(*(logs if logarithm else pair))))
@@ -177,18 +164,16 @@ def claim_to_be_ahead(
         text = f"{setting}, d0 = {d}, {other}: {difference:.2e} ± {error:.1e}"
         text += f", of logarithms {ratio:.2f} ± {spread:.2f}" if len(others) == 1 else ""
         texts.append(f"{text} ({len(pair[0])} seeds)")
-    return judged(
-        f"Ours: with n = {n} samples the wide matrix MLP is ahead of {name}, in "
-        f"{'log ' if logarithm else ''}E_QRE by more than two standard errors.",
-        outcomes,
-        f"Paired differences (positive: ours is better): {'; '.join(texts)}.",
-    )
+    text = f"Ours: with n = {n} samples the wide matrix MLP is ahead of {name}, in "
+    text += f"{'log ' if logarithm else ''}E_QRE by more than two standard errors."
+    evidence = f"Paired differences (positive: ours is better): {'; '.join(texts)}."
+    return judged(text, outcomes, evidence)
 
 
 def matrices(task: Task, losses: Sequence[str]) -> dict[str, list]:
     """Target and predictions of two test samples of the first setting and seed."""
     narrow, T = tuned("matrix 3 x 20", task.dim), data_of(task)[0].sampled[:2]
-    shown = {f"{LOSS_NAMES[loss]} loss": Model(*narrow, loss) for loss in losses}
+    shown = {f"{LOSS_NAMES[loss]} loss": narrow._replace(loss=loss) for loss in losses}
     shown["the paper's MLP"] = PAPERS_MLP
     images = {name: model.outcome(task).samples[0, 0, 0] for name, model in shown.items()}
     images = {"target": np.swapaxes(T, 1, 2) @ T} | images

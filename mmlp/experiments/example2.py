@@ -1,7 +1,5 @@
 """The paper's Example 2: SPD in every layer (the matrix MLP) against SPD at the output only.
 
-    python -m mmlp.experiments.example2 [--quick] [--seeds N] [--out report]
-
 Both with the paper's kernels and recipe, and both with calibration and the output kernels and
 optimisers that benchmarks/search_spd.py chose; j + 1 hidden layers of 20 units, von Neumann loss,
 seeds other than those of Example 1.
@@ -16,8 +14,7 @@ import numpy as np
 from mmlp.experiments.harness.claims import ahead, judged, shares
 from mmlp.experiments.harness.jobs import progress
 from mmlp.experiments.harness.run import main
-from mmlp.experiments.spd.baselines import errors_of_baselines
-from mmlp.experiments.spd.models import PAPER_RATE, Model, paper, tuned
+from mmlp.experiments.spd.models import Model, errors_of_baselines, paper, tuned
 from mmlp.experiments.spd.tables import NOTES, about_errors
 from mmlp.experiments.spd.tasks import FIRST_SEEDS, QRE, QUICK, Budget, Task
 from mmlp.pages.table import cell, marked, rounded
@@ -49,15 +46,13 @@ class Settings(Budget):
 
 def models(dim: int, j: int) -> dict[tuple[str, str], Model]:
     """By recipe and design."""
-    widths, made = (20,) * (j + 1), {}
-    families = {DEEP: ("matrix", "matrix 3 x 20"), SHALLOW: ("shallow", "shallow")}
-    for design, (network, _) in families.items():
-        made[PAPERS, design] = Model(paper(network, widths), PAPER_RATE, "von_neumann")
-    for design, (_, family) in families.items():
-        recipe, rate = tuned(family, dim)
-        recipe = dataclasses.replace(recipe, widths=widths)
-        made[TUNED, design] = Model(recipe, rate, "von_neumann")
-    return made
+    widths = (20,) * (j + 1)
+    return {
+        (PAPERS, DEEP): paper("matrix", widths),
+        (PAPERS, SHALLOW): paper("shallow", widths),
+        (TUNED, DEEP): tuned("matrix 3 x 20", dim, widths=widths),
+        (TUNED, SHALLOW): tuned("shallow", dim, widths=widths),
+    }
 
 
 def run(settings: Settings) -> dict:
@@ -106,26 +101,17 @@ def table(setting: str, errors: Depths, settings: Settings) -> dict:
 
 
 def claims(errors: Depths) -> list:
-    better = [
-        ({"recipe": r, "j": j, "d0": d, "setting": s}, ahead(values, errors[s, d, r, SHALLOW, j]))
-        for (s, d, r, design, j), values in errors.items()
-        if design == DEEP
-    ]
-    first, last = min(key[-1] for key in errors), max(key[-1] for key in errors)
-    growth = {
-        key[:-1]: float(np.mean(errors[*key[:-1], last]) / np.mean(values))
-        for key, values in errors.items()
-        if key[-1] == first
-    }
-    sensitive = [
-        ({"recipe": r, "d0": d, "setting": s}, growth[s, d, r, SHALLOW] > grown)
-        for (s, d, r, design), grown in growth.items()
-        if design == DEEP
-    ]
-    texts = []
-    for pair in itertools.product(RECIPES, (DEEP, SHALLOW)):
-        values = ", ".join(f"{grown:.2g}" for key, grown in growth.items() if key[2:] == pair)
-        texts.append(f"{', '.join(pair)}: {values}")
+    depths, growth = sorted({j for *_, j in errors}), {}
+    better, sensitive = [], []
+    for s, d, r in dict.fromkeys(key[:3] for key in errors):
+        deep, shallow = ([errors[s, d, r, one, j] for j in depths] for one in (DEEP, SHALLOW))
+        for j, ours, other in zip(depths, deep, shallow, strict=True):
+            better.append(({"recipe": r, "j": j, "d0": d, "setting": s}, ahead(ours, other)))
+        ours, other = (float(np.mean(x[-1]) / np.mean(x[0])) for x in (deep, shallow))
+        sensitive.append(({"recipe": r, "d0": d, "setting": s}, other > ours))
+        growth.setdefault(f"{r}, {DEEP}", []).append(f"{ours:.2g}")
+        growth.setdefault(f"{r}, {SHALLOW}", []).append(f"{other:.2g}")
+    texts = "; ".join(f"{name}: {', '.join(values)}" for name, values in growth.items())
     return [
         judged(
             "The deep design is better than the shallow one, at every depth.",
@@ -136,7 +122,7 @@ def claims(errors: Depths) -> list:
         judged(
             "The shallow design is more sensitive to the number of layers.",
             sensitive,
-            f"E_QRE at j = {last} over that at j = {first}, by setting and d0: {'; '.join(texts)}.",
+            f"E_QRE at j = {depths[-1]} over that at j = {depths[0]}, by setting and d0: {texts}.",
         ),
     ]
 

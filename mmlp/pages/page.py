@@ -1,7 +1,7 @@
 """One self-contained page of the results in a folder: OUT/index.html from OUT/*.json and figures.
 
 A record has "experiment" (the name of its file), "command", "quick", "seconds", "date", "device",
-"versions", "settings" and "result". These entries of "result" are shown, all of them optional:
+"versions", "settings" and "result". The page shows these entries of "result", all optional:
 
     title      what the experiment is, a few words
     about      a paragraph
@@ -55,21 +55,17 @@ def build(out: Path, heading: Heading, order: Sequence[str] = ()) -> dict[str, s
     for path in paths:
         try:
             record = _record(path)
-            parts = _section(record, out), _contents(record)
+            section, entry = _section(record, out), _contents(record)
         except (*DAMAGED, RecursionError) as error:
             skipped[path.name] = f"{'it lacks ' if isinstance(error, KeyError) else ''}{error}"
             print(f"report: left out {path}: {skipped[path.name]}", file=sys.stderr)
         else:
-            sections, contents = sections + parts[0], contents + parts[1]
+            sections, contents = sections + section, contents + entry
     reasons = _list(f"<code>{escape(n)}</code>: {escape(reason)}" for n, reason in skipped.items())
-    text = PAGE.substitute(
-        heading._asdict(),
-        style=STYLE,
-        contents=contents or "<p>No results yet.</p>",
-        left_out=reasons and f'<section id="left-out"><h2>Left out</h2>{reasons}</section>',
-        sections=sections,
-    )
-    files.replace(out / "index.html", text.encode())
+    left_out = reasons and f'<section id="left-out"><h2>Left out</h2>{reasons}</section>'
+    parts = {"style": STYLE, "contents": contents or "<p>No results yet.</p>"}
+    parts |= {"left_out": left_out, "sections": sections}
+    files.replace(out / "index.html", PAGE.substitute(heading._asdict(), **parts).encode())
     return skipped
 
 
@@ -85,19 +81,13 @@ def _record(path: Path) -> dict:
 
 def _contents(record: dict) -> str:
     """The heading of an experiment as a link, with its claims and verdicts."""
-    claims = record["result"].get("claims", [])
-    items = _list((f"{_verdict(c)} <span>{escape(c['claim'])}</span>" for c in claims), "claims")
     title, quick = _title(record)
-    return f'<h3><a href="#{record["experiment"]}">{title}</a>{quick}</h3>\n{items}\n'
+    link = f'<h3><a href="#{record["experiment"]}">{title}</a>{quick}</h3>'
+    return f"{link}\n{_claims(record)}\n"
 
 
 def _section(record: dict, out: Path) -> str:
     result, name = record["result"], record["experiment"]
-    claims = [
-        f"{_verdict(claim)} <span>{escape(claim['claim'])}<br>"
-        f"<small>{escape(claim.get('evidence', ''))}</small></span>"
-        for claim in result.get("claims", [])
-    ]
     notes = _list(map(escape, result.get("notes", [])))
     warning = "A quick run, to see that it works: its numbers are not results."
     parts = [
@@ -105,7 +95,7 @@ def _section(record: dict, out: Path) -> str:
         f'<h2 id="{name}-title">{"".join(_title(record))}</h2>',
         f'<p class="warning">{warning}</p>' if record.get("quick") else "",
         f"<p>{escape(result['about'])}</p>" if "about" in result else "",
-        _list(claims, "claims"),
+        _claims(record, "<br><small>{}</small>"),
         *(table_html(table) for table in result.get("tables", [])),
         *(_figure(figure, out) for figure in result.get("figures", [])),
         notes and f"<h3>Not like for like</h3>{notes}",
@@ -122,13 +112,18 @@ def _title(record: dict) -> tuple[str, str]:
     return f"{name}: {escape(title)}" if title else name, quick
 
 
-def _verdict(claim: dict) -> str:
-    verdict = claim["verdict"]
-    words = "depends" if re.match("depends($| )", verdict) else verdict
-    if words not in COLOURS:
-        known = "'holds', 'does not hold' or 'depends on ...'"
-        raise ValueError(f"a verdict must be {known}, got {verdict!r:.80}")
-    return f'<strong class="verdict {COLOURS[words]}">{escape(verdict)}</strong>'
+def _claims(record: dict, evidence: str = "") -> str:
+    """A list of verdicts and claims, with what `evidence` makes of the evidence."""
+    items = []
+    for claim in record["result"].get("claims", []):
+        verdict, more = claim["verdict"], evidence.format(escape(claim.get("evidence", "")))
+        words = "depends" if re.match("depends($| )", verdict) else verdict
+        if words not in COLOURS:
+            known = "'holds', 'does not hold' or 'depends on ...'"
+            raise ValueError(f"a verdict must be {known}, got {verdict!r:.80}")
+        strong = f'<strong class="verdict {COLOURS[words]}">{escape(verdict)}</strong>'
+        items.append(f"{strong} <span>{escape(claim['claim'])}{more}</span>")
+    return _list(items, "claims")
 
 
 def _provenance(record: dict) -> str:
@@ -156,8 +151,9 @@ def _figure(figure: dict, out: Path) -> str:
         data = base64.b64encode((out / file).read_bytes()).decode()
     except OSError:
         print(f"report: no figure {out / file}", file=sys.stderr)
-        missing = f"The figure {escape(file)} is missing: run the command again."
-        return f'<p class="warning">{missing}</p>'
+        return (
+            f'<p class="warning">The figure {escape(file)} is missing: run the command again.</p>'
+        )
     alt = escape(figure.get("alt") or caption or file)
     image = f'<div class="image"><img src="data:{kind};base64,{data}" alt="{alt}"></div>'
     return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"

@@ -15,9 +15,7 @@ from decimal import Decimal
 from html import escape
 from typing import Any
 
-SUPERSCRIPTS = str.maketrans(
-    "-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
-)
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def cell(values: Iterable[float], **more) -> dict:
@@ -39,12 +37,11 @@ def marked(rows: Mapping[str, Sequence[dict]], apart: str = "") -> list[dict]:
     """
     columns = zip(*(cells for name, cells in rows.items() if name != apart), strict=True)
     least = [min(entry["mean"] for entry in column) for column in columns]
-    made = []
+    made = {name: [] for name in rows}
     for name, cells in rows.items():
-        best = [name != apart and entry["mean"] == x for entry, x in zip(cells, least, strict=True)]
-        cells = [entry | {"best": is_best} for entry, is_best in zip(cells, best, strict=True)]
-        made.append({"name": name, "cells": cells})
-    return made
+        for entry, x in zip(cells, least, strict=True):
+            made[name].append(entry | {"best": name != apart and entry["mean"] == x})
+    return [{"name": name, "cells": cells} for name, cells in made.items()]
 
 
 def table_html(table: dict) -> str:
@@ -52,9 +49,8 @@ def table_html(table: dict) -> str:
     columns, rows = table["columns"], table["rows"]
     named, width = [row for row in rows if "group" not in row], len(columns) - 1
     for row in named:
-        if len(row["cells"]) != width:
-            got = f"the row {row['name']!r:.80} has {len(row['cells'])} cells"
-            raise ValueError(f"{got} for {width} columns")
+        if (n := len(row["cells"])) != width:
+            raise ValueError(f"the row {row['name']!r:.80} has {n} cells for {width} columns")
     by_column = [[_entries(row["cells"][i]) for row in named] for i in range(width)]
     paired = [any(entry.get("paper") is not None for entry in column) for column in by_column]
     styles = [_style(column) for column in by_column]
@@ -85,14 +81,10 @@ def _row(row: dict, paired: list[bool], styles: list[tuple[bool, int]]) -> str:
     for entry, pair, (powers, digits) in zip(row["cells"], paired, styles, strict=True):
         entry = _entries(entry)
         text = _value(entry.get("mean"), entry.get("error"), powers=powers, digits=digits)
-        cells += (
-            f'<td><strong class="best">{text}</strong></td>'
-            if entry.get("best")
-            else f"<td>{text}</td>"
-        )
-        cells += (
-            f'<td class="paper">{_value(entry.get("paper"), powers=powers)}</td>' if pair else ""
-        )
+        cells += f'<td><strong class="best">{text}</strong>' if entry.get("best") else f"<td>{text}"
+        cells += "</td>"
+        if pair:
+            cells += f'<td class="paper">{_value(entry.get("paper"), powers=powers)}</td>'
     emphasis = ' class="emphasis"' if row.get("emphasis") else ""
     return f'<tr{emphasis}><th scope="row">{escape(row["name"])}</th>{cells}</tr>\n'
 
@@ -143,11 +135,10 @@ def needs_powers(values: Iterable[float]) -> bool:
 def show(
     mean: float, error: float | None = None, *, powers: bool = False, digits: int | None = None
 ) -> str:
-    """A number, or mean and standard error, with or without a power of ten.
+    """A number, or mean and standard error; with `powers` of ten, but not from 0.1 to 9999.
 
     The error has one significant digit, two if the first is 1. Without an error the number has
-    `digits` decimals (after the power of ten is taken out), or up to four significant digits as it
-    was given. Numbers from 0.1 to 9999 need no power.
+    `digits` decimals (after the power of ten is taken out), or up to four significant digits.
 
     >>> show(1.0712e-2, 3.1e-4, powers=True), show(-63.954, 0.127), show(5.8e-6, powers=True)
     ('(1.07 ± 0.03)·10⁻²', '\u221263.95 ± 0.13', '5.8·10⁻⁶')
@@ -170,13 +161,10 @@ def show(
     values = [round(Decimal(value), -place) for value in (mean, error) if value is not None]
     exponent = _exponent(f"{max(map(abs, values)):e}") if powers else 0
     exponent = 0 if -1 <= exponent <= 3 else exponent
-    text = " ± ".join(
-        _minus(f"{value.scaleb(-exponent):.{max(0, exponent - place)}f}") for value in values
-    )
-    if exponent == 0:
-        return text
-    text = text if error is None else f"({text})"
-    return f"{text}·10{str(exponent).translate(SUPERSCRIPTS)}"
+    shown = max(0, exponent - place)
+    text = _minus(" ± ".join(f"{value.scaleb(-exponent):.{shown}f}" for value in values))
+    text = f"({text})" if exponent and error is not None else text
+    return f"{text}·10{str(exponent).translate(SUPERSCRIPTS)}" if exponent else text
 
 
 def rounded(values: Any, digits: int = 4) -> Any:

@@ -12,8 +12,8 @@ import pytest
 from mmlp.experiments import example1, example1_mlp, example2
 from mmlp.experiments.harness import claims as _claims
 from mmlp.experiments.harness.run import PAPER
-from mmlp.experiments.spd import baselines, models
-from mmlp.experiments.spd.models import Recipe, outcome, recipe_of, tuned
+from mmlp.experiments.spd import models
+from mmlp.experiments.spd.models import Recipe, outcome, tuned
 from mmlp.experiments.spd.tasks import Budget, Task, data_of, split_of
 from mmlp.pages.page import build
 
@@ -73,15 +73,13 @@ def test_the_budget_counts_steps():
 
 def test_baselines_are_ordered_as_they_should_be():
     task = Task(3, 60, BUDGET, first_seed=0)
-    rows = {
-        name: values.mean((0, 1)) for name, values in baselines.errors_of_baselines(task).items()
-    }
+    rows = {name: values.mean((0, 1)) for name, values in models.errors_of_baselines(task).items()}
     assert np.all(rows["noise floor"] < rows["5 nearest neighbours"])
     assert np.all(rows["5 nearest neighbours"] < rows["constant mean"])
     floor = data_of(task)[0]
     data = dataclasses.replace(floor, sampled=floor.sampled[:20], population=floor.population[:20])
     np.testing.assert_allclose(
-        baselines.errors_of_baselines(task)["noise floor"][0, 0],
+        models.errors_of_baselines(task)["noise floor"][0, 0],
         list(data.noise_floor().values()),
         rtol=1e-6,
     )
@@ -90,17 +88,15 @@ def test_baselines_are_ordered_as_they_should_be():
 def test_means_of_matrices_are_taken_on_factors():
     rng = np.random.default_rng(0)
     T = np.triu(rng.standard_normal((4, 3, 3))) + 2 * np.eye(3)
-    np.testing.assert_allclose(dense(baselines.mean(T)), dense(T).mean(0), rtol=1e-12)
+    np.testing.assert_allclose(dense(models.mean(T)), dense(T).mean(0), rtol=1e-12)
     D = np.array([1.0, 1e-4, 1e-9])  # commuting matrices: the geometric mean of the eigenvalues
     Q = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     pair = np.stack([np.diag(D) @ Q, np.diag(D**0.5) @ Q])
     expected = Q.T @ np.diag(D**1.5) @ Q
     np.testing.assert_allclose(
-        dense(baselines.log_euclidean_mean(pair)), expected / np.trace(expected), rtol=1e-9
+        dense(models.log_euclidean_mean(pair)), expected / np.trace(expected), rtol=1e-9
     )
-    near = baselines.nearest_neighbours(
-        np.array([[0.0], [1.0], [9.0]]), T[:3], np.array([[8.0]]), 1
-    )
+    near = models.nearest_neighbours(np.array([[0.0], [1.0], [9.0]]), T[:3], np.array([[8.0]]), 1)
     np.testing.assert_allclose(dense(near[0]), dense(T[2]) / np.trace(dense(T[2])), rtol=1e-9)
 
 
@@ -108,7 +104,7 @@ def test_tuned_recipes_are_those_of_the_file_and_the_grid_is_the_same_for_all():
     record = json.loads((ROOT / "results" / "search" / "spd.json").read_text())
     grids = {}
     for entry in record["tried"]:
-        key = entry["d0"], entry["family"], recipe_of(entry["recipe"])
+        key = entry["d0"], entry["family"], Recipe(**entry["recipe"])
         grids.setdefault(key, []).append(entry["rate"])
     dims = [task["dim"] for task in record["tasks"]]
     chosen = json.loads(models.CHOSEN.read_text())
@@ -121,7 +117,7 @@ def test_tuned_recipes_are_those_of_the_file_and_the_grid_is_the_same_for_all():
         for recipe in tried
     }
     for d, (family, candidates) in itertools.product(dims, search_spd.FAMILIES.items()):
-        recipe, rate = tuned(family, d)
+        recipe, rate, _ = tuned(family, d)
         assert recipe in candidates
         mine = [entry for entry in record["tried"] if (entry["d0"], entry["family"]) == (d, family)]
         best = min(entry["validation"] for entry in mine if entry["validation"] is not None)
@@ -144,13 +140,16 @@ def made_up(value):
     rows = [
         *example1.models(10),
         *example1_mlp.models(10),
-        baselines.MEAN_ROW,
-        baselines.NEIGHBOURS_ROW,
-        baselines.FLOOR_ROW,
+        models.MEAN_ROW,
+        models.NEIGHBOURS_ROW,
+        models.FLOOR_ROW,
     ]
-    keys = itertools.product(("turning", "linear"), (10, 20), (20, 100), rows)
+    cases = itertools.product(("turning", "linear"), (10, 20), (20, 100))
     spread = 1 + 0.001 * np.arange(5)[:, None]
-    return {key: spread * np.array([value(key[3], *key[:3], m) for m in range(3)]) for key in keys}
+    return {
+        case: {row: spread * np.array([value(row, *case, m) for m in range(3)]) for row in rows}
+        for case in cases
+    }
 
 
 def verdicts(claims):
@@ -159,12 +158,12 @@ def verdicts(claims):
 
 def test_verdicts_of_example1_follow_the_numbers():
     def good(row, setting, d, n, m):
-        return {baselines.FLOOR_ROW: 1.0, example1.OURS: 1.5}.get(row, 2.0 if "QRE" in row else 3.0)
+        return {models.FLOOR_ROW: 1.0, example1.OURS: 1.5}.get(row, 2.0 if "QRE" in row else 3.0)
 
     assert verdicts(example1.claims(made_up(good), made_up(good))) == ["holds"] * 5
 
     def bad(row, setting, d, n, m):
-        return {baselines.FLOOR_ROW: 1.0, example1.OURS: 5.0}.get(row, 4.0 if "QRE" in row else 3.0)
+        return {models.FLOOR_ROW: 1.0, example1.OURS: 5.0}.get(row, 4.0 if "QRE" in row else 3.0)
 
     assert verdicts(example1.claims(made_up(bad), made_up(bad))) == ["does not hold"] * 5
 

@@ -38,10 +38,10 @@ def more(a: Sequence[float], b: Sequence[float] | float) -> tuple[bool, str]:
     return ahead(small, large), f"{mean:+.2f} {spread}"
 
 
-def judged(claim: str, outcomes: Outcomes, evidence: str) -> dict[str, str] | None:
+def judged(claim: str, outcomes: Outcomes | bool, evidence: str) -> dict[str, str] | None:
     """An entry of `claims` of a record, or None where there is nothing to judge by."""
-    entry = {"claim": claim, "verdict": verdict(outcomes), "evidence": evidence}
-    return entry if outcomes else None
+    cases = [({}, outcomes)] if isinstance(outcomes, bool) else outcomes
+    return {"claim": claim, "verdict": verdict(cases), "evidence": evidence} if cases else None
 
 
 def judged_cases(claim: str, evidence: str, cases: Sequence[tuple[dict, bool, str]]) -> dict | None:
@@ -67,12 +67,10 @@ def verdict(outcomes: Outcomes) -> str:
     if not any(results):
         return "does not hold"
     for factor in outcomes[0][0]:
-        by_value = _by_value(outcomes, factor)
-        if all(len(set(found)) == 1 for found in by_value.values()):
-            yes, no = (
-                ", ".join(str(value) for value, found in by_value.items() if found[0] is wanted)
-                for wanted in (True, False)
-            )
+        values = _by_value(outcomes, factor)
+        if all(len(set(found)) == 1 for found in values.values()):
+            yes = ", ".join(str(value) for value, found in values.items() if found[0])
+            no = ", ".join(str(value) for value, found in values.items() if not found[0])
             return f"depends on {factor}: holds for {yes}, not for {no}"
     return f"depends on the case: holds in {sum(results)} of {len(results)}"
 

@@ -3,14 +3,12 @@
 An experiment is a module with a frozen dataclass `Settings`, whose `QUICK` holds what `--quick`
 changes, a function `run(settings) -> result`, and, if the result has figures, `draw(record, out)`,
 which reads the JSON only. `mmlp.pages.page` lists the entries of a result that the page shows.
-
 `python -m mmlp.experiments.NAME` (`main`) and `mmlp reproduce` (`reproduce`) both end in `perform`.
 """
 
 import argparse
 import dataclasses
 import datetime
-import importlib
 import importlib.metadata
 import json
 import os
@@ -35,11 +33,10 @@ from mmlp.pages import page
 
 PAPER = page.Heading(
     "The paper&rsquo;s results, reproduced",
-    """What <em>Constructing the Matrix Multilayer Perceptron and its Application to the VAE</em>
+    f"""What <em>Constructing the Matrix Multilayer Perceptron and its Application to the VAE</em>
 (Taghia, Bånkestad, Lindsten and Schön, 2019) reports, beside what matrix-mlp obtains. Each section
 was made by the command that it shows. A number with ± is a mean and its standard error over seeds;
-"""
-    + page.BOLD,
+{page.BOLD}""",
     "The paper&rsquo;s claims",
 )
 
@@ -53,8 +50,8 @@ def main(name: str, argv: Sequence[str] | None = None) -> dict:
     parser.add_argument("--out", type=Path, default=Path("report"), help="folder of the results")
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
-        flag, text = "--" + field.name.replace("_", "-"), f"default: {field.default}"
-        parser.add_argument(flag, dest=field.name, help=text, **_option(hints[field.name]))
+        text = f"default: {field.default}"
+        parser.add_argument(_flag(field.name), help=text, **_option(hints[field.name]))
     given = vars(parser.parse_args(argv))
     where = {"quick": given.pop("quick"), "out": given.pop("out")}
     try:
@@ -64,9 +61,7 @@ def main(name: str, argv: Sequence[str] | None = None) -> dict:
     return perform(name, experiment, settings, **where)
 
 
-def reproduce(
-    targets: Sequence[str], *, quick: bool = False, out: Path = Path("report"), **given
-) -> int:
+def reproduce(targets: Sequence[str], *, quick=False, out=Path("report"), **given) -> int:
     """Run these targets, or "all", one after the other; gives 1 if one failed, otherwise 0.
 
     Each is passed those of `given` that it has settings for. One that fails, such as for want of
@@ -106,9 +101,7 @@ def settings_of(kind: Any, *, quick: bool = False, **given) -> Any:
     return kind(**((kind.QUICK if quick else {}) | given))
 
 
-def perform(
-    name: str, experiment: Any, settings: Any, *, quick: bool, out: Path, heading=PAPER, program=""
-) -> dict:
+def perform(name, experiment, settings, *, quick, out: Path, heading=PAPER, program="") -> dict:
     """Run an experiment, write OUT/NAME.json, its figures and OUT/index.html, print the verdicts.
 
     `program` is the command without its flags, if it is not the experiment's own. A path is
@@ -132,9 +125,8 @@ def perform(
     files.replace(path, (json.dumps(record) + "\n").encode())
     if result.get("figures"):
         experiment.draw(json.loads(path.read_text()), out)
-    skipped = page.build(out, heading, TARGETS)
-    if path.name in skipped:
-        reason = f"{skipped[path.name]} (see mmlp/pages/page.py)"
+    if reason := page.build(out, heading, TARGETS).get(path.name):
+        reason += " (see mmlp/pages/page.py)"
         raise ValueError(f"the result of {name} does not fit the page: {reason}")
     for claim in result.get("claims", []):
         print(f"{claim['verdict']}: {claim['claim']} {claim.get('evidence', '')}".rstrip())
@@ -157,7 +149,7 @@ def device() -> str:
 
 def _option(hint) -> dict[str, Any]:
     """How argparse reads a field: int, float, str, Path, bool, a tuple of one; or None."""
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+    if isinstance(hint, types.UnionType):
         hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
     if hint is bool:
         return {"action": argparse.BooleanOptionalAction}
@@ -171,17 +163,19 @@ def _command(program: str, settings: Any, quick: bool) -> str:
     """What to type for these settings."""
     words = [*program.split(), *(["--quick"] if quick else [])]
     start = settings_of(type(settings), quick=quick)
-    for field in dataclasses.fields(settings):
-        value, flag = getattr(settings, field.name), field.name.replace("_", "-")
-        if value == getattr(start, field.name):
+    for name, value in vars(settings).items():
+        if value == getattr(start, name):
             continue
         if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        elif isinstance(value, tuple):
-            words += [f"--{flag}", ",".join(map(str, value))]
+            words.append(_flag(name if value else f"no-{name}"))
         else:
-            words += [f"--{flag}", str(_placed(value))]
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(_placed(value))
+            words += [_flag(name), text]
     return shlex.join(words)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def _placed(value: Any) -> Any:

@@ -1,8 +1,12 @@
-"""The networks of Examples 1 and 2: recipes, and all settings and seeds trained in one program."""
+"""Predictors of Examples 1 and 2: networks, trained in one program, and those without training.
+
+Matrices are held by factors T (..., m, d) with A = T'T, as in `Gram`.
+"""
 
 import dataclasses
 import functools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,18 +17,21 @@ import numpy as np
 import optax
 
 from mmlp.datasets.covariances import MEASURES
-from mmlp.experiments.spd.tasks import Part, Task, split_of
+from mmlp.experiments.spd.tasks import HEADINGS, LOSS_NAMES, Part, Task, data_of, split_of
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear, MercerSigmoid
 from mmlp.networks import CholeskyMLP, Dense, MatrixMLP, ShallowMatrixMLP
-from mmlp.spd import SPD
+from mmlp.spd import SPD, Gram
 from mmlp.training import fit_many
 from mmlp.training.compiled import Compiled
 from mmlp.training.optimizers import CLIP, default_optimizer, equal_by_arguments
 
 FEATURES = 20
-PAPER_RATE = 1e-3  # Adam "with default settings"
 CHOSEN = Path(__file__).with_name("spd_settings.json")
+NEIGHBOURS = 5
+MEAN_ROW, NEIGHBOURS_ROW = "constant mean", f"{NEIGHBOURS} nearest neighbours"
+FLOOR_ROW = "noise floor"
+compiled = functools.partial(Compiled, quickly=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +43,9 @@ class Recipe:
     optimizer: str  # "muon" or "adam", with cosine decay and clipping
     kernel: str = "linear"  # "linear" or "mercer": the output kernel
     plain: bool = False  # as the paper trains: no calibration, a constant rate, no clipping
+
+    def __post_init__(self):
+        object.__setattr__(self, "widths", tuple(self.widths))  # a JSON file has a list
 
     def create(self, dim: int, key) -> eqx.Module:
         kernel = MercerSigmoid() if self.kernel == "mercer" else Linear()
@@ -58,21 +68,35 @@ def _adam(steps: int, rate: float) -> optax.GradientTransformation:
     return optax.chain(optax.clip_by_global_norm(CLIP), optax.adam(schedule))
 
 
-def paper(network: str, widths: tuple[int, ...] = (20, 20, 20)) -> Recipe:
-    """The paper's recipe: the Mercer sigmoid kernel everywhere, Adam."""
-    return Recipe(network, widths, "adam", kernel="mercer", plain=True)
+class Model(NamedTuple):
+    """A row of a table: what is trained, and how."""
+
+    recipe: Recipe
+    rate: float
+    loss: str = "von_neumann"
+
+    def outcome(self, task: Task) -> "Outcome":
+        return outcome(task, self.recipe, self.loss, (self.rate,))
+
+    def errors(self, task: Task) -> np.ndarray:
+        """(settings, seeds, 3)"""
+        return self.outcome(task).errors[:, :, 0]
+
+    def under(self, losses: Sequence[str], name: str) -> "dict[str, Model]":
+        """This model trained with each of the losses: rows "NAME, LOSS"."""
+        return {f"{name}, {LOSS_NAMES[loss]}": self._replace(loss=loss) for loss in losses}
 
 
-def tuned(family: str, dim: int) -> tuple[Recipe, float]:
+def paper(network: str, widths: tuple[int, ...] = (20, 20, 20)) -> Model:
+    """The paper's recipe: the Mercer sigmoid kernel everywhere, Adam "with default settings"."""
+    return Model(Recipe(network, widths, "adam", kernel="mercer", plain=True), 1e-3)
+
+
+def tuned(family: str, dim: int, **changes) -> Model:
     """What benchmarks/search_spd.py chose for this size, or for the nearest that it tried."""
     by_dim = json.loads(CHOSEN.read_text(encoding="utf-8"))
     chosen = by_dim[min(by_dim, key=lambda tried: abs(int(tried) - dim))][family]
-    return recipe_of(chosen["recipe"]), chosen["rate"]
-
-
-def recipe_of(entries: dict[str, Any]) -> Recipe:
-    """From the entries of a JSON file."""
-    return dataclasses.replace(Recipe(**entries), widths=tuple(entries["widths"]))
+    return Model(Recipe(**chosen["recipe"] | changes), chosen["rate"])
 
 
 class Outcome(NamedTuple):
@@ -91,22 +115,14 @@ def outcome(task: Task, recipe: Recipe, loss: str, rates: tuple[float, ...]) -> 
     repeated = jax.tree.map(lambda x: jnp.repeat(x, len(rates), axis=0), split)
     seeds = np.broadcast_to(task.first_seed + np.arange(budget.seeds)[:, None], shape).ravel()
     keys = jax.vmap(jax.random.split, (0, None), 1)(jax.vmap(jax.random.key)(seeds), 2)
-    result = fit_many(
-        _start((recipe, task.dim), keys[0], repeated.train.X),
-        MeanOf(loss),
-        repeated.train,
-        keys=keys[1],
-        epochs=task.epochs,
-        batch_size=budget.batch_size,
-        optimizer=recipe.make_optimizer(task.epochs * task.steps_of_epoch, max(rates)),
-        validation=repeated.validation,
-        progress=False,
-        rates=np.broadcast_to(np.array(rates) / max(rates), shape).ravel(),
-        own_data=True,
-    )
-    pairs = [
-        jax.tree.map(lambda x, i=i: x[i], (result.model, repeated.test)) for i in range(len(seeds))
-    ]
+    options: dict[str, Any] = {"epochs": task.epochs, "batch_size": budget.batch_size}
+    options |= {"validation": repeated.validation, "own_data": True, "progress": False}
+    options["optimizer"] = recipe.make_optimizer(task.epochs * task.steps_of_epoch, max(rates))
+    options["rates"] = np.broadcast_to(np.array(rates) / max(rates), shape).ravel()
+    start = _start((recipe, task.dim), keys[0], repeated.train.X)
+    result = fit_many(start, MeanOf(loss), repeated.train, keys=keys[1], **options)
+    trained = result.model, repeated.test
+    pairs = (jax.tree.map(lambda x, i=i: x[i], trained) for i in range(len(seeds)))
     scores = zip(*(_score(None, *pair) for pair in pairs), strict=True)
     errors, samples = (np.stack([np.asarray(x, np.float64) for x in column]) for column in scores)
     validation = np.nanmin(result.history["validation"], axis=0)
@@ -123,7 +139,59 @@ class MeanOf:
         return jnp.mean(MEASURES[self.measure](jax.vmap(model)(batch.X), batch.Y))
 
 
-@functools.partial(Compiled, quickly=True)
+def errors_of_baselines(task: Task) -> dict[str, np.ndarray]:
+    """Errors (settings, seeds, 3) of what needs no training, by row; all samples are used."""
+    rows = {MEAN_ROW: [], NEIGHBOURS_ROW: [], FLOOR_ROW: []}
+    test = task.budget.test
+    for data in data_of(task):
+        T, X, target = data.sampled[test:], data.X[test:], data.sampled[:test]
+        near = nearest_neighbours(X, T, data.X[:test], NEIGHBOURS)
+        predicted = (np.broadcast_to(mean(T), target.shape), near, data.population[:test])
+        for row, factor in zip(rows.values(), predicted, strict=True):
+            row.append(np.asarray(_errors(None, jnp.asarray(factor), jnp.asarray(target))))
+    shape = (len(task.budget.settings), task.budget.seeds, len(HEADINGS))
+    return {name: np.stack(row).astype(np.float64).reshape(shape) for name, row in rows.items()}
+
+
+def mean(T: np.ndarray) -> np.ndarray:
+    """A factor (d, d) of the mean of the matrices of T (n, m, d), by QR: nothing is squared."""
+    return np.linalg.qr(T.reshape(-1, T.shape[-1]) / len(T) ** 0.5).R
+
+
+def log_euclidean_mean(T: np.ndarray) -> np.ndarray:
+    """Factors (..., d, d) of exp(mean log A), trace one, of T (..., k, m, d) (Arsigny, 2006)."""
+    _, s, Vt = np.linalg.svd(T, full_matrices=False)
+    logs = np.swapaxes(Vt, -1, -2) @ (2 * np.log(s)[..., None] * Vt)
+    w, V = np.linalg.eigh(np.mean(logs, axis=-3))
+    # the largest eigenvalue is made one: no overflow
+    root = np.exp((w - w[..., -1:]) / 2)[..., None] * np.swapaxes(V, -1, -2)
+    return root / np.linalg.norm(root, axis=(-2, -1), keepdims=True)
+
+
+def nearest_neighbours(X: np.ndarray, T: np.ndarray, X_new: np.ndarray, k: int) -> np.ndarray:
+    """The log-Euclidean mean of the k samples X (n, p), T (n, m, d) nearest to each of X_new."""
+    distance = np.sum((X_new[:, None] - X) ** 2, axis=-1)
+    return log_euclidean_mean(T[np.argsort(distance, axis=1)[:, :k]])
+
+
+def mean_errors(predicted: SPD, Y: SPD) -> jax.Array:
+    """By measure, (3,)."""
+    return jnp.stack([jnp.mean(measure(predicted, Y)) for measure in MEASURES.values()])
+
+
+@compiled
+def _errors(_, T, T_Y):
+    return mean_errors(Gram(T), Gram(T_Y))
+
+
+@compiled
+def _score(_, model, test: Part):
+    """Mean errors (3,) and the first two predictions."""
+    predicted = jax.vmap(model)(test.X)
+    return mean_errors(predicted, test.Y), predicted.dense()[:2]
+
+
+@compiled
 def _start(recipe_and_dim: tuple[Recipe, int], keys, X):
     """The networks of all models at the start."""
     recipe, dim = recipe_and_dim
@@ -133,30 +201,3 @@ def _start(recipe_and_dim: tuple[Recipe, int], keys, X):
         return model if recipe.plain else calibrate(model, X, key=jax.random.fold_in(key, 1))
 
     return jax.vmap(one)(keys, X)
-
-
-@functools.partial(Compiled, quickly=True)
-def _score(_, model, test: Part):
-    """Mean errors (3,) and the first two predictions."""
-    predicted = jax.vmap(model)(test.X)
-    return mean_errors(predicted, test.Y), predicted.dense()[:2]
-
-
-def mean_errors(predicted: SPD, Y: SPD) -> jax.Array:
-    """By measure, (3,)."""
-    return jnp.stack([jnp.mean(measure(predicted, Y)) for measure in MEASURES.values()])
-
-
-class Model(NamedTuple):
-    """A row of a table: what is trained, and how."""
-
-    recipe: Recipe
-    rate: float
-    loss: str
-
-    def outcome(self, task: Task) -> Outcome:
-        return outcome(task, self.recipe, self.loss, (self.rate,))
-
-    def errors(self, task: Task) -> np.ndarray:
-        """(settings, seeds, 3)"""
-        return self.outcome(task).errors[:, :, 0]

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mmlp.experiments.harness.jobs import progress
-from mmlp.experiments.spd.baselines import FLOOR_ROW, errors_of_baselines
-from mmlp.experiments.spd.models import Model
+from mmlp.experiments.spd.models import FLOOR_ROW, Model, errors_of_baselines
 from mmlp.experiments.spd.tasks import HEADINGS, Budget, Task, data_of
 from mmlp.pages.table import cell, marked, rounded
 
-Case = tuple[str, int, int]  # setting, d0, n
-Errors = dict[tuple[str, int, int, str], np.ndarray]  # (setting, d0, n, row) -> (seeds, 3)
+# (setting, d0, n) -> row -> (seeds, 3)
+Errors = dict[tuple[str, int, int], dict[str, np.ndarray]]
+Models = Callable[[int], dict[str, Model]]  # the rows for one d0
 
 NOTES = [
     "The paper does not say how the input determines the covariance, nor for how long it trained; "
@@ -28,52 +28,43 @@ NOTES = [
 ]
 
 
-def collect(tasks: Sequence[Task], models: Callable[[int], dict[str, Model]], label: str) -> Errors:
+def collect(tasks: Sequence[Task], models: Models, label: str, *, untrained: bool = True) -> Errors:
     """The errors of the models for each size, and of the predictors that are not trained."""
     errors: Errors = {}
     for task in progress(tasks, label):
         rows = {name: model.errors(task) for name, model in models(task.dim).items()}
-        rows |= errors_of_baselines(task)
+        rows |= errors_of_baselines(task) if untrained else {}
         for i, setting in enumerate(task.budget.settings):
-            errors |= {(setting, task.dim, task.train, row): v[i] for row, v in rows.items()}
+            errors[setting, task.dim, task.train] = {row: values[i] for row, values in rows.items()}
     return errors
 
 
-def cases_of(errors: Errors) -> list[Case]:
-    return list(dict.fromkeys(key[:3] for key in errors))
-
-
-def largest(errors: Errors) -> tuple[int, list[Case]]:
-    """The largest training set, and the cases with it."""
-    n = max(n for _, _, n, _ in errors)
-    return n, [case for case in cases_of(errors) if case[2] == n]
+def largest(errors: Errors) -> tuple[int, Errors]:
+    """The largest training set, and the errors with it."""
+    most = max(n for _, _, n in errors)
+    return most, {case: rows for case, rows in errors.items() if case[2] == most}
 
 
 def as_json(errors: Errors) -> list[dict]:
     """Every number behind the tables."""
     return [
         {"setting": s, "d0": d, "n": n, "row": row, "errors": rounded(values)}
-        for (s, d, n, row), values in errors.items()
+        for (s, d, n), rows in errors.items()
+        for row, values in rows.items()
     ]
 
 
-def by_setting(
-    errors: Errors, budget: Budget, paper: dict[tuple[int, int, str], tuple[float, ...]]
-) -> list[dict]:
+def by_setting(errors: Errors, budget: Budget, paper: dict) -> list[dict]:
     """A table for each setting: groups of d0 and n, the three measures beside the paper's."""
-    rows: dict[str, list[dict]] = {setting: [] for setting in budget.settings}
-    for setting, d, n in cases_of(errors):
+    shown: dict[str, list[dict]] = {setting: [] for setting in budget.settings}
+    for (setting, d, n), rows in errors.items():
         cells = {}
-        for row in (key[3] for key in errors if key[:3] == (setting, d, n)):
-            columns = errors[setting, d, n, row].T.tolist()
-            published = paper.get((d, n, row), (None,) * len(columns))
-            cells[row] = [cell(x, paper=p) for x, p in zip(columns, published, strict=True)]
-        rows[setting] += [{"group": f"d0 = {d}, n = {n}"}, *marked(cells, FLOOR_ROW)]
-    note, columns = about_errors(budget).capitalize(), ["", *HEADINGS.values()]
-    return [
-        {"title": f"Setting: {setting}", "note": note, "columns": columns, "rows": of_setting}
-        for setting, of_setting in rows.items()
-    ]
+        for row, values in rows.items():
+            columns = zip(values.T.tolist(), paper.get((d, n, row), (None,) * 3), strict=True)
+            cells[row] = [cell(column, paper=published) for column, published in columns]
+        shown[setting] += [{"group": f"d0 = {d}, n = {n}"}, *marked(cells, FLOOR_ROW)]
+    about = {"note": about_errors(budget).capitalize(), "columns": ["", *HEADINGS.values()]}
+    return [{"title": f"Setting: {s}", **about, "rows": rows} for s, rows in shown.items()]
 
 
 def about_errors(budget: Budget) -> str:
@@ -88,8 +79,6 @@ def about_settings(tasks: Sequence[Task]) -> list[str]:
         for task in tasks:
             conditions = [data.condition() for data in data_of(task)[i * seeds :][:seeds]]
             texts.append(f"{np.median(conditions):.2g} at d0 = {task.dim}")
-        notes.append(
-            f"Setting {setting}: the largest eigenvalue of a covariance is {', '.join(texts)} "
-            "times the smallest."
-        )
+        about = f"Setting {setting}: the largest eigenvalue of a covariance is"
+        notes.append(f"{about} {', '.join(texts)} times the smallest.")
     return notes

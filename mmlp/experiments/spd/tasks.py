@@ -62,18 +62,18 @@ class Task:
     first_seed: int
 
     @property
-    def held_out(self) -> int:
-        """Samples of `train` that choose the epoch: a fifth."""
-        return self.train // 5
+    def trained(self) -> int:
+        """Samples of `train` but for the fifth that chooses the epoch."""
+        return self.train - self.train // 5
 
     @property
     def repeats(self) -> int:
         """How often an epoch repeats the samples, so that all sizes share one compiled program."""
-        return max(1, EPOCH // (self.train - self.held_out))
+        return max(1, EPOCH // self.trained)
 
     @property
     def steps_of_epoch(self) -> int:
-        return -(-self.repeats * (self.train - self.held_out) // self.budget.batch_size)
+        return -(-self.repeats * self.trained // self.budget.batch_size)
 
     @property
     def epochs(self) -> int:
@@ -107,8 +107,7 @@ def split_of(task: Task) -> Split:
     data = data_of(task)
     X = jnp.asarray(np.stack([part.X for part in data]))
     T = jnp.asarray(np.stack([part.sampled for part in data]))  # (settings x seeds, n, d, d)
-    a, c = task.budget.test, task.budget.test + task.train
-    b = c - task.held_out
-    train, validation = (np.tile(np.arange(*ends), task.repeats) for ends in ((a, b), (b, c)))
-    order = (train, validation, np.arange(a))
-    return Split(*(Part(X[:, rows], Gram(T[:, rows], upper=True)) for rows in order))
+    first = task.budget.test
+    ends = (first, first + task.trained), (first + task.trained, first + task.train)
+    rows = [*(np.tile(np.arange(*pair), task.repeats) for pair in ends), np.arange(first)]
+    return Split(*(Part(X[:, part], Gram(T[:, part], upper=True)) for part in rows))

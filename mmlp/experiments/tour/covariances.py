@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from mmlp.datasets import turning_factors
 from mmlp.divergences import quadratic, stein, von_neumann
-from mmlp.experiments.spd import baselines
+from mmlp.experiments.spd import models as baselines
 from mmlp.experiments.tour.tables import table
 from mmlp.initialisation import calibrate
 from mmlp.networks import CholeskyMLP, MatrixMLP
