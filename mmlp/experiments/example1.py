@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 from matplotlib.figure import Figure
 
-from mmlp.experiments.harness.claims import advantage, ahead, judged, shares
+from mmlp.experiments.harness.claims import advantage, ahead, judged, judged_cases, shares
 from mmlp.experiments.harness.run import main
 from mmlp.experiments.spd import tables
 from mmlp.experiments.spd.models import FLOOR_ROW, MEAN_ROW, NEIGHBOURS_ROW, Model, paper, tuned
@@ -84,8 +84,8 @@ def duel(settings: Settings) -> Errors:
     more = dataclasses.replace(settings, seeds=settings.duel_seeds, settings=first, sizes=(n,))
 
     def rows(dim: int) -> dict[str, Model]:
-        known = models(dim)
-        return {OURS: known[OURS], CHOLESKY: known[CHOLESKY], MLP: PAPERS_MLP}
+        trained = models(dim) | {MLP: PAPERS_MLP}
+        return {row: trained[row] for row in (OURS, *RIVALS)}
 
     return tables.collect(more.tasks(), rows, "duel", untrained=False)
 
@@ -114,13 +114,14 @@ def duel_table(errors: Errors) -> dict:
 
 def claims(errors: Errors, close: Errors, losses: Sequence[str] = tuple(LOSS_NAMES)) -> list:
     """The paper's claim and ours, decided by the numbers; `close` are those of the `duel`."""
-    text = "the constant mean, nearest neighbours and the shallow design"
-    same = "the Cholesky MLP trained with the same loss"
+    simple = "the constant mean, nearest neighbours and the shallow design"
     return [
         claim_on_losses(errors, [LOSS_NAMES[loss] for loss in losses]),
         claim_on_floor(errors),
-        claim_to_be_ahead(errors, (MEAN_ROW, NEIGHBOURS_ROW, SHALLOW), text),
-        claim_to_be_ahead(errors | close, (CHOLESKY,), same),
+        claim_to_be_ahead(errors, (MEAN_ROW, NEIGHBOURS_ROW, SHALLOW), simple),
+        claim_to_be_ahead(
+            errors | close, (CHOLESKY,), "the Cholesky MLP trained with the same loss"
+        ),
         claim_to_be_ahead(close, (MLP,), "the paper's MLP", logarithm=True),
     ]
 
@@ -139,35 +140,32 @@ def claim_on_losses(errors: Errors, losses: Sequence[str]) -> dict | None:
 
 
 def claim_on_floor(errors: Errors) -> dict | None:
-    n, cases = tables.largest(errors)
-    outcomes, texts = [], []
-    for (setting, d, _), rows in cases.items():
+    n, largest = tables.largest(errors)
+    cases = []
+    for (setting, d, _), rows in largest.items():
         ours, floor = (rows[row][:, QRE].mean() for row in (OURS, FLOOR_ROW))
-        outcomes.append(({"d0": d, "setting": setting}, ours <= 2 * floor))
-        texts.append(f"{setting}, d0 = {d}: {ours / floor:.2f}")
+        text = f"{setting}, d0 = {d}: {ours / floor:.2f}"
+        cases.append(({"d0": d, "setting": setting}, ours <= 2 * floor, text))
     text = f"Ours: with QRE and n = {n} samples the wide matrix MLP comes within twice the floor."
-    return judged(text, outcomes, f"E_QRE over the floor: {'; '.join(texts)}.")
+    return judged_cases(text, "E_QRE over the floor: ", cases)
 
 
-def claim_to_be_ahead(
-    errors: Errors, others: Sequence[str], name: str, *, logarithm: bool = False
-) -> dict | None:
+def claim_to_be_ahead(errors: Errors, others: Sequence[str], name: str, *, logarithm=False):
     """With `logarithm` ratios decide: a rival that fails on some seeds has a wide difference."""
-    n, cases = tables.largest(errors)
-    outcomes, texts = [], []
-    for ((setting, d, _), rows), other in itertools.product(cases.items(), others):
+    n, largest = tables.largest(errors)
+    cases = []
+    for ((setting, d, _), rows), other in itertools.product(largest.items(), others):
         pair = [rows[row][:, QRE] for row in (OURS, other)]
         logs = [np.log(x) for x in pair]
-        factors = {"setting": setting, "d0": d, "rival": other}
-        outcomes.append((factors, ahead(*(logs if logarithm else pair))))
         (difference, error), (ratio, spread) = advantage(*pair), advantage(*logs)
         text = f"{setting}, d0 = {d}, {other}: {difference:.2e} ± {error:.1e}"
         text += f", of logarithms {ratio:.2f} ± {spread:.2f}" if len(others) == 1 else ""
-        texts.append(f"{text} ({len(pair[0])} seeds)")
+        holds = ahead(*(logs if logarithm else pair))
+        factors = {"setting": setting, "d0": d, "rival": other}
+        cases.append((factors, holds, f"{text} ({len(pair[0])} seeds)"))
     text = f"Ours: with n = {n} samples the wide matrix MLP is ahead of {name}, in "
     text += f"{'log ' if logarithm else ''}E_QRE by more than two standard errors."
-    evidence = f"Paired differences (positive: ours is better): {'; '.join(texts)}."
-    return judged(text, outcomes, evidence)
+    return judged_cases(text, "Paired differences (positive: ours is better): ", cases)
 
 
 def matrices(task: Task, losses: Sequence[str]) -> dict[str, list]:

@@ -115,43 +115,39 @@ def _close(law: dict) -> bool:
 
 
 def claims(rows: list[dict], laws: list[dict]) -> list:
-    worst = max(laws, key=lambda law: (-law["d"], law["beta"]))  # the paper's extreme case
-    here = [row for row in rows if (row["d"], row["beta"]) == (worst["d"], worst["beta"])]
-    excess = np.median([row["covariance_normal"] / row["covariance_gamma"] for row in here])
+    laws = sorted(laws, key=lambda law: law["shape"])
     failing = max((law["shape"] for law in laws if not _close(law)), default=0.0)
     safe = [law["shape"] for law in laws if law["shape"] > failing]
-    partly = "depends on d / (2 beta)" if safe else "does not hold"
     threshold = f"every case with d / (2 beta) >= {min(safe):.3g}" if safe else "no case here"
+    partly = "depends on d / (2 beta)" if safe else "does not hold"
     general = {
         "claim": "The normal approximation of the radius performs quite well in general.",
         "verdict": partly if failing else "holds",
         "evidence": "Variance within 1 % and distribution function within 0.05 hold in "
         f"{threshold}. The mean tells nothing: the direction is symmetric.",
     }
-    ordered = sorted(laws, key=lambda law: law["shape"])
-    falls = all(b["distance"] <= a["distance"] for a, b in itertools.pairwise(ordered))
+    worst = max(laws, key=lambda law: (-law["d"], law["beta"]))  # the paper's extreme case
+    d, beta = worst["d"], worst["beta"]
+    here = [row for row in rows if (row["d"], row["beta"]) == (d, beta)]
+    excess = np.median([row["covariance_normal"] / row["covariance_gamma"] for row in here])
+    even = "It is quite well suited, surprisingly even where d = 2 and beta is large."
+    found = (
+        f"At d = {d}, beta = {beta:g}, {worst['negative']:.0%} of the normal draws are negative, "
+        f"the distribution function is off by up to {worst['distance']:.2f}, the radius has "
+        f"{worst['variance_ratio']:.2f} times the exact variance, and the covariance error is "
+        f"{show(float(excess), powers=True, digits=2)} times that of exact samples."
+    )
+    falls = all(b["distance"] <= a["distance"] for a, b in itertools.pairwise(laws))
     bounded = all(law["distance"] <= law["shape"] ** -0.5 for law in laws)
-    ends = [f"{law['distance']:.2g} at {law['shape']:.3g}" for law in (ordered[0], ordered[-1])]
-    return [
-        general,
-        judged(
-            "It is quite well suited, surprisingly even where d = 2 and beta is large.",
-            _close(worst),
-            f"At d = {worst['d']}, beta = {worst['beta']:g}, {worst['negative']:.0%} of the normal "
-            "draws are negative, the distribution function is off by up to "
-            f"{worst['distance']:.2f}, the radius has {worst['variance_ratio']:.2f} times the "
-            "exact variance, and the covariance error is "
-            f"{show(float(excess), powers=True, digits=2)} times that of exact samples.",
-        ),
-        judged(
-            "Its error decreases as d / (2 beta) grows, and (d / (2 beta))^(-1/2) is a "
-            "pessimistic upper bound.",
-            falls and bounded,
-            "The largest difference of distribution functions, by d / (2 beta), goes from "
-            f"{ends[0]} to {ends[1]}, {'never' if falls else 'not always'} growing, and is "
-            f"{'always' if bounded else 'not always'} below the bound.",
-        ),
-    ]
+    first, last = (f"{law['distance']:.2g} at {law['shape']:.3g}" for law in (laws[0], laws[-1]))
+    bound = "(d / (2 beta))^(-1/2) is a pessimistic upper bound"
+    shrinking = f"Its error decreases as d / (2 beta) grows, and {bound}."
+    ends = (
+        f"The largest difference of distribution functions, by d / (2 beta), goes from {first} to "
+        f"{last}, {'never' if falls else 'not always'} growing, and is "
+        f"{'always' if bounded else 'not always'} below the bound."
+    )
+    return [general, judged(even, _close(worst), found), judged(shrinking, falls and bounded, ends)]
 
 
 def table(rows: list[dict], laws: list[dict], *, alpha: float) -> dict:

@@ -50,12 +50,10 @@ def build(out: Path, heading: Heading, order: Sequence[str] = ()) -> dict[str, s
     Those in `order` come first, the others follow by name.
     """
     sections, contents, skipped = "", "", {}
-    rank = {name: place for place, name in enumerate(order)}
-    paths = sorted(out.glob("*.json"), key=lambda path: (rank.get(path.stem, len(rank)), path.stem))
-    for path in paths:
+    paths = {path.stem: path for path in sorted(out.glob("*.json"), key=lambda path: path.stem)}
+    for path in [paths.pop(name) for name in order if name in paths] + list(paths.values()):
         try:
-            record = _record(path)
-            section, entry = _section(record, out), _contents(record)
+            entry, section = _parts(_record(path), out)
         except (*DAMAGED, RecursionError) as error:
             skipped[path.name] = f"{'it lacks ' if isinstance(error, KeyError) else ''}{error}"
             print(f"report: left out {path}: {skipped[path.name]}", file=sys.stderr)
@@ -79,43 +77,33 @@ def _record(path: Path) -> dict:
     return record
 
 
-def _contents(record: dict) -> str:
-    """The heading of an experiment as a link, with its claims and verdicts."""
-    title, quick = _title(record)
-    link = f'<h3><a href="#{record["experiment"]}">{title}</a>{quick}</h3>'
-    return f"{link}\n{_claims(record)}\n"
-
-
-def _section(record: dict, out: Path) -> str:
+def _parts(record: dict, out: Path) -> tuple[str, str]:
+    """An experiment's heading with its claims, for the contents, and its section."""
     result, name = record["result"], record["experiment"]
-    notes = _list(map(escape, result.get("notes", [])))
+    title = f"{name}: {escape(result['title'])}" if result.get("title") else name
+    quick = ' <span class="quick">quick run</span>' if record.get("quick") else ""
     warning = "A quick run, to see that it works: its numbers are not results."
+    notes = _list(map(escape, result.get("notes", [])))
     parts = [
         f'<section id="{name}" aria-labelledby="{name}-title">',
-        f'<h2 id="{name}-title">{"".join(_title(record))}</h2>',
-        f'<p class="warning">{warning}</p>' if record.get("quick") else "",
+        f'<h2 id="{name}-title">{title}{quick}</h2>',
+        quick and f'<p class="warning">{warning}</p>',
         f"<p>{escape(result['about'])}</p>" if "about" in result else "",
-        _claims(record, "<br><small>{}</small>"),
+        _claims(result, "<br><small>{}</small>"),
         *(table_html(table) for table in result.get("tables", [])),
         *(_figure(figure, out) for figure in result.get("figures", [])),
         notes and f"<h3>Not like for like</h3>{notes}",
         _provenance(record),
         "</section>\n",
     ]
-    return "\n".join(part for part in parts if part)
+    link = f'<h3><a href="#{name}">{title}</a>{quick}</h3>\n{_claims(result)}\n'
+    return link, "\n".join(part for part in parts if part)
 
 
-def _title(record: dict) -> tuple[str, str]:
-    """The title of an experiment, and the mark of a quick run."""
-    name, title = record["experiment"], record["result"].get("title")
-    quick = ' <span class="quick">quick run</span>' if record.get("quick") else ""
-    return f"{name}: {escape(title)}" if title else name, quick
-
-
-def _claims(record: dict, evidence: str = "") -> str:
+def _claims(result: dict, evidence: str = "") -> str:
     """A list of verdicts and claims, with what `evidence` makes of the evidence."""
     items = []
-    for claim in record["result"].get("claims", []):
+    for claim in result.get("claims", []):
         verdict, more = claim["verdict"], evidence.format(escape(claim.get("evidence", "")))
         words = "depends" if re.match("depends($| )", verdict) else verdict
         if words not in COLOURS:
@@ -151,9 +139,8 @@ def _figure(figure: dict, out: Path) -> str:
         data = base64.b64encode((out / file).read_bytes()).decode()
     except OSError:
         print(f"report: no figure {out / file}", file=sys.stderr)
-        return (
-            f'<p class="warning">The figure {escape(file)} is missing: run the command again.</p>'
-        )
+        missing = f"The figure {escape(file)} is missing: run the command again."
+        return f'<p class="warning">{missing}</p>'
     alt = escape(figure.get("alt") or caption or file)
     image = f'<div class="image"><img src="data:{kind};base64,{data}" alt="{alt}"></div>'
     return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"

@@ -15,7 +15,7 @@ from decimal import Decimal
 from html import escape
 from typing import Any
 
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+MINUS, SUPERSCRIPTS = "\u2212", str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def cell(values: Iterable[float], **more) -> dict:
@@ -132,9 +132,7 @@ def needs_powers(values: Iterable[float]) -> bool:
     return bool(sizes) and (min(sizes) < 1e-2 or max(sizes) >= 1e5)
 
 
-def show(
-    mean: float, error: float | None = None, *, powers: bool = False, digits: int | None = None
-) -> str:
+def show(mean, error: float | None = None, *, powers=False, digits: int | None = None) -> str:
     """A number, or mean and standard error; with `powers` of ten, but not from 0.1 to 9999.
 
     The error has one significant digit, two if the first is 1. Without an error the number has
@@ -147,9 +145,9 @@ def show(
     """
     error = error if error is not None and math.isfinite(error) else None
     if not math.isfinite(mean) or (mean == 0 and not error):
-        return _minus(f"{mean:g}")
+        return f"{mean:g}".replace("-", MINUS)
     if isinstance(mean, int) and error is None and not powers and not digits:
-        return _minus(f"{mean:,}")
+        return f"{mean:,}".replace("-", MINUS)
     if error:
         first = f"{error:.1e}"
         least = _exponent(f"{mean:e}") - 9  # an error that is next to nothing: ten digits
@@ -162,8 +160,8 @@ def show(
     exponent = _exponent(f"{max(map(abs, values)):e}") if powers else 0
     exponent = 0 if -1 <= exponent <= 3 else exponent
     shown = max(0, exponent - place)
-    text = _minus(" ± ".join(f"{value.scaleb(-exponent):.{shown}f}" for value in values))
-    text = f"({text})" if exponent and error is not None else text
+    text = " ± ".join(f"{value.scaleb(-exponent):.{shown}f}" for value in values)
+    text = (f"({text})" if exponent and error is not None else text).replace("-", MINUS)
     return f"{text}·10{str(exponent).translate(SUPERSCRIPTS)}" if exponent else text
 
 
@@ -196,7 +194,3 @@ def _place(value: float) -> int:
 
 def _exponent(scientific: str) -> int:
     return int(scientific.partition("e")[2])
-
-
-def _minus(text: str) -> str:
-    return text.replace("-", "\u2212")

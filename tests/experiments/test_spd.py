@@ -14,6 +14,7 @@ from mmlp.experiments.harness import claims as _claims
 from mmlp.experiments.harness.run import PAPER
 from mmlp.experiments.spd import models
 from mmlp.experiments.spd.models import Recipe, outcome, tuned
+from mmlp.experiments.spd.tables import Errors
 from mmlp.experiments.spd.tasks import Budget, Task, data_of, split_of
 from mmlp.pages.page import build
 
@@ -135,7 +136,7 @@ def test_tuning_chooses_the_best_validation_loss():
 # -- claims ----------------------------------------------------------------------------------------
 
 
-def made_up(value):
+def made_up(value) -> Errors:
     """Errors of every row of Example 1 by a function of (row, setting, d0, n, measure)."""
     rows = [
         *example1.models(10),

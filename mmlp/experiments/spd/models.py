@@ -141,8 +141,7 @@ class MeanOf:
 
 def errors_of_baselines(task: Task) -> dict[str, np.ndarray]:
     """Errors (settings, seeds, 3) of what needs no training, by row; all samples are used."""
-    rows = {MEAN_ROW: [], NEIGHBOURS_ROW: [], FLOOR_ROW: []}
-    test = task.budget.test
+    rows, test = {MEAN_ROW: [], NEIGHBOURS_ROW: [], FLOOR_ROW: []}, task.budget.test
     for data in data_of(task):
         T, X, target = data.sampled[test:], data.X[test:], data.sampled[:test]
         near = nearest_neighbours(X, T, data.X[:test], NEIGHBOURS)
@@ -179,9 +178,7 @@ def mean_errors(predicted: SPD, Y: SPD) -> jax.Array:
     return jnp.stack([jnp.mean(measure(predicted, Y)) for measure in MEASURES.values()])
 
 
-@compiled
-def _errors(_, T, T_Y):
-    return mean_errors(Gram(T), Gram(T_Y))
+_errors = compiled(lambda _, T, T_Y: mean_errors(Gram(T), Gram(T_Y)))
 
 
 @compiled
