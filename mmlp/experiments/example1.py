@@ -1,7 +1,4 @@
-"""The paper's Example 1: which loss to train with, told with baselines, seeds and a noise floor.
-
-The generator is `mmlp.datasets.synthetic_covariances`.
-"""
+"""The paper's Example 1: which loss to train with, told with baselines, seeds and a noise floor."""
 
 import dataclasses
 import itertools
@@ -16,7 +13,6 @@ from mmlp.experiments.harness.claims import advantage, ahead, judged, judged_cas
 from mmlp.experiments.harness.run import main
 from mmlp.experiments.spd import tables
 from mmlp.experiments.spd.models import FLOOR_ROW, MEAN_ROW, NEIGHBOURS_ROW, Model, paper, tuned
-from mmlp.experiments.spd.tables import Errors
 from mmlp.experiments.spd.tasks import HEADINGS, LOSS_NAMES, QRE, Grid, Task, data_of
 from mmlp.pages.table import cell, rounded
 
@@ -78,7 +74,7 @@ def run(settings: Settings) -> dict:
     }
 
 
-def duel(settings: Settings) -> Errors:
+def duel(settings: Settings) -> tables.Errors:
     """Our network and the two MLPs over more seeds: five are too few where errors are close."""
     first, n = settings.settings[:1], max(settings.sizes)
     more = dataclasses.replace(settings, seeds=settings.duel_seeds, settings=first, sizes=(n,))
@@ -90,7 +86,7 @@ def duel(settings: Settings) -> Errors:
     return tables.collect(more.tasks(), rows, "duel", untrained=False)
 
 
-def duel_table(errors: Errors) -> dict:
+def duel_table(errors: tables.Errors) -> dict:
     n, cases = tables.largest(errors)
     lines = []
     for (setting, d, _), rows in cases.items():
@@ -100,19 +96,15 @@ def duel_table(errors: Errors) -> dict:
             difference, error = advantage(ours, rival)
             cells += [cell(rival.tolist()), {"mean": difference, "error": error}]
         lines.append({"name": f"{setting}, d0 = {d}", "cells": cells})
-    return {
-        "title": f"Head to head: E_QRE over {len(ours)} seeds, n = {n}",
-        "note": "Beside each rival the mean paired difference from it; positive: ours is better.",
-        "columns": [
-            "setting",
-            OURS,
-            *itertools.chain(*((rival, "difference") for rival in RIVALS)),
-        ],
-        "rows": lines,
-    }
+    title = f"Head to head: E_QRE over {len(ours)} seeds, n = {n}"
+    note = "Beside each rival the mean paired difference from it; positive: ours is better."
+    columns = ["setting", OURS, *itertools.chain(*((rival, "difference") for rival in RIVALS))]
+    return {"title": title, "note": note, "columns": columns, "rows": lines}
 
 
-def claims(errors: Errors, close: Errors, losses: Sequence[str] = tuple(LOSS_NAMES)) -> list:
+def claims(
+    errors: tables.Errors, close: tables.Errors, losses: Sequence[str] = tuple(LOSS_NAMES)
+) -> list:
     """The paper's claim and ours, decided by the numbers; `close` are those of the `duel`."""
     simple = "the constant mean, nearest neighbours and the shallow design"
     return [
@@ -126,7 +118,7 @@ def claims(errors: Errors, close: Errors, losses: Sequence[str] = tuple(LOSS_NAM
     ]
 
 
-def claim_on_losses(errors: Errors, losses: Sequence[str]) -> dict | None:
+def claim_on_losses(errors: tables.Errors, losses: Sequence[str]) -> dict | None:
     outcomes, recipes = [], {"ours": NARROW, "the paper's": PAPERS}
     for (case, rows), (whose, recipe) in itertools.product(errors.items(), recipes.items()):
         means = np.array([rows[f"{recipe}, {loss}"].mean(0) for loss in losses])
@@ -139,7 +131,7 @@ def claim_on_losses(errors: Errors, losses: Sequence[str]) -> dict | None:
     return judged(text, outcomes, evidence)
 
 
-def claim_on_floor(errors: Errors) -> dict | None:
+def claim_on_floor(errors: tables.Errors) -> dict | None:
     n, largest = tables.largest(errors)
     cases = []
     for (setting, d, _), rows in largest.items():
@@ -150,7 +142,7 @@ def claim_on_floor(errors: Errors) -> dict | None:
     return judged_cases(text, "E_QRE over the floor: ", cases)
 
 
-def claim_to_be_ahead(errors: Errors, others: Sequence[str], name: str, *, logarithm=False):
+def claim_to_be_ahead(errors: tables.Errors, others: Sequence[str], name: str, *, logarithm=False):
     """With `logarithm` ratios decide: a rival that fails on some seeds has a wide difference."""
     n, largest = tables.largest(errors)
     cases = []

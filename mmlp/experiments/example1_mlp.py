@@ -4,7 +4,6 @@ The plain MLP has 3 x 400 units, the quadratic loss and a Cholesky output; `Chol
 of our losses is tuned like the matrix MLP. Data, budget and seeds are those of Example 1.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 from mmlp.experiments.example1 import CHOLESKY, MLP, OURS, PAPERS_MLP, claim_to_be_ahead
@@ -16,18 +15,13 @@ from mmlp.experiments.spd.tasks import HEADINGS, LOSS_NAMES, Grid
 
 PAPERS_MATRIX = "the paper's recipe, QRE"
 FAR = 10  # "far behind": this many times the error
-
+Settings = Grid
 PAPER = {  # (d0, n, row) -> E_quad, E_QRE, E_Stein
     (10, 20, MLP): (0.63, 4.3, 36.7),
     (20, 20, MLP): (0.72, 6.25, 97.4),
     (10, 100, MLP): (0.65, 4.55, 37.4),
     (20, 100, MLP): (0.73, 6.4, 98.7),
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings(Grid):
-    """The paper's plain MLP, and Cholesky MLPs trained with each loss, beside the matrix MLP."""
 
 
 def models(dim: int, losses: Sequence[str] = tuple(LOSS_NAMES)) -> dict[str, Model]:
@@ -37,7 +31,7 @@ def models(dim: int, losses: Sequence[str] = tuple(LOSS_NAMES)) -> dict[str, Mod
     return {MLP: PAPERS_MLP, **cholesky, **ours}
 
 
-def run(settings: Settings) -> dict:
+def run(settings: Grid) -> dict:
     errors = collect(settings.tasks(), lambda dim: models(dim, settings.losses), "example1-mlp")
     return {
         "title": "the plain MLP",

@@ -74,10 +74,7 @@ def run(settings: Settings) -> dict:
         "claims": claims(errors),
         "tables": [table(s, errors | untrained, settings) for s in settings.settings],
         "notes": [*NOTES, note],
-        "errors": [
-            dict(zip(names, key, strict=True)) | {"E_QRE": rounded(values)}
-            for key, values in errors.items()
-        ],
+        "errors": [dict(zip(names, k, strict=True), E_QRE=rounded(v)) for k, v in errors.items()],
     }
 
 
@@ -92,12 +89,9 @@ def table(setting: str, errors: Depths, settings: Settings) -> dict:
             cells[name].append(cell(values, paper=published))
         named = [{"name": name, "cells": row} for name, row in cells.items()]
         rows += [{"group": recipe}, *(named if recipe == UNTRAINED else marked(cells))]
-    return {
-        "title": f"Setting: {setting}",
-        "note": "E_QRE, " + about_errors(settings),
-        "columns": ["", *(f"d0 = {d}, j = {j}" for d, j in columns)],
-        "rows": rows,
-    }
+    title, note = f"Setting: {setting}", f"E_QRE, {about_errors(settings)}"
+    headings = ["", *(f"d0 = {d}, j = {j}" for d, j in columns)]
+    return {"title": title, "note": note, "columns": headings, "rows": rows}
 
 
 def claims(errors: Depths) -> list:
@@ -112,18 +106,12 @@ def claims(errors: Depths) -> list:
         growth.setdefault(f"{r}, {DEEP}", []).append(f"{ours:.2g}")
         growth.setdefault(f"{r}, {SHALLOW}", []).append(f"{other:.2g}")
     texts = "; ".join(f"{name}: {', '.join(values)}" for name, values in growth.items())
+    wins = f"Ahead by more than two standard errors, by recipe: {shares(better, 'recipe')}; by "
+    wins += f"depth j: {shares(better, 'j')}; by setting: {shares(better, 'setting')}."
+    grown = f"E_QRE at j = {depths[-1]} over that at j = {depths[0]}, by setting and d0: {texts}."
     return [
-        judged(
-            "The deep design is better than the shallow one, at every depth.",
-            better,
-            f"Ahead by more than two standard errors, by recipe: {shares(better, 'recipe')}; by "
-            f"depth j: {shares(better, 'j')}; by setting: {shares(better, 'setting')}.",
-        ),
-        judged(
-            "The shallow design is more sensitive to the number of layers.",
-            sensitive,
-            f"E_QRE at j = {depths[-1]} over that at j = {depths[0]}, by setting and d0: {texts}.",
-        ),
+        judged("The deep design is better than the shallow one, at every depth.", better, wins),
+        judged("The shallow design is more sensitive to the number of layers.", sensitive, grown),
     ]
 
 

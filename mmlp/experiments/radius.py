@@ -1,7 +1,4 @@
-"""Appendix L: the exact gamma radius against the paper's normal approximation.
-
-The moments of samples, as in the paper's two figures, and both laws without sampling.
-"""
+"""Appendix L: the exact gamma radius against the paper's normal approximation."""
 
 import dataclasses
 import functools

@@ -53,13 +53,12 @@ def test_all_settings_seeds_and_rates_are_trained_at_once_and_again_with_the_sam
 
 def test_test_samples_are_the_same_for_each_training_size_and_not_trained_on():
     small, large = (split_of(dataclasses.replace(TASK, train=n)) for n in (20, 100))
-    np.testing.assert_array_equal(small.test.X, large.test.X)
+    np.testing.assert_array_equal(small[2].X, large[2].X)
     for split, distinct in (
         (small, (16, 4, 20)),
         (large, (80, 20, 20)),
     ):  # a fifth is held out, small sets are repeated
-        assert split.train.X.shape == (4, 80, 20)
-        assert split.validation.X.shape == (4, 20, 20)
+        assert [part.X.shape for part in split] == [(4, 80, 20), (4, 20, 20), (4, 20, 20)]
         assert tuple(len(np.unique(part.X[0], axis=0)) for part in split) == distinct
         assert len(np.unique(np.concatenate([part.X[0] for part in split]), axis=0)) == sum(
             distinct

@@ -1,7 +1,6 @@
 """The paper's experiments by name, in the order of running and of their page.
 
-Each is a module of `mmlp.experiments`, dashes written as underscores. The command line lists them:
-nothing is imported here.
+Each is a module of `mmlp.experiments`, dashes written as underscores. Nothing is imported here.
 """
 
 from typing import Literal, get_args

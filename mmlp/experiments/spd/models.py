@@ -110,23 +110,23 @@ class Outcome(NamedTuple):
 @functools.cache  # nothing is trained twice in one process
 def outcome(task: Task, recipe: Recipe, loss: str, rates: tuple[float, ...]) -> Outcome:
     """Of one network for each setting, seed and rate; its best epoch, by validation, is kept."""
-    budget, split = task.budget, split_of(task)
+    budget = task.budget
     shape = (len(budget.settings), budget.seeds, len(rates))
-    repeated = jax.tree.map(lambda x: jnp.repeat(x, len(rates), axis=0), split)
+    parts = jax.tree.map(lambda x: jnp.repeat(x, len(rates), axis=0), split_of(task))
+    train, validation, test = parts
     seeds = np.broadcast_to(task.first_seed + np.arange(budget.seeds)[:, None], shape).ravel()
     keys = jax.vmap(jax.random.split, (0, None), 1)(jax.vmap(jax.random.key)(seeds), 2)
     options: dict[str, Any] = {"epochs": task.epochs, "batch_size": budget.batch_size}
-    options |= {"validation": repeated.validation, "own_data": True, "progress": False}
+    options |= {"validation": validation, "own_data": True, "progress": False}
     options["optimizer"] = recipe.make_optimizer(task.epochs * task.steps_of_epoch, max(rates))
     options["rates"] = np.broadcast_to(np.array(rates) / max(rates), shape).ravel()
-    start = _start((recipe, task.dim), keys[0], repeated.train.X)
-    result = fit_many(start, MeanOf(loss), repeated.train, keys=keys[1], **options)
-    trained = result.model, repeated.test
-    pairs = (jax.tree.map(lambda x, i=i: x[i], trained) for i in range(len(seeds)))
-    scores = zip(*(_score(None, *pair) for pair in pairs), strict=True)
+    start = _start((recipe, task.dim), keys[0], train.X)
+    result = fit_many(start, MeanOf(loss), train, keys=keys[1], **options)
+    each = (jax.tree.map(lambda x, i=i: x[i], (result.model, test)) for i in range(len(seeds)))
+    scores = zip(*(_score(None, *pair) for pair in each), strict=True)
     errors, samples = (np.stack([np.asarray(x, np.float64) for x in column]) for column in scores)
-    validation = np.nanmin(result.history["validation"], axis=0)
-    return Outcome(*(x.reshape(*shape, *x.shape[1:]) for x in (errors, validation, samples)))
+    best = np.nanmin(result.history["validation"], axis=0)
+    return Outcome(*(x.reshape(*shape, *x.shape[1:]) for x in (errors, best, samples)))
 
 
 @dataclasses.dataclass(frozen=True)

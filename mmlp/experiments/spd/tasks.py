@@ -39,7 +39,7 @@ class Budget:
 
 @dataclasses.dataclass(frozen=True)
 class Grid(Budget):
-    """A budget for each size of matrices and of training sets, and each loss: Example 1."""
+    """Networks trained for each size of matrices and of training sets, under each loss."""
 
     dims: tuple[int, ...] = (10, 20)
     sizes: tuple[int, ...] = (20, 100)
@@ -87,12 +87,6 @@ class Part(NamedTuple):
     Y: SPD
 
 
-class Split(NamedTuple):
-    train: Part
-    validation: Part
-    test: Part
-
-
 @functools.lru_cache(maxsize=32)
 def data_of(task: Task) -> list[Covariances]:
     """One set for each setting and seed; test samples first: `train` does not change them."""
@@ -103,11 +97,12 @@ def data_of(task: Task) -> list[Covariances]:
     ]
 
 
-def split_of(task: Task) -> Split:
+def split_of(task: Task) -> tuple[Part, ...]:
+    """Samples to train with, to choose the epoch by, and to test with."""
     data = data_of(task)
     X = jnp.asarray(np.stack([part.X for part in data]))
     T = jnp.asarray(np.stack([part.sampled for part in data]))  # (settings x seeds, n, d, d)
     first = task.budget.test
     ends = (first, first + task.trained), (first + task.trained, first + task.train)
     rows = [*(np.tile(np.arange(*pair), task.repeats) for pair in ends), np.arange(first)]
-    return Split(*(Part(X[:, part], Gram(T[:, part], upper=True)) for part in rows))
+    return tuple(Part(X[:, part], Gram(T[:, part], upper=True)) for part in rows)
