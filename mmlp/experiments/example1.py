@@ -13,6 +13,7 @@ from mmlp.experiments.harness.claims import advantage, ahead, judged, judged_cas
 from mmlp.experiments.harness.run import main
 from mmlp.experiments.spd import tables
 from mmlp.experiments.spd.models import FLOOR_ROW, MEAN_ROW, NEIGHBOURS_ROW, Model, paper, tuned
+from mmlp.experiments.spd.tables import Errors
 from mmlp.experiments.spd.tasks import HEADINGS, LOSS_NAMES, QRE, Grid, Task, data_of
 from mmlp.pages.table import cell, rounded
 
@@ -74,19 +75,15 @@ def run(settings: Settings) -> dict:
     }
 
 
-def duel(settings: Settings) -> tables.Errors:
+def duel(settings: Settings) -> Errors:
     """Our network and the two MLPs over more seeds: five are too few where errors are close."""
     first, n = settings.settings[:1], max(settings.sizes)
     more = dataclasses.replace(settings, seeds=settings.duel_seeds, settings=first, sizes=(n,))
-
-    def rows(dim: int) -> dict[str, Model]:
-        trained = models(dim) | {MLP: PAPERS_MLP}
-        return {row: trained[row] for row in (OURS, *RIVALS)}
-
-    return tables.collect(more.tasks(), rows, "duel", untrained=False)
+    only = (OURS, *RIVALS)
+    return tables.collect(more.tasks(), lambda d: models(d) | {MLP: PAPERS_MLP}, "duel", only)
 
 
-def duel_table(errors: tables.Errors) -> dict:
+def duel_table(errors: Errors) -> dict:
     n, cases = tables.largest(errors)
     lines = []
     for (setting, d, _), rows in cases.items():
@@ -102,9 +99,7 @@ def duel_table(errors: tables.Errors) -> dict:
     return {"title": title, "note": note, "columns": columns, "rows": lines}
 
 
-def claims(
-    errors: tables.Errors, close: tables.Errors, losses: Sequence[str] = tuple(LOSS_NAMES)
-) -> list:
+def claims(errors: Errors, close: Errors, losses: Sequence[str] = tuple(LOSS_NAMES)) -> list:
     """The paper's claim and ours, decided by the numbers; `close` are those of the `duel`."""
     simple = "the constant mean, nearest neighbours and the shallow design"
     return [
@@ -118,7 +113,7 @@ def claims(
     ]
 
 
-def claim_on_losses(errors: tables.Errors, losses: Sequence[str]) -> dict | None:
+def claim_on_losses(errors: Errors, losses: Sequence[str]) -> dict | None:
     outcomes, recipes = [], {"ours": NARROW, "the paper's": PAPERS}
     for (case, rows), (whose, recipe) in itertools.product(errors.items(), recipes.items()):
         means = np.array([rows[f"{recipe}, {loss}"].mean(0) for loss in losses])
@@ -131,7 +126,7 @@ def claim_on_losses(errors: tables.Errors, losses: Sequence[str]) -> dict | None
     return judged(text, outcomes, evidence)
 
 
-def claim_on_floor(errors: tables.Errors) -> dict | None:
+def claim_on_floor(errors: Errors) -> dict | None:
     n, largest = tables.largest(errors)
     cases = []
     for (setting, d, _), rows in largest.items():
@@ -142,7 +137,7 @@ def claim_on_floor(errors: tables.Errors) -> dict | None:
     return judged_cases(text, "E_QRE over the floor: ", cases)
 
 
-def claim_to_be_ahead(errors: tables.Errors, others: Sequence[str], name: str, *, logarithm=False):
+def claim_to_be_ahead(errors: Errors, others: Sequence[str], name: str, *, logarithm=False):
     """With `logarithm` ratios decide: a rival that fails on some seeds has a wide difference."""
     n, largest = tables.largest(errors)
     cases = []
@@ -166,8 +161,8 @@ def matrices(task: Task, losses: Sequence[str]) -> dict[str, list]:
     shown = {f"{LOSS_NAMES[loss]} loss": narrow._replace(loss=loss) for loss in losses}
     shown["the paper's MLP"] = PAPERS_MLP
     images = {name: model.outcome(task).samples[0, 0, 0] for name, model in shown.items()}
-    images = {"target": np.swapaxes(T, 1, 2) @ T} | images
-    return {name: rounded(pair, 3) for name, pair in images.items()}
+    target = {"target": np.swapaxes(T, 1, 2) @ T}
+    return {name: rounded(pair, 3) for name, pair in (target | images).items()}
 
 
 def draw(record: dict, out: Path) -> None:
@@ -179,8 +174,7 @@ def draw(record: dict, out: Path) -> None:
         for axis, (name, pair) in zip(sample, images.items(), strict=True):
             axis.imshow(pair[row], cmap="RdBu_r", vmin=-most, vmax=most)
             axis.set(xticks=[], yticks=[])
-            if row == 0:
-                axis.set_title(name, fontsize=10)
+            axis.set_title(name if row == 0 else "", fontsize=10)
     figure.savefig(out / "example1.png", dpi=110)
 
 

@@ -15,7 +15,7 @@ from mmlp.experiments.harness.claims import ahead, judged, shares
 from mmlp.experiments.harness.jobs import progress
 from mmlp.experiments.harness.run import main
 from mmlp.experiments.spd.models import Model, errors_of_baselines, paper, tuned
-from mmlp.experiments.spd.tables import NOTES, about_errors
+from mmlp.experiments.spd.tables import ABOUT, NOTES
 from mmlp.experiments.spd.tasks import FIRST_SEEDS, QRE, QUICK, Budget, Task
 from mmlp.pages.table import cell, marked, rounded
 
@@ -28,9 +28,8 @@ PAPER = {  # (design, d0) -> j -> E_QRE
     (SHALLOW, 10): {2: 4e-3, 4: 5e-3, 6: 4e-2},
     (SHALLOW, 20): {2: 8e-2, 4: 6e-2, 6: 7e-1},
 }
-
-# (setting, d0, recipe, design, j) -> E_QRE (seeds,)
-Depths = dict[tuple[str, int, str, str, int], np.ndarray]
+NAMES = ("setting", "d0", "recipe", "design", "j")
+Depths = dict[tuple[str, int, str, str, int], np.ndarray]  # NAMES -> E_QRE (seeds,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +64,6 @@ def run(settings: Settings) -> dict:
             kept = untrained if recipe == UNTRAINED else errors
             for setting, of_seeds in zip(settings.settings, values[..., QRE], strict=True):
                 kept[setting, dim, recipe, row, j] = of_seeds
-    names = ("setting", "d0", "recipe", "design", "j")
     note = "Optimisers and rates were chosen for three layers and are used for all depths."
     return {
         "title": "deep against shallow",
@@ -74,7 +72,7 @@ def run(settings: Settings) -> dict:
         "claims": claims(errors),
         "tables": [table(s, errors | untrained, settings) for s in settings.settings],
         "notes": [*NOTES, note],
-        "errors": [dict(zip(names, k, strict=True), E_QRE=rounded(v)) for k, v in errors.items()],
+        "errors": [dict(zip(NAMES, k, strict=True), E_QRE=rounded(v)) for k, v in errors.items()],
     }
 
 
@@ -89,7 +87,7 @@ def table(setting: str, errors: Depths, settings: Settings) -> dict:
             cells[name].append(cell(values, paper=published))
         named = [{"name": name, "cells": row} for name, row in cells.items()]
         rows += [{"group": recipe}, *(named if recipe == UNTRAINED else marked(cells))]
-    title, note = f"Setting: {setting}", f"E_QRE, {about_errors(settings)}"
+    title, note = f"Setting: {setting}", f"E_QRE, {ABOUT.format(settings)}"
     headings = ["", *(f"d0 = {d}, j = {j}" for d, j in columns)]
     return {"title": title, "note": note, "columns": headings, "rows": rows}
 

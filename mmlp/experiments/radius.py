@@ -139,11 +139,9 @@ def claims(rows: list[dict], laws: list[dict]) -> list:
     first, last = (f"{law['distance']:.2g} at {law['shape']:.3g}" for law in (laws[0], laws[-1]))
     bound = "(d / (2 beta))^(-1/2) is a pessimistic upper bound"
     shrinking = f"Its error decreases as d / (2 beta) grows, and {bound}."
-    ends = (
-        f"The largest difference of distribution functions, by d / (2 beta), goes from {first} to "
-        f"{last}, {'never' if falls else 'not always'} growing, and is "
-        f"{'always' if bounded else 'not always'} below the bound."
-    )
+    grows, below = ("never" if falls else "not always"), ("always" if bounded else "not always")
+    ends = "The largest difference of distribution functions, by d / (2 beta), goes from "
+    ends += f"{first} to {last}, {grows} growing, and is {below} below the bound."
     return [general, judged(even, _close(worst), found), judged(shrinking, falls and bounded, ends)]
 
 
@@ -156,13 +154,13 @@ def table(rows: list[dict], laws: list[dict], *, alpha: float) -> dict:
         errors = [cell(row[f"covariance_{radius}"] for row in here) for radius in RADII]
         cells = [law[name] for name in ("shape", "negative", "distance", "variance_ratio")]
         shown.append({"name": f"{law['beta']:g}", "cells": cells + errors})
-    columns = ["beta", "d / (2 beta)", "negative", "distance", "variance"]
+    columns = "beta; d / (2 beta); negative; distance; variance; sQRE, exact; sQRE, normal"
     return {
         "title": "The two radii compared",
         "note": "Negative: share of the normal draws. Distance: largest difference of the two "
         "distribution functions. Variance: normal over exact. sQRE: error of the sample covariance "
         f"at alpha = {alpha:g}, with the exact and with the normal radius.",
-        "columns": [*columns, "sQRE, exact", "sQRE, normal"],
+        "columns": columns.split("; "),
         "rows": shown,
     }
 
@@ -180,9 +178,8 @@ def draw(record: dict, out: Path) -> None:
                 values = np.array([[r[name] for r in here if r["beta"] == b] for b in betas])
                 ax.plot(betas, np.median(values, 1), "o-", color=colour, ms=3, label=radius)
                 ax.fill_between(betas, values.min(1), values.max(1), color=colour, alpha=0.2)
-            ax.set(xscale="log", yscale="log")
             ax.grid(alpha=0.3)
-            ax.set_xlabel(r"$\beta$" if alpha == alphas[-1] else "")
+            ax.set(xscale="log", yscale="log", xlabel=r"$\beta$" if alpha == alphas[-1] else "")
             ax.set_ylabel(rf"$\alpha$ = {alpha:g}" if d == dims[0] else "")
             ax.set_title(f"d = {d}" if alpha == alphas[0] else "", fontsize=10)
         axes[0, 0].legend(fontsize=8, title="radius", title_fontsize=8)

@@ -53,7 +53,7 @@ def table_html(table: dict) -> str:
             raise ValueError(f"the row {row['name']!r:.80} has {n} cells for {width} columns")
     by_column = [[_entries(row["cells"][i]) for row in named] for i in range(width)]
     paired = [any(entry.get("paper") is not None for entry in column) for column in by_column]
-    styles = [_style(column) for column in by_column]
+    styles = list(map(_style, by_column))
     body = "".join(_row(row, paired, styles) for row in rows)
     note = f"<p><small>{escape(table['note'])}</small></p>" if table.get("note") else ""
     title = escape(table["title"])

@@ -28,9 +28,7 @@ from mmlp.training.optimizers import CLIP, default_optimizer, equal_by_arguments
 
 FEATURES = 20
 CHOSEN = Path(__file__).with_name("spd_settings.json")
-NEIGHBOURS = 5
-MEAN_ROW, NEIGHBOURS_ROW = "constant mean", f"{NEIGHBOURS} nearest neighbours"
-FLOOR_ROW = "noise floor"
+MEAN_ROW, NEIGHBOURS_ROW, FLOOR_ROW = "constant mean", "5 nearest neighbours", "noise floor"
 compiled = functools.partial(Compiled, quickly=True)
 
 
@@ -144,7 +142,7 @@ def errors_of_baselines(task: Task) -> dict[str, np.ndarray]:
     rows, test = {MEAN_ROW: [], NEIGHBOURS_ROW: [], FLOOR_ROW: []}, task.budget.test
     for data in data_of(task):
         T, X, target = data.sampled[test:], data.X[test:], data.sampled[:test]
-        near = nearest_neighbours(X, T, data.X[:test], NEIGHBOURS)
+        near = nearest_neighbours(X, T, data.X[:test], k=5)
         predicted = (np.broadcast_to(mean(T), target.shape), near, data.population[:test])
         for row, factor in zip(rows.values(), predicted, strict=True):
             row.append(np.asarray(_errors(None, jnp.asarray(factor), jnp.asarray(target))))

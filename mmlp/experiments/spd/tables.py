@@ -9,10 +9,10 @@ from mmlp.experiments.spd.models import FLOOR_ROW, Model, errors_of_baselines
 from mmlp.experiments.spd.tasks import HEADINGS, Budget, Task, data_of
 from mmlp.pages.table import cell, marked, rounded
 
-# (setting, d0, n) -> row -> (seeds, 3)
-Errors = dict[tuple[str, int, int], dict[str, np.ndarray]]
+Errors = dict[tuple[str, int, int], dict[str, np.ndarray]]  # (setting, d0, n), row: (seeds, 3)
 Models = Callable[[int], dict[str, Model]]  # the rows for one d0
 
+ABOUT = "mean and standard error over {0.seeds} seeds, {0.test} test samples."
 NOTES = [
     "The paper does not say how the input determines the covariance, nor for how long it trained; "
     "its best errors lie below the noise of 10,000 samples for any spectrum like ours, so that "
@@ -28,12 +28,13 @@ NOTES = [
 ]
 
 
-def collect(tasks: Sequence[Task], models: Models, label: str, *, untrained: bool = True) -> Errors:
-    """The errors of the models for each size, and of the predictors that are not trained."""
+def collect(tasks: Sequence[Task], models: Models, label: str, only: Sequence[str] = ()) -> Errors:
+    """Errors for each size of the models and of what is not trained; or `only` of these models."""
     errors: Errors = {}
     for task in progress(tasks, label):
-        rows = {name: model.errors(task) for name, model in models(task.dim).items()}
-        rows |= errors_of_baselines(task) if untrained else {}
+        known = models(task.dim)
+        rows = {name: known[name].errors(task) for name in only or known}
+        rows |= {} if only else errors_of_baselines(task)
         for i, setting in enumerate(task.budget.settings):
             errors[setting, task.dim, task.train] = {row: values[i] for row, values in rows.items()}
     return errors
@@ -63,12 +64,8 @@ def by_setting(errors: Errors, budget: Budget, paper: dict) -> list[dict]:
             columns = zip(values.T.tolist(), paper.get((d, n, row), (None,) * 3), strict=True)
             cells[row] = [cell(column, paper=published) for column, published in columns]
         shown[setting] += [{"group": f"d0 = {d}, n = {n}"}, *marked(cells, FLOOR_ROW)]
-    about = {"note": about_errors(budget).capitalize(), "columns": ["", *HEADINGS.values()]}
+    about = {"note": ABOUT.format(budget).capitalize(), "columns": ["", *HEADINGS.values()]}
     return [{"title": f"Setting: {s}", **about, "rows": rows} for s, rows in shown.items()]
-
-
-def about_errors(budget: Budget) -> str:
-    return f"mean and standard error over {budget.seeds} seeds, {budget.test} test samples."
 
 
 def about_settings(tasks: Sequence[Task]) -> list[str]:
