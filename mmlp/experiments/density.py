@@ -52,8 +52,7 @@ def run(settings: Settings) -> dict:
         mass = float(values.sum() * (axis[1] - axis[0]) ** 2)
         panel = {"alpha": alpha, "beta": beta, "peak": float(values.max()), "mass": mass}
         panel |= {"beyond": beyond, "scale": _difference(values, unscaled)}
-        panel |= {"density": rounded(values, 3), "gaussian": alpha == beta == 1}
-        panels.append(panel)
+        panels.append(panel | {"density": rounded(values, 3), "gaussian": alpha == beta == 1})
     u = np.sum(np.asarray(x, np.float64) @ np.linalg.inv(M) * np.asarray(x, np.float64), axis=-1)
     exact = np.exp(-u / 2) / (2 * np.pi * np.linalg.det(M) ** 0.5)
     caption = "The density relative to its peak; white lines at 0.1, 0.5 and 0.9."

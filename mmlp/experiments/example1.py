@@ -160,7 +160,7 @@ def matrices(task: Task, losses: Sequence[str]) -> dict[str, list]:
     narrow, T = tuned("matrix 3 x 20", task.dim), data_of(task)[0].sampled[:2]
     shown = {f"{LOSS_NAMES[loss]} loss": narrow._replace(loss=loss) for loss in losses}
     shown["the paper's MLP"] = PAPERS_MLP
-    images = {name: model.outcome(task).samples[0, 0, 0] for name, model in shown.items()}
+    images = {name: model.outcome(task).samples[0, 0] for name, model in shown.items()}
     target = {"target": np.swapaxes(T, 1, 2) @ T}
     return {name: rounded(pair, 3) for name, pair in (target | images).items()}
 

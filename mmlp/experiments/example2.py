@@ -58,7 +58,7 @@ def run(settings: Settings) -> dict:
     errors, untrained = {}, {}
     for dim, j in progress(itertools.product(settings.dims, settings.depths), "example2"):
         task = Task(dim, settings.train, settings.budget(), FIRST_SEEDS["example2"])
-        rows = {key: model.errors(task) for key, model in models(dim, j).items()}
+        rows = {key: model.outcome(task).errors for key, model in models(dim, j).items()}
         rows |= {(UNTRAINED, row): values for row, values in errors_of_baselines(task).items()}
         for (recipe, row), values in rows.items():
             kept = untrained if recipe == UNTRAINED else errors

@@ -74,11 +74,9 @@ class Model(NamedTuple):
     loss: str = "von_neumann"
 
     def outcome(self, task: Task) -> "Outcome":
-        return outcome(task, self.recipe, self.loss, (self.rate,))
-
-    def errors(self, task: Task) -> np.ndarray:
-        """(settings, seeds, 3)"""
-        return self.outcome(task).errors[:, :, 0]
+        """Of (settings, seeds)."""
+        found = outcome(task, self.recipe, self.loss, (self.rate,))
+        return Outcome(*(values[:, :, 0] for values in found))
 
     def under(self, losses: Sequence[str], name: str) -> "dict[str, Model]":
         """This model trained with each of the losses: rows "NAME, LOSS"."""

@@ -33,7 +33,7 @@ def collect(tasks: Sequence[Task], models: Models, label: str, only: Sequence[st
     errors: Errors = {}
     for task in progress(tasks, label):
         known = models(task.dim)
-        rows = {name: known[name].errors(task) for name in only or known}
+        rows = {name: known[name].outcome(task).errors for name in only or known}
         rows |= {} if only else errors_of_baselines(task)
         for i, setting in enumerate(task.budget.settings):
             errors[setting, task.dim, task.train] = {row: values[i] for row, values in rows.items()}
