@@ -63,12 +63,7 @@ def _begin(turns: Any, jobs: int) -> None:
             os.sched_setaffinity(0, share)
     parent = multiprocessing.parent_process()
     assert parent is not None
-
-    def end() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=end, daemon=True).start()
+    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def kept(folder: Path | None, about: dict[str, Any], make: Callable[[], dict]) -> dict:

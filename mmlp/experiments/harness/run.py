@@ -21,7 +21,6 @@ import types
 import typing
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -87,12 +86,12 @@ def reproduce(targets: Sequence[str], *, quick=False, out=Path("report"), **give
     return 1 if failed else 0
 
 
-def find(name: str) -> Any:
+def find(name: str) -> typing.Any:
     """The module of an experiment."""
     return importlib.import_module(f"mmlp.experiments.{name.replace('-', '_')}")
 
 
-def settings_of(kind: Any, *, quick: bool = False, **given) -> Any:
+def settings_of(kind: typing.Any, *, quick: bool = False, **given) -> typing.Any:
     """The defaults of this kind, then what `--quick` changes, then what is given (not None)."""
     given = {key: value for key, value in given.items() if value is not None}
     for count in ("seeds", "duel", "jobs"):
@@ -147,7 +146,7 @@ def device() -> str:
     return f"{cpu if first.platform == 'cpu' else first.device_kind}, {jnp.result_type(float)}"
 
 
-def _option(hint) -> dict[str, Any]:
+def _option(hint) -> dict[str, typing.Any]:
     """How argparse reads a field: int, float, str, Path, bool, a tuple of one; or None."""
     if isinstance(hint, types.UnionType):
         hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
@@ -159,7 +158,7 @@ def _option(hint) -> dict[str, Any]:
     return {"type": hint}
 
 
-def _command(program: str, settings: Any, quick: bool) -> str:
+def _command(program: str, settings: typing.Any, quick: bool) -> str:
     """What to type for these settings."""
     words = [*program.split(), *(["--quick"] if quick else [])]
     start = settings_of(type(settings), quick=quick)
@@ -178,5 +177,5 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _placed(value: Any) -> Any:
+def _placed(value: typing.Any) -> typing.Any:
     return "DIR" if isinstance(value, Path) else value

@@ -28,7 +28,8 @@ from mmlp.training.optimizers import CLIP, default_optimizer, equal_by_arguments
 
 FEATURES = 20
 CHOSEN = Path(__file__).with_name("spd_settings.json")
-MEAN_ROW, NEIGHBOURS_ROW, FLOOR_ROW = "constant mean", "5 nearest neighbours", "noise floor"
+NEIGHBOURS, FLOOR_ROW = 5, "noise floor"
+MEAN_ROW, NEIGHBOURS_ROW = "constant mean", f"{NEIGHBOURS} nearest neighbours"
 compiled = functools.partial(Compiled, quickly=True)
 
 
@@ -140,7 +141,7 @@ def errors_of_baselines(task: Task) -> dict[str, np.ndarray]:
     rows, test = {MEAN_ROW: [], NEIGHBOURS_ROW: [], FLOOR_ROW: []}, task.budget.test
     for data in data_of(task):
         T, X, target = data.sampled[test:], data.X[test:], data.sampled[:test]
-        near = nearest_neighbours(X, T, data.X[:test], k=5)
+        near = nearest_neighbours(X, T, data.X[:test], NEIGHBOURS)
         predicted = (np.broadcast_to(mean(T), target.shape), near, data.population[:test])
         for row, factor in zip(rows.values(), predicted, strict=True):
             row.append(np.asarray(_errors(None, jnp.asarray(factor), jnp.asarray(target))))

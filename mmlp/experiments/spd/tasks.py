@@ -13,8 +13,7 @@ from mmlp.datasets.covariances import Covariances, synthetic_covariances
 from mmlp.spd import SPD, Gram
 
 EPOCH = 80  # samples between two looks at the validation loss
-# the order of all arrays of errors
-HEADINGS = {"quadratic": "E_quad", "von_neumann": "E_QRE", "stein": "E_Stein"}
+HEADINGS = {"quadratic": "E_quad", "von_neumann": "E_QRE", "stein": "E_Stein"}  # order of errors
 QRE = list(HEADINGS).index("von_neumann")
 LOSS_NAMES = {"von_neumann": "QRE", "stein": "Stein", "quadratic": "quad"}  # the paper's order
 QUICK = {"seeds": 2, "settings": ("turning",), "steps": 30, "test": 100, "dims": (10,)}
