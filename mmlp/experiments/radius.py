@@ -88,10 +88,7 @@ def moments(p: TraceOnePowerExponential, key, n: int):
 
 
 def compare_laws(d: int, beta: float) -> dict[str, float]:
-    """Negative share, largest difference of distribution functions, ratio of variances.
-
-    Also the shape d / (2 beta) of the gamma variable r^(2 beta) / 2; the variance is E r^2.
-    """
+    """The gamma variable r^(2 beta) / 2 against a normal one; the ratio is that of E r^2."""
     shape, mean, sd = d / (2 * beta), d / beta, (2 * d / beta) ** 0.5
     gamma, normal = scipy.stats.gamma(shape, scale=2), scipy.stats.foldnorm(mean / sd, scale=sd)
     near, far = np.geomspace(1e-12, 1, 20_000) * mean, np.linspace(1, 12, 20_000)[1:] / 12
