@@ -110,8 +110,6 @@ def _between(bounds: tuple[float, float], z: Array) -> Array:
 
 def _bounds(bounds, argument: str) -> tuple[float, float]:
     if len(bounds) != 2 or not 0 < bounds[0] < bounds[1] < float("inf"):
-        raise ValueError(
-            f"`PowerExponentialHead({argument}=...)` must be (low, high) with 0 < low < high, got "
-            f"{bounds!r}."
-        )
+        wanted = f"(low, high) with 0 < low < high, got {bounds!r}"
+        raise ValueError(f"`PowerExponentialHead({argument}=...)` must be {wanted}.")
     return float(bounds[0]), float(bounds[1])

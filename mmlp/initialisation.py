@@ -28,9 +28,7 @@ def calibrate(model, X: Array, *, key):
     """
     X = jnp.asarray(checked_floats(X, "calibrate(X=...)", "(n, p)", ndim=2))
     if X.ndim != 2 or len(X) < 2:
-        raise ValueError(
-            "`calibrate(X=...)` must have shape (n, p) with at least two rows, got shape "
-            f"{X.shape}."
-        )
+        wanted = "shape (n, p) with at least two rows"
+        raise ValueError(f"`calibrate(X=...)` must have {wanted}, got shape {X.shape}.")
     weights = jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
     return calibrated(model, X.astype(weights[0].dtype if weights else X.dtype), key=key)

@@ -165,10 +165,9 @@ def _centred(distribution: Elliptical) -> tuple[np.ndarray, Elliptical]:
 def _samples(prediction, y, call: str) -> tuple[np.ndarray, np.ndarray]:
     x, y = np.asarray(prediction), np.asarray(y)
     if x.ndim != 3 or y.shape != x.shape[1:] or len(x) < 2:
-        raise ValueError(
-            f"`{call}(prediction, y)` needs samples (m, n, d) with m at least 2 and y (n, d), got "
-            f"shapes {x.shape} and {y.shape}."
-        )
+        needs = "samples (m, n, d) with m at least 2 and y (n, d)"
+        got = f"got shapes {x.shape} and {y.shape}"
+        raise ValueError(f"`{call}(prediction, y)` needs {needs}, {got}.")
     _check_finite(x, f"{call}(prediction=...)")
     _check_finite(y, f"{call}(y=...)")
     return x.astype(np.float64), y.astype(np.float64)
@@ -176,10 +175,8 @@ def _samples(prediction, y, call: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _targets(distribution, y, call: str) -> np.ndarray:
     if not isinstance(distribution, Elliptical):
-        raise ValueError(
-            f"`{call}(distribution, y)` needs a distribution of this library, got "
-            f"{type(distribution).__name__}; use `predict_distribution`."
-        )
+        got = f"got {type(distribution).__name__}; use `predict_distribution`"
+        raise ValueError(f"`{call}(distribution, y)` needs a distribution of this library, {got}.")
     batch, d, y = distribution.batch_shape, distribution.dim, np.asarray(y)
     y = y[:, None] if y.ndim == 1 and d == 1 else y
     if len(batch) != 1 or y.shape != (*batch, d):
@@ -199,10 +196,8 @@ def _check_finite(array: np.ndarray, argument: str) -> None:
 def _probabilities(pit, call: str) -> np.ndarray:
     pit = np.asarray(pit, float)
     if pit.ndim != 1 or not len(pit) or not np.all((pit >= 0) & (pit <= 1)):
-        raise ValueError(
-            f"`{call}(pit=...)` must hold probabilities (n,), as `mahalanobis_pit` returns, got "
-            f"{pit!r:.80}."
-        )
+        wanted = "probabilities (n,), as `mahalanobis_pit` returns"
+        raise ValueError(f"`{call}(pit=...)` must hold {wanted}, got {pit!r:.80}.")
     return pit
 
 

@@ -176,9 +176,8 @@ def _heatmap(A: np.ndarray, limit: float, label: str, names, ax: Axes | None) ->
 def _matrix(A, call: str) -> np.ndarray:
     A = np.asarray(A.dense() if isinstance(A, SPD) else A, float)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
-        raise ValueError(
-            f"`{call}(A=...)` must be one matrix (d, d), got shape {A.shape}; choose a row first."
-        )
+        got = f"got shape {A.shape}; choose a row first"
+        raise ValueError(f"`{call}(A=...)` must be one matrix (d, d), {got}.")
     return A
 
 

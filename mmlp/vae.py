@@ -51,10 +51,8 @@ class VAE(eqx.Module):
         if latent is None:
             latent = getattr(decoder, "in_features", None)
         if latent is None:
-            raise ValueError(
-                "`VAE(decoder=...)` has no `in_features`: give the number of latent variables as "
-                "`latent`."
-            )
+            remedy = "give the number of latent variables as `latent`"
+            raise ValueError(f"`VAE(decoder=...)` has no `in_features`: {remedy}.")
         self.encoder, self.decoder = encoder, decoder
         self.latent = checked_size(latent, "VAE(latent=...)")
 

@@ -38,10 +38,8 @@ def describe(node, path: str, arrays: dict):
             names = [field.name for field in dataclasses.fields(entry)]
             fields = {x: describe(getattr(node, x), f"{path}.{x}", arrays) for x in names}
             return {"class": name, "fields": fields}
-    raise ValueError(
-        f"{name_of(path) or 'the model'} is {node!r:.80}, which this library does not know; "
-        "`mmlp.register` it."
-    )
+    what = f"{name_of(path) or 'the model'} is {node!r:.80}"
+    raise ValueError(f"{what}, which this library does not know; `mmlp.register` it.")
 
 
 def build(node: dict, arrays: dict[str, np.ndarray]):
@@ -61,10 +59,8 @@ def build(node: dict, arrays: dict[str, np.ndarray]):
     if kind == "function" and entry is not None and not isinstance(entry, type):
         return entry
     if kind != "class" or not isinstance(entry, type):
-        raise ValueError(
-            f"names {content!r}, a {kind} that this library does not know; register it, or pass "
-            "`like=`."
-        )
+        unknown = f"a {kind} that this library does not know"
+        raise ValueError(f"names {content!r}, {unknown}; register it, or pass `like=`.")
     return _module(entry, content, node["fields"], arrays)
 
 
@@ -76,10 +72,8 @@ def _array(content, arrays: dict[str, np.ndarray]) -> Array:
         raise ValueError(f"lacks the array {name!r} of its architecture.")
     array = arrays.pop(name)
     if list(array.shape) != shape or str(array.dtype) != dtype:
-        raise ValueError(
-            f"holds {name!r} as {array.dtype} {array.shape}, its architecture as {dtype} "
-            f"{tuple(shape)}."
-        )
+        held = f"{name!r} as {array.dtype} {array.shape}"
+        raise ValueError(f"holds {held}, its architecture as {dtype} {tuple(shape)}.")
     return jnp.asarray(array)
 
 
@@ -93,9 +87,8 @@ def _module(entry: type, name: str, given: dict, arrays: dict[str, np.ndarray]):
         value = build(given[field.name], arrays)
         function = (typing.get_origin(field.type) or field.type) is Callable
         if function and not callable(value):
-            raise ValueError(
-                f"gives {name} the {field.name} {value!r:.80}, which is not a function."
-            )
+            what = f"{field.name} {value!r:.80}, which is not a function"
+            raise ValueError(f"gives {name} the {what}.")
         object.__setattr__(module, field.name, value)
     return module
 

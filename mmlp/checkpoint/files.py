@@ -53,14 +53,11 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
 def check_version(path: Path, metadata: dict) -> None:
     version = metadata.get("version")
     if version == 1:
-        raise ValueError(
-            f"{path} was written by matrix-mlp 0.1.0, whose files are not read any more: fit "
-            "again, or use that version."
-        )
+        why = "was written by matrix-mlp 0.1.0, whose files are not read any more"
+        raise ValueError(f"{path} {why}: fit again, or use that version.")
     if version != VERSION:
-        raise ValueError(
-            f"{path} has version {version!r:.80}: it was written by a newer matrix-mlp; update."
-        )
+        what = f"has version {version!r:.80}: it was written by a newer matrix-mlp"
+        raise ValueError(f"{path} {what}; update.")
 
 
 def check_dtypes(arrays: dict, argument: str) -> None:

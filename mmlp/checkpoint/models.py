@@ -69,9 +69,8 @@ def unpacked(path: Path | str, arrays: dict[str, np.ndarray], content: dict, lik
     if like is not None:
         return _fill(path, arrays, like)
     if content.get("architecture") is None:
-        raise ValueError(
-            f"`load`: {path} needs `like=`, a module of the same shape: {content.get('reason')}"
-        )
+        needed = f"a module of the same shape: {content.get('reason')}"
+        raise ValueError(f"`load`: {path} needs `like=`, {needed}")
     rest = dict(arrays)
     try:
         model = build(content["architecture"], rest)
@@ -81,14 +80,12 @@ def unpacked(path: Path | str, arrays: dict[str, np.ndarray], content: dict, lik
     except ValueError as error:
         raise ValueError(f"`load`: {path} {error}") from None
     if rest:
-        raise ValueError(
-            f"`load`: {path} holds arrays that its architecture does not have: {sorted(rest)}."
-        )
+        what = f"arrays that its architecture does not have: {sorted(rest)}"
+        raise ValueError(f"`load`: {path} holds {what}.")
     # a pickle is not checked: it could do anything
     if isinstance(path, Path) and (name := misfit(model)):
-        raise ValueError(
-            f"`load`: {path} holds a {name} whose parts do not fit each other. Use an older copy."
-        )
+        what = f"a {name} whose parts do not fit each other"
+        raise ValueError(f"`load`: {path} holds {what}. Use an older copy.")
     return model
 
 
@@ -96,10 +93,8 @@ def _fill(path: Path | str, arrays: dict[str, np.ndarray], like):
     wanted = _named_arrays(like, "load(like=...)")
     if wanted.keys() != arrays.keys():
         missing, extra = sorted(wanted.keys() - arrays), sorted(arrays.keys() - wanted)
-        raise ValueError(
-            f"`load(like=...)`: {path} lacks the arrays {missing} and has {extra} beyond those of "
-            "`like`."
-        )
+        what = f"lacks the arrays {missing} and has {extra} beyond those of `like`"
+        raise ValueError(f"`load(like=...)`: {path} {what}.")
     for name, array in wanted.items():
         if (arrays[name].shape, arrays[name].dtype) != (array.shape, array.dtype):
             raise ValueError(

@@ -151,15 +151,11 @@ def _checked(dim, n, setting, samples, features) -> Setting:
     for argument, size in (("dim", dim), ("n", n), ("features", features)):
         checked_size(size, f"{name}({argument}=...)")
     if dim > features:
-        raise ValueError(
-            f"`{name}(dim=...)` must be at most features = {features}, or A Sigma A' is singular, "
-            f"got {dim}."
-        )
+        limit = f"at most features = {features}, or A Sigma A' is singular, got {dim}"
+        raise ValueError(f"`{name}(dim=...)` must be {limit}.")
     if samples is not None and checked_size(samples, f"{name}(samples=...)") <= dim:
-        raise ValueError(
-            f"`{name}(samples=...)` must be more than dim = {dim}, or covariances are singular, "
-            f"got {samples}."
-        )
+        limit = f"more than dim = {dim}, or covariances are singular, got {samples}"
+        raise ValueError(f"`{name}(samples=...)` must be {limit}.")
     chosen = SETTINGS.get(setting) if isinstance(setting, str) else setting
     if not isinstance(chosen, Setting):
         known = f"a `Setting` or one of {', '.join(SETTINGS)}"

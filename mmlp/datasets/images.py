@@ -41,10 +41,8 @@ def frey_faces(data: str | os.PathLike | None = None) -> np.ndarray:
     if place:
         path = Path(place).expanduser()
         if not path.exists():
-            raise ValueError(
-                f"{origin} must name a folder or a file that exists, got {place}; create it or "
-                "correct the path."
-            )
+            wanted = f"name a folder or a file that exists, got {place}"
+            raise ValueError(f"{origin} must {wanted}; create it or correct the path.")
         path = path / FREY_FILE if path.is_dir() else path
     else:
         import pooch

@@ -95,10 +95,8 @@ class Elliptical(eqx.Module):
         """Draws (*shape, ..., d), differentiable by every parameter; n is short for (n,)."""
         sizes = shape if isinstance(shape, tuple | list) else (shape,)
         if not all(isinstance(n, int | np.integer) and n >= 0 for n in sizes):
-            raise ValueError(
-                f"`{type(self).__name__}.sample(shape=...)` must be a whole number or a tuple of "
-                f"them, got {shape!r}."
-            )
+            wanted = f"a whole number or a tuple of them, got {shape!r}"
+            raise ValueError(f"`{type(self).__name__}.sample(shape=...)` must be {wanted}.")
         white = self.white(key, (*(int(n) for n in sizes), *self.batch_shape))
         return self.loc + jnp.sqrt(self.eta)[..., None] * self.omega.color(white)
 
@@ -136,10 +134,8 @@ class Elliptical(eqx.Module):
         """
         x = jnp.asarray(x)
         if x.ndim == 0 or x.shape[-1] != self.dim:
-            raise ValueError(
-                f"`{type(self).__name__}.{call}(x=...)` must have shape (..., {self.dim}), "
-                f"got shape {x.shape}."
-            )
+            wanted = f"must have shape (..., {self.dim}), got shape {x.shape}"
+            raise ValueError(f"`{type(self).__name__}.{call}(x=...)` {wanted}.")
         residual = x - self.loc
         infinite = jnp.any(jnp.isinf(residual), axis=-1) & ~jnp.any(jnp.isnan(residual), axis=-1)
         residual = jnp.where(infinite[..., None], 0, residual)
@@ -151,23 +147,18 @@ def parameters(name: str, loc: ArrayLike, omega: SPD, **scalars: ArrayLike):
     """loc, omega, and the scalars as arrays, checked where they are concrete."""
     loc = jnp.asarray(checked_floats(loc, f"{name}(loc=...)", "(..., d)", ndim=1))
     if not isinstance(omega, SPD):
-        raise ValueError(
-            f"`{name}(omega=...)` must be an SPD value such as Gram or DiagonalGram, got "
-            f"{type(omega).__name__}; use `Gram.from_dense`."
-        )
+        got = f"got {type(omega).__name__}; use `Gram.from_dense`"
+        wanted = "must be an SPD value such as Gram or DiagonalGram"
+        raise ValueError(f"`{name}(omega=...)` {wanted}, {got}.")
     if loc.shape[-1] != omega.dim:
-        raise ValueError(
-            f"`{name}(loc=...)` must have shape (..., {omega.dim}) to fit omega, "
-            f"got shape {loc.shape}."
-        )
+        wanted = f"must have shape (..., {omega.dim}) to fit omega"
+        raise ValueError(f"`{name}(loc=...)` {wanted}, got shape {loc.shape}.")
     check_trace_one(omega, f"{name}(omega=...)")
     values = [checked_positive(x, f"{name}({key}=...)", loc.dtype) for key, x in scalars.items()]
     try:
         jnp.broadcast_shapes(loc.shape[:-1], omega.batch_shape, *(x.shape for x in values))
     except ValueError:
         shapes = [f"{key} {x.shape}" for key, x in zip(scalars, values, strict=True)]
-        raise ValueError(
-            f"`{name}(...)` cannot broadcast batch dimensions loc {loc.shape[:-1]}, "
-            f"omega {omega.batch_shape}, {', '.join(shapes)}."
-        ) from None
+        batches = f"loc {loc.shape[:-1]}, omega {omega.batch_shape}, {', '.join(shapes)}"
+        raise ValueError(f"`{name}(...)` cannot broadcast batch dimensions {batches}.") from None
     return loc, omega, *values

@@ -24,10 +24,8 @@ def kl_divergence(q: Elliptical, p: TraceOneGaussian) -> Array:
     0.5000
     """
     if not isinstance(q, Elliptical):
-        raise ValueError(
-            "`kl_divergence(q, p)` takes two distributions of this library, got "
-            f"{type(q).__name__} for q."
-        )
+        got = f"got {type(q).__name__} for q"
+        raise ValueError(f"`kl_divergence(q, p)` takes two distributions of this library, {got}.")
     if not isinstance(p, TraceOneGaussian):
         raise ValueError(
             "`kl_divergence(q, p)` has a closed form for a `TraceOneGaussian` p only, got "
@@ -35,9 +33,8 @@ def kl_divergence(q: Elliptical, p: TraceOneGaussian) -> Array:
             "jnp.mean(q.log_prob(x) - p.log_prob(x), axis=0)."
         )
     if q.dim != p.dim:
-        raise ValueError(
-            f"`kl_divergence(q, p)` needs distributions of one dimension, got {q.dim} and {p.dim}."
-        )
+        got = f"got {q.dim} and {p.dim}"
+        raise ValueError(f"`kl_divergence(q, p)` needs distributions of one dimension, {got}.")
     batch = jnp.broadcast_shapes(q.batch_shape, p.batch_shape)
     shift = jnp.broadcast_to(q.loc - p.loc, (*batch, q.dim))
     logdet, trace = p.omega.logdet_and_trace_solve(q.covariance, shift)

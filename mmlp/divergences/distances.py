@@ -1,5 +1,7 @@
 """Squared distances: Euclidean, of logarithms, and Bures-Wasserstein."""
 
+from functools import partial
+
 import jax.numpy as jnp
 from jax import Array
 
@@ -35,10 +37,6 @@ def bures_wasserstein(A: SPD, B: SPD) -> Array:
     return jnp.sum(_procrustes(T_A, T_B), axis=-1)
 
 
-def _procrustes_value(T_A, T_B):
-    return jnp.sum((T_A - polar(T_A @ T_B.mT) @ T_B) ** 2, axis=(-2, -1))
-
-
 def _procrustes_rule(primals, tangents):
     """W minimises, so that only the explicit factors count to first order."""
     T_A, T_B = primals
@@ -50,4 +48,6 @@ def _procrustes_rule(primals, tangents):
     return total
 
 
-_procrustes = primitive(_procrustes_value, _procrustes_rule)
+@partial(primitive, rule=_procrustes_rule)
+def _procrustes(T_A, T_B):
+    return jnp.sum((T_A - polar(T_A @ T_B.mT) @ T_B) ** 2, axis=(-2, -1))

@@ -1,6 +1,7 @@
 """Divergences of the ratio T_A T_B^-1 of two factors: Stein, and the affine-invariant distance."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -103,21 +104,21 @@ def _log_cosh(s: Array) -> Array:
 
 def _tanh_log(R: Array) -> Array:
     """(R'R - I)(R'R + I)^-1, with eigenvalues tanh log s."""
-    return jnp.eye(R.shape[-1], dtype=R.dtype) - _resolvent(*spectrum(R))
-
-
-def _resolvent_value(R, V, s):
-    """N = 2 (I + R'R)^-1."""
-    return (V * (2 / (1 + s**2))[..., None, :]) @ V.mT
+    return jnp.eye(R.shape[-1], dtype=R.dtype) - _resolvent(spectrum(R))
 
 
 def _resolvent_rule(primals, tangents):
     """dN = -N (R'dR + dR'R) N / 2."""
-    N = _resolvent(*primals)
-    return -N @ symmetric_part(primals[0].mT @ tangents[0]) @ N
+    (S,), N = primals, _resolvent(*primals)
+    return -N @ symmetric_part(S.factor.mT @ tangents[0].factor) @ N
 
 
-_resolvent = primitive(_resolvent_value, _resolvent_rule)
+@partial(primitive, rule=_resolvent_rule)
+def _resolvent(S):
+    """N = 2 (I + R'R)^-1."""
+    return (S.V * (2 / (1 + S.s**2))[..., None, :]) @ S.V.mT
+
+
 _stein_symmetric = _of_ratio("stein_symmetric", _log_cosh, _tanh_log)
 _affine_invariant = _of_ratio(
     "affine_invariant", lambda s: (2 * jnp.log(s)) ** 2, lambda R: 4 * log_gram(spectrum(R))
@@ -125,7 +126,7 @@ _affine_invariant = _of_ratio(
 
 
 def _one_sided(upper_A: bool, upper_B: bool):
-    def stein_value(T_A, T_B):
+    def stein(T_A, T_B):
         s = singular_values(_finite_ratio(T_A, T_B, upper_B))
         terms = bregman_of_log(s, jnp.ones_like(s))
         return jnp.where(_singular(T_A, upper_A), jnp.inf, jnp.sum(terms, axis=-1))
@@ -138,13 +139,11 @@ def _one_sided(upper_A: bool, upper_B: bool):
             square = jnp.sum(_ratio(T_A, T_B, upper_B) ** 2, axis=(-2, -1))
             return square - 2 * (log_abs_det(A) - log_abs_det(B))
 
-        tangents = [
-            jnp.zeros_like(T) if is_zero(T_dot) else T_dot
-            for T, T_dot in zip(primals, tangents, strict=True)
-        ]
-        return jax.jvp(formula, primals, tuple(tangents))[1]
+        pairs = zip(primals, tangents, strict=True)
+        tangents = tuple(jnp.zeros_like(T) if is_zero(T_dot) else T_dot for T, T_dot in pairs)
+        return jax.jvp(formula, primals, tangents)[1]
 
-    return primitive(stein_value, rule)
+    return primitive(stein, rule)
 
 
 _stein = _variants(_one_sided)

@@ -1,6 +1,7 @@
 """The von Neumann divergence: the quantum relative entropy of two matrices."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax.numpy as jnp
 from jax import Array
@@ -24,7 +25,7 @@ def von_neumann(A: SPD, B: SPD, *, symmetric: bool = True) -> Array:
     """
     S_A, S_B = spectra(A, B, "von_neumann")
     divergence = _von_neumann_symmetric if symmetric else _von_neumann
-    return jnp.sum(divergence(*S_A, *S_B), axis=-1)
+    return jnp.sum(divergence(S_A, S_B), axis=-1)
 
 
 def _spectral_sum(S_A: Spectrum, S_B: Spectrum, term: Callable[[Array, Array], Array]) -> Array:
@@ -37,39 +38,35 @@ def _spectral_sum(S_A: Spectrum, S_B: Spectrum, term: Callable[[Array, Array], A
     return jnp.sum(jnp.where(overlap == 0, 0, terms), axis=(-2, -1))
 
 
-def _von_neumann_symmetric_value(*arrays):
+def _von_neumann_symmetric_rule(primals, tangents):
+    """d = (<dA, G + dlog_A(A - B)> - <dB, G + dlog_B(A - B)>) / 2 with G = log A - log B."""
+    S_A, S_B = primals
+    G = log_gram(S_A) - log_gram(S_B)
+    difference = S_A.factor.mT @ S_A.factor - S_B.factor.mT @ S_B.factor
+
+    def by(S, S_dot):
+        return along(S.factor, S_dot[0], lambda: S.factor @ (G + dlog_gram(S, difference)) / 2)
+
+    return by(S_A, tangents[0]) - by(S_B, tangents[1])
+
+
+@partial(primitive, rule=_von_neumann_symmetric_rule)
+def _von_neumann_symmetric(S_A, S_B):
     def term(a, b):
         return (a - b) * (a + b) * jnp.where(a == b, 0, log_ratio(a, b))
 
-    return _spectral_sum(Spectrum(*arrays[:3]), Spectrum(*arrays[3:]), term)
-
-
-def _von_neumann_symmetric_rule(primals, tangents):
-    """d = (<dA, G + dlog_A(A - B)> - <dB, G + dlog_B(A - B)>) / 2 with G = log A - log B."""
-    S_A, S_B = Spectrum(*primals[:3]), Spectrum(*primals[3:])
-    G = log_gram(S_A) - log_gram(S_B)
-    difference = S_A.factor.mT @ S_A.factor - S_B.factor.mT @ S_B.factor
-    by_A = along(S_A.factor, tangents[0], lambda: S_A.factor @ (G + dlog_gram(S_A, difference)) / 2)
-    by_B = along(S_B.factor, tangents[3], lambda: S_B.factor @ (G + dlog_gram(S_B, difference)) / 2)
-    return by_A - by_B
-
-
-_von_neumann_symmetric = primitive(_von_neumann_symmetric_value, _von_neumann_symmetric_rule)
-
-
-def _von_neumann_value(*arrays):
-    return _spectral_sum(
-        Spectrum(*arrays[:3]), Spectrum(*arrays[3:]), lambda a, b: bregman_of_log(b, a)
-    )
+    return _spectral_sum(S_A, S_B, term)
 
 
 def _von_neumann_rule(primals, tangents):
     """d = <dA, log A - log B> + <dB, I - dlog_B(A)>; T_A log A is finite where A is singular."""
-    S_A, S_B = Spectrum(*primals[:3]), Spectrum(*primals[3:])
+    S_A, S_B = primals
     T_A, T_B, identity = S_A.factor, S_B.factor, jnp.eye(S_B.s.shape[-1], dtype=S_B.s.dtype)
-    by_A = along(T_A, tangents[0], lambda: factor_log_gram(S_A) - T_A @ log_gram(S_B))
-    by_B = along(T_B, tangents[3], lambda: T_B @ (identity - dlog_gram(S_B, T_A.mT @ T_A)))
+    by_A = along(T_A, tangents[0][0], lambda: factor_log_gram(S_A) - T_A @ log_gram(S_B))
+    by_B = along(T_B, tangents[1][0], lambda: T_B @ (identity - dlog_gram(S_B, T_A.mT @ T_A)))
     return by_A + by_B
 
 
-_von_neumann = primitive(_von_neumann_value, _von_neumann_rule)
+@partial(primitive, rule=_von_neumann_rule)
+def _von_neumann(S_A, S_B):
+    return _spectral_sum(S_A, S_B, lambda a, b: bregman_of_log(b, a))

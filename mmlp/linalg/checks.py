@@ -14,23 +14,17 @@ def checked_floats(x: ArrayLike, argument: str, shape: str, *, ndim: int):
     """`x` as an array of finite floating-point numbers with `ndim` or more axes, none empty."""
     array = x if isinstance(x, jax.Array | np.ndarray) else np.asarray(x)
     if not jnp.issubdtype(array.dtype, jnp.floating):
-        raise ValueError(
-            f"`{argument}` must hold floating-point numbers, got dtype {array.dtype}; "
-            "use `.astype(float)`."
-        )
+        got = f"got dtype {array.dtype}; use `.astype(float)`"
+        raise ValueError(f"`{argument}` must hold floating-point numbers, {got}.")
     if array.ndim < ndim or 0 in array.shape:
-        raise ValueError(
-            f"`{argument}` must have shape {shape} with no axis of length 0, "
-            f"got shape {array.shape}."
-        )
+        wanted = f"have shape {shape} with no axis of length 0"
+        raise ValueError(f"`{argument}` must {wanted}, got shape {array.shape}.")
     if not isinstance(array, Tracer):
         bad = np.argwhere(~np.isfinite(np.asarray(array)))
         if len(bad):
             where = tuple(int(i) for i in bad[0])
-            raise ValueError(
-                f"`{argument}` must be finite, got {array[where]} at index {where}; "
-                "drop or fill such entries."
-            )
+            got = f"got {array[where]} at index {where}; drop or fill such entries"
+            raise ValueError(f"`{argument}` must be finite, {got}.")
     return array
 
 
@@ -53,10 +47,8 @@ def checked_positive(value: ArrayLike, argument: str, dtype) -> jax.Array:
     value = jnp.asarray(value, dtype) if isinstance(value, int | float) else value
     array = jnp.asarray(checked_floats(value, argument, "(...)", ndim=0))
     if not isinstance(array, Tracer) and not np.all(np.asarray(array) > 0):
-        raise ValueError(
-            f"`{argument}` must be positive, got {np.min(np.asarray(array)):.6g}; "
-            "use exp or softplus of it."
-        )
+        got = f"got {np.min(np.asarray(array)):.6g}; use exp or softplus of it"
+        raise ValueError(f"`{argument}` must be positive, {got}.")
     return array
 
 
@@ -68,7 +60,6 @@ def check_trace_one(gram, argument: str, tolerance: float = 1e-3) -> None:
         trace = np.asarray(gram.trace())
     off = ~(np.abs(trace - 1) <= tolerance)
     if off.any():
-        raise ValueError(
-            f"`{argument}` must have trace one to {tolerance}, got {trace[off][0]:.6g}; use "
-            f"`{type(gram).__name__}.trace_one(...)`, with the scale in `eta`."
-        )
+        use = f"use `{type(gram).__name__}.trace_one(...)`, with the scale in `eta`"
+        got = f"{trace[off][0]:.6g}"
+        raise ValueError(f"`{argument}` must have trace one to {tolerance}, got {got}; {use}.")

@@ -6,7 +6,7 @@ where they meet. The rules here use divided differences of log instead (Daleckii
 Nothing is clamped. Functions broadcast nothing: their arguments share the leading dimensions.
 """
 
-import functools
+from functools import partial, reduce
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -69,67 +69,48 @@ def _doubled(T: Array) -> Array:
     return zeros.at[..., d:, :d].set(T).at[..., :d, d:].set(T.mT)
 
 
+def _log_gram_rule(primals, tangents):
+    (S,), (S_dot,) = primals, tangents
+    return dlog_gram(S, 2 * symmetric_part(S.factor.mT @ S_dot.factor))
+
+
+@partial(primitive, rule=_log_gram_rule)
 def log_gram(S: Spectrum) -> Array:
     """log A = V diag(2 log s) V' of A = T'T, shape (..., d, d); all -inf when T is singular."""
-    return _log_gram(*S)
-
-
-def _log_gram_value(T, V, s):
-    log_A = (V * (2 * jnp.log(s))[..., None, :]) @ V.mT
-    return jnp.where(jnp.any(s == 0, axis=-1)[..., None, None], -jnp.inf, symmetric_part(log_A))
-
-
-def _log_gram_rule(primals, tangents):
-    S = Spectrum(*primals)
-    return dlog_gram(S, 2 * symmetric_part(S.factor.mT @ tangents[0]))
-
-
-_log_gram = primitive(_log_gram_value, _log_gram_rule)
-
-
-def factor_log_gram(S: Spectrum) -> Array:
-    """T log A, shape (..., m, d): finite also when T is singular, because s log s tends to zero."""
-    return _factor_log_gram(*S)
-
-
-def _factor_log_gram_value(T, V, s):
-    return (T @ V * jnp.where(s == 0, 0, 2 * jnp.log(s))[..., None, :]) @ V.mT
+    log_A = symmetric_part((S.V * (2 * jnp.log(S.s))[..., None, :]) @ S.V.mT)
+    return jnp.where(jnp.any(S.s == 0, axis=-1)[..., None, None], -jnp.inf, log_A)
 
 
 def _factor_log_gram_rule(primals, tangents):
-    S, T_dot = Spectrum(*primals), tangents[0]
+    (S,), ((T_dot, *_),) = primals, tangents
     return T_dot @ log_gram(S) + S.factor @ dlog_gram(S, 2 * symmetric_part(S.factor.mT @ T_dot))
 
 
-_factor_log_gram = primitive(_factor_log_gram_value, _factor_log_gram_rule)
+@partial(primitive, rule=_factor_log_gram_rule)
+def factor_log_gram(S: Spectrum) -> Array:
+    """T log A, shape (..., m, d): finite also when T is singular, because s log s tends to zero."""
+    T, V, s = S
+    return (T @ V * jnp.where(s == 0, 0, 2 * jnp.log(s))[..., None, :]) @ V.mT
 
 
+def _dlog_gram_rule(primals, tangents):
+    ((T, V, s), H), ((T_dot, *_), H_dot) = primals, tangents
+    terms = []  # never empty: V and s have no tangents, and JAX does not call with none at all
+    if not is_zero(H_dot):
+        terms.append(dlog_gram(primals[0], H_dot))
+    if not is_zero(T_dot):
+        terms.append(_d2log(V, last_order(s, T), H, 2 * symmetric_part(T.mT @ T_dot)))
+    return reduce(jnp.add, terms)
+
+
+@partial(primitive, rule=_dlog_gram_rule, self_adjoint=True)
 def dlog_gram(S: Spectrum, H: Array) -> Array:
     """The derivative of the logarithm at A = T'T in direction H: V (log[s_i^2, s_j^2] o V'HV) V'.
 
-    Linear and self-adjoint in H, so that it is its own transpose.
+    Linear and self-adjoint in H.
     """
-    return _dlog(*S, H)
-
-
-def _dlog_value(T, V, s, H):
+    _, V, s = S
     return V @ (_log_difference(s[..., :, None], s[..., None, :]) * (V.mT @ H @ V)) @ V.mT
-
-
-def _dlog_rule(primals, tangents):
-    T, V, s, H = primals
-    T_dot, _, _, H_dot = tangents
-    terms = []  # never empty: V and s have no tangents, and JAX does not call with none at all
-    if not is_zero(H_dot):
-        terms.append(_dlog(T, V, s, H_dot))
-    if not is_zero(T_dot):
-        terms.append(_d2log(V, last_order(s, T), H, 2 * symmetric_part(T.mT @ T_dot)))
-    return functools.reduce(jnp.add, terms)
-
-
-_dlog = primitive(
-    _dlog_value, _dlog_rule, transpose=lambda cotangent, T, V, s: _dlog(T, V, s, cotangent)
-)
 
 
 def _d2log(V: Array, s: Array, H: Array, K: Array) -> Array:

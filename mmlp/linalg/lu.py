@@ -3,7 +3,7 @@
 Functions broadcast nothing: their arguments share the leading (batch) dimensions.
 """
 
-import functools
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -29,24 +29,20 @@ def factorise(T: Array, *, upper: bool = False) -> Factorised:
 
 def log_abs_det(F: Factorised) -> Array:
     """log|det T|, shape (...); -inf when T is singular. d log|det T| = tr(T^-1 dT)."""
-    if F.lu is None:
-        return _log_abs_diagonal(F.matrix)
-    return _log_abs_det(*F)
+    return _log_abs_diagonal(F.matrix) if F.lu is None else _log_abs_det(F)
 
 
 def _log_abs_diagonal(T: Array) -> Array:
     return jnp.sum(jnp.log(jnp.abs(jnp.diagonal(T, axis1=-2, axis2=-1))), axis=-1)
 
 
-def _log_abs_det_value(T, lu, permutation):
-    return _log_abs_diagonal(lu)
-
-
 def _log_abs_det_rule(primals, tangents):
-    return jnp.trace(solve(Factorised(*primals), tangents[0]), axis1=-2, axis2=-1)
+    return jnp.trace(solve(primals[0], tangents[0].matrix), axis1=-2, axis2=-1)
 
 
-_log_abs_det = primitive(_log_abs_det_value, _log_abs_det_rule)
+@partial(primitive, rule=_log_abs_det_rule)
+def _log_abs_det(F):
+    return _log_abs_diagonal(F.lu)
 
 
 @full_precision
@@ -64,9 +60,7 @@ def solve(F: Factorised, b: Array, *, transpose: bool = False, refine: bool = Fa
 
     def once(y, transpose):
         if F.lu is None or F.permutation is None:
-            x = lax.linalg.triangular_solve(
-                F.matrix, y, left_side=True, lower=False, transpose_a=transpose
-            )
+            x = lax.linalg.triangular_solve(F.matrix, y, left_side=True, transpose_a=transpose)
         else:
             x = _lu_solve(F.lu, F.permutation, y, transpose=transpose)
         return jnp.where(singular, jnp.inf, x)
@@ -102,9 +96,7 @@ def _leading_bits(x: Array, bits: int, axis: int) -> Array:
 
 
 def _lu_solve(lu: Array, permutation: Array, b: Array, *, transpose: bool) -> Array:
-    triangle = functools.partial(
-        lax.linalg.triangular_solve, lu, left_side=True, transpose_a=transpose
-    )
+    triangle = partial(lax.linalg.triangular_solve, lu, left_side=True, transpose_a=transpose)
     rows = permutation[..., None]
     if transpose:  # T = P'LU, so T' = U'L'P
         y = triangle(triangle(b, lower=False), lower=True, unit_diagonal=True)

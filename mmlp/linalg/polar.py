@@ -1,16 +1,11 @@
 """The orthogonal factor of a square matrix."""
 
+from functools import partial
+
 import jax.numpy as jnp
 from jax import Array
 
 from mmlp.linalg.primitive import last_order, primitive
-
-
-def _polar_value(M):
-    if M.shape[-1] == 1:
-        return jnp.where(M < 0, -1, 1).astype(M.dtype)
-    U, _, Vt = jnp.linalg.svd(M, full_matrices=False)
-    return U @ Vt
 
 
 def _polar_rule(primals, tangents):
@@ -21,12 +16,13 @@ def _polar_rule(primals, tangents):
     return U @ ((X - X.mT) / (s[..., :, None] + s[..., None, :])) @ Vt
 
 
-_polar = primitive(_polar_value, _polar_rule)
-
-
+@partial(primitive, rule=_polar_rule)
 def polar(M: Array) -> Array:
     """W = UV' of M = USV', the orthogonal matrix nearest to M.
 
     Its derivative divides by sums of singular values.
     """
-    return _polar(M)
+    if M.shape[-1] == 1:
+        return jnp.where(M < 0, -1, 1).astype(M.dtype)
+    U, _, Vt = jnp.linalg.svd(M, full_matrices=False)
+    return U @ Vt

@@ -7,6 +7,7 @@ its rule.
 """
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -30,52 +31,56 @@ def is_zero(tangent) -> bool:
     return isinstance(tangent, ad.Zero)
 
 
-def primitive(function, rule, transpose=None):
-    """`function` of arrays that share their leading dimensions, to one array, with a `rule`.
+def primitive(function, rule, self_adjoint: bool = False) -> Callable[..., jax.Array]:
+    """`function` of arrays, or tuples of them, to one array, with a derivative `rule`.
 
-    rule(primals, tangents) gives the tangent of the result; of tangents that are zero, `is_zero` is
-    true. A function that is linear in its last argument, and appears in rules with that argument a
-    tangent, needs transpose(cotangent, *other_arguments) as well.
+    The arrays share their leading dimensions. rule(primals, tangents) gives the tangent of the
+    result; of tangents that are zero, `is_zero` is true. A function that is linear in its last
+    argument, an array, and appears in rules with that argument a tangent, must be `self_adjoint`:
+    its own transpose.
     """
     function, rule = full_precision(function), full_precision(rule)
-    p = Primitive(function.__name__.strip("_").removesuffix("_value"))
+    p = Primitive(function.__name__.strip("_"))
 
-    def abstract(first, *others):
+    def flat(*arrays, tree):
+        return function(*jax.tree.unflatten(tree, arrays))
+
+    def abstract(first, *others, tree):
         """The result's type, which varies over the axes of a `shard_map` that the arguments do."""
         args = (jax.ShapeDtypeStruct(a.shape, a.dtype) for a in (first, *others))
-        out = jax.eval_shape(function, *args)
+        out = jax.eval_shape(functools.partial(flat, tree=tree), *args)
         whole = first.sharding.update(spec=PartitionSpec(*(None for _ in out.shape)))
         return first.update(shape=out.shape, dtype=out.dtype, weak_type=False, sharding=whole)
 
+    @functools.wraps(function)
     def bound(*args):
-        return p.bind(*varying_alike(args))
+        arrays, tree = jax.tree.flatten(args)
+        return p.bind(*varying_alike(arrays), tree=tree)
 
-    def jvp(primals, tangents):
+    def jvp(primals, tangents, *, tree):
+        primals, tangents = (jax.tree.unflatten(tree, arrays) for arrays in (primals, tangents))
         return bound(*primals), rule(primals, tangents)
 
-    def batch(args, axes):
-        size = next(x.shape[axis] for x, axis in zip(args, axes, strict=True) if axis is not None)
+    def batch(arrays, axes, *, tree):
+        size = next(x.shape[i] for x, i in zip(arrays, axes, strict=True) if i is not None)
 
-        def in_front(x, axis):
-            return (
-                jnp.broadcast_to(x, (size, *x.shape)) if axis is None else jnp.moveaxis(x, axis, 0)
-            )
+        def in_front(x, i):
+            return jnp.broadcast_to(x, (size, *x.shape)) if i is None else jnp.moveaxis(x, i, 0)
 
-        return bound(*map(in_front, args, axes)), 0
+        return bound(*jax.tree.unflatten(tree, map(in_front, arrays, axes))), 0
 
-    p.def_impl(jax.jit(function))
+    def transposed(cotangent, *arrays, tree):
+        *others, _ = jax.tree.unflatten(tree, arrays)
+        nothing = (None,) * (len(arrays) - 1)
+        return (*nothing, None if is_zero(cotangent) else bound(*others, cotangent))
+
+    p.def_impl(jax.jit(flat, static_argnames="tree"))
     p.def_abstract_eval(abstract)
-    mlir.register_lowering(p, mlir.lower_fun(function, multiple_results=False))
-    ad.primitive_jvps[p] = jvp
-    batching.primitive_batchers[p] = batch
-    if transpose is not None:
-
-        def transposed(cotangent, *args):
-            nothing = (None,) * (len(args) - 1)
-            return (*nothing, None if is_zero(cotangent) else transpose(cotangent, *args[:-1]))
-
+    mlir.register_lowering(p, mlir.lower_fun(flat, multiple_results=False))
+    ad.primitive_jvps[p], batching.primitive_batchers[p] = jvp, batch
+    if self_adjoint:
         ad.primitive_transposes[p] = transposed
-    return functools.wraps(function)(bound)
+    return bound
 
 
 def varying_alike(tree):
@@ -90,14 +95,8 @@ def varying_alike(tree):
 
 
 def _varying(x) -> frozenset:
-    kind = jax.typeof(x)
-    return (
-        kind.vma if hasattr(kind, "vma") else kind.manual_axis_type.varying
-    )  # before and since jax 0.12
-
-
-def _last_order_value(x, T):
-    return x
+    kind = jax.typeof(x)  # before jax 0.12, and since
+    return kind.vma if hasattr(kind, "vma") else kind.manual_axis_type.varying
 
 
 def _last_order_rule(primals, tangents):
@@ -107,5 +106,7 @@ def _last_order_rule(primals, tangents):
     )
 
 
-# (x, T) -> x, where x was computed from T: the point up to which derivatives by T are implemented
-last_order = primitive(_last_order_value, _last_order_rule)
+@functools.partial(primitive, rule=_last_order_rule)
+def last_order(x, T):
+    """x, which was computed from T: the point up to which derivatives by T are implemented."""
+    return x

@@ -52,10 +52,8 @@ class Network(eqx.Module):
         name, p = type(self).__name__, self.in_features
         x = jnp.asarray(checked_floats(x, f"{name}.__call__(x=...)", f"({p},)", ndim=1))
         if x.shape != (p,):
-            raise ValueError(
-                f"`{name}.__call__(x=...)` must have shape ({p},), got shape {x.shape}; use "
-                "`jax.vmap` for a batch."
-            )
+            got = f"got shape {x.shape}; use `jax.vmap` for a batch"
+            raise ValueError(f"`{name}.__call__(x=...)` must have shape ({p},), {got}.")
         return x
 
 
@@ -191,9 +189,8 @@ def calibrated(model, X: Array, *, key) -> Any:
             f"or have a method `calibrated(X, *, key)`, got {type(model).__name__}."
         )
     if (p := getattr(model, "in_features", None)) not in (None, X.shape[1]):
-        raise ValueError(
-            f"`calibrate(X=...)` must have {p} columns, as the model does, got {X.shape[1]}."
-        )
+        wanted = f"{p} columns, as the model does, got {X.shape[1]}"
+        raise ValueError(f"`calibrate(X=...)` must have {wanted}.")
     return model.calibrated(X, key=key)
 
 

@@ -149,10 +149,8 @@ def _widths(name: str, hidden, hidden_features, out_features, *, needed: bool) -
     r = hidden if hidden_features is None else hidden_features
     r = checked_sizes(r, f"{name}(hidden_features=...)")
     if len(r) != len(hidden):
-        raise ValueError(
-            f"`{name}(hidden_features=...)` must have one width for each of the {len(hidden)} "
-            f"hidden_dims, got {r}."
-        )
+        wanted = f"one width for each of the {len(hidden)} hidden_dims, got {r}"
+        raise ValueError(f"`{name}(hidden_features=...)` must have {wanted}.")
     return (
         r if out_features is None else (*r, checked_size(out_features, f"{name}(out_features=...)"))
     )

@@ -110,8 +110,6 @@ class Triangular(Output):
 
 def checked_output(output, name: str) -> Output:
     if not isinstance(output, Output):
-        raise ValueError(
-            f"`{name}(output=...)` must be an output such as `Dense()`, with a kernel inside it, "
-            f"got {output!r:.80}."
-        )
+        wanted = "an output such as `Dense()`, with a kernel inside it"
+        raise ValueError(f"`{name}(output=...)` must be {wanted}, got {output!r:.80}.")
     return output

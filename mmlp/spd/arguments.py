@@ -14,10 +14,8 @@ def checked(x: ArrayLike, argument: str, shape: str, *, ndim: int):
     """Floating-point numbers of 32 or 64 bits: decompositions have no others."""
     array = checked_floats(x, argument, shape, ndim=ndim)
     if array.dtype.itemsize < 4:
-        raise ValueError(
-            f"`{argument}` must be of float32 or float64, got {array.dtype}; "
-            'use `.astype("float32")`.'
-        )
+        got = f'got {array.dtype}; use `.astype("float32")`'
+        raise ValueError(f"`{argument}` must be of float32 or float64, {got}.")
     return array
 
 
@@ -30,9 +28,8 @@ def checked_factor(factor: ArrayLike, upper: bool) -> Array:
         wanted = "be square to be `upper`" if upper else tall
         raise ValueError(f"`Gram(factor=...)` must {wanted}, got shape {T.shape}.")
     if upper and not isinstance(T, Tracer) and np.any(np.tril(T, -1)):
-        raise ValueError(
-            "`Gram(factor=..., upper=True)` must be zero below the diagonal; leave out `upper`."
-        )
+        name = "`Gram(factor=..., upper=True)`"
+        raise ValueError(f"{name} must be zero below the diagonal; leave out `upper`.")
     return T
 
 
@@ -40,20 +37,16 @@ def check_pair(A, B, call: str) -> None:
     """Refuse what is not two SPD values of one size, with batch dimensions that broadcast."""
     for value in (A, B):
         if not hasattr(value, "logdet_and_whiten"):
-            raise ValueError(
-                f"`{call}` takes two SPD values, got {type(value).__name__}; "
-                "use `Gram.from_dense(A)` for a dense matrix."
-            )
+            use = "use `Gram.from_dense(A)` for a dense matrix"
+            raise ValueError(f"`{call}` takes two SPD values, got {type(value).__name__}; {use}.")
     if A.dim != B.dim:
-        raise ValueError(
-            f"`{call}` needs matrices of one size, got {A.dim} x {A.dim} and {B.dim} x {B.dim}."
-        )
+        got = f"got {A.dim} x {A.dim} and {B.dim} x {B.dim}"
+        raise ValueError(f"`{call}` needs matrices of one size, {got}.")
     try:
         jnp.broadcast_shapes(A.batch_shape, B.batch_shape)
     except ValueError:
-        raise ValueError(
-            f"`{call}` cannot broadcast batch dimensions {A.batch_shape} and {B.batch_shape}."
-        ) from None
+        batches = f"{A.batch_shape} and {B.batch_shape}"
+        raise ValueError(f"`{call}` cannot broadcast batch dimensions {batches}.") from None
 
 
 def together(A, B, trailing: int = 2) -> tuple:
@@ -77,9 +70,8 @@ def norm(x: Array, axis, argument: str) -> Array:
     """The Frobenius norm, of numbers scaled to one first: squares of tiny or huge ones overflow."""
     largest = jax.lax.stop_gradient(jnp.max(jnp.abs(x), axis=axis, keepdims=True))
     if not isinstance(largest, Tracer) and np.any(np.asarray(largest) == 0):
-        raise ValueError(
-            f"`{argument}` must not be all zeros: the zero matrix has no multiple of trace one."
-        )
+        why = "the zero matrix has no multiple of trace one"
+        raise ValueError(f"`{argument}` must not be all zeros: {why}.")
     return largest * jnp.sqrt(jnp.sum((x / largest) ** 2, axis=axis, keepdims=True))
 
 
@@ -109,9 +101,8 @@ class Columns:
         theirs = ((1,) * len(own) + x.shape[:-1])[len(x.shape) - 1 :]
         self.batch = tuple(b if a == 1 else a for a, b in zip(own, theirs, strict=True))
         if any(b not in (1, a) for a, b in zip(self.batch, theirs, strict=True)):
-            raise ValueError(
-                f"`{argument}` cannot broadcast {x.shape[:-1]} against batch dimensions {own}."
-            )
+            dimensions = f"{x.shape[:-1]} against batch dimensions {own}"
+            raise ValueError(f"`{argument}` cannot broadcast {dimensions}.")
         self.extra = x.shape[: max(x.ndim - 1 - len(own), 0)]
         x = x.reshape(-1, *x.shape[len(self.extra) :])  # (k, ..., d)
         x = jnp.broadcast_to(x, (x.shape[0], *self.batch, x.shape[-1]))

@@ -111,10 +111,8 @@ class SPD(eqx.Module):
         name, d = type(self).__name__, self.dim
         W = jnp.asarray(checked_floats(W, f"{name}.congruence(W=...)", "(..., k, d)", ndim=2))
         if W.shape[-1] != d or W.shape[-2] > d:
-            raise ValueError(
-                f"`{name}.congruence(W=...)` must have shape (..., k, {d}) with k <= {d}, or "
-                f"W A W' is singular, got shape {W.shape}."
-            )
+            wanted = f"have shape (..., k, {d}) with k <= {d}, or W A W' is singular"
+            raise ValueError(f"`{name}.congruence(W=...)` must {wanted}, got shape {W.shape}.")
         return Gram(self.factor @ W.mT)
 
     def root(self) -> tuple[Array, bool]:
@@ -166,10 +164,8 @@ class SPD(eqx.Module):
         x = jnp.asarray(x)
         x = x.astype(jnp.promote_types(x.dtype, self._dtype))
         if x.ndim == 0 or x.shape[-1] != self.dim:
-            raise ValueError(
-                f"`{type(self).__name__}.{argument}` must have shape (..., {self.dim}), "
-                f"got shape {x.shape}."
-            )
+            wanted = f"must have shape (..., {self.dim}), got shape {x.shape}"
+            raise ValueError(f"`{type(self).__name__}.{argument}` {wanted}.")
         return x
 
     def _columns(self, x: ArrayLike, argument: str) -> arguments.Columns:

@@ -26,10 +26,8 @@ def read_npz(
     if missing:
         found = ", ".join(map(repr, names)) or "none"
         example = ", ".join(f"{name}={name}" for name in required)
-        raise ValueError(
-            f"{path} has no array {missing[0]!r} but {found}; write it by "
-            f"`numpy.savez({path.name!r}, {example})`."
-        )
+        remedy = f"write it by `numpy.savez({path.name!r}, {example})`"
+        raise ValueError(f"{path} has no array {missing[0]!r} but {found}; {remedy}.")
     wanted = [name for name in (*required, *optional) if name in names]
     found = _loaded(path, lambda file: {name: file[name] for name in wanted}, np.lib.npyio.NpzFile)
     arrays = {name: _numbers(path, name, array) for name, array in found.items()}
@@ -78,8 +76,6 @@ def _numbers(path: Path, name: str, array) -> np.ndarray:
     if len(wrong):
         place = tuple(wrong[0].tolist())
         more = f" ({len(wrong) - 1} more such values)" if len(wrong) > 1 else ""
-        raise ValueError(
-            f"{path}: {name}[{', '.join(map(str, place))}] is {array[place]}, counted from 0; fill "
-            f"it in, or remove the row{more}."
-        )
+        where = f"{name}[{', '.join(map(str, place))}] is {array[place]}, counted from 0"
+        raise ValueError(f"{path}: {where}; fill it in, or remove the row{more}.")
     return array

@@ -59,9 +59,8 @@ class Table:
         known, seen = set(self.names), set()  # sets: a table may have tens of thousands of columns
         for name in names:
             if name in seen:
-                raise ValueError(
-                    f"{self.path}: the column {name!r} is asked for twice; name it once."
-                )
+                twice = f"the column {name!r} is asked for twice"
+                raise ValueError(f"{self.path}: {twice}; name it once.")
             seen.add(name)
             if name not in known:
                 near = difflib.get_close_matches(name, self.names, 1)
@@ -100,10 +99,8 @@ def read(path: Path) -> Table:
     names, rows = read_arff(path) if suffix == ".arff" else read_csv(path)
     for line, cells in rows:
         if len(cells) != len(names):
-            raise ValueError(
-                f"{path}, line {line}: {len(cells)} cells where there are {len(names)} columns; "
-                "correct it."
-            )
+            what = f"{len(cells)} cells where there are {len(names)} columns"
+            raise ValueError(f"{path}, line {line}: {what}; correct it.")
     if not rows:
         raise ValueError(f"{path} has {len(names)} columns but no rows; add the data.")
     return Table(path, names, rows)
@@ -132,10 +129,8 @@ def read_matrices(path: Path) -> tuple[np.ndarray, np.ndarray]:
     arrays = read_npz(path, required=("X", "Y"))
     X, Y = matrix(path, "X", arrays["X"]), arrays["Y"]
     if Y.ndim != 3 or Y.shape[1] != Y.shape[2]:
-        raise ValueError(
-            f"{path}: Y has the shape {Y.shape}; it must be (n, d, d), one covariance matrix for "
-            "each row of X."
-        )
+        wanted = "it must be (n, d, d), one covariance matrix for each row of X"
+        raise ValueError(f"{path}: Y has the shape {Y.shape}; {wanted}.")
     return X, Y
 
 

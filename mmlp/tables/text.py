@@ -46,10 +46,8 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], list[Row]]:
     line, names = rows[0].line, tuple(cell.strip() for cell in rows[0].cells)
     if all(number(name) is not None for name in names):
         example = separator.join(f"x{i}" for i in range(len(names)))
-        raise ValueError(
-            f"{path}, line {line} holds numbers where names belong; add a first line, such as "
-            f"{example:.40}."
-        )
+        what = "holds numbers where names belong; add a first line"
+        raise ValueError(f"{path}, line {line} {what}, such as {example:.40}.")
     _check_names(f"{path}, line {line}", names)
     return names, [row for row in rows[1:] if row.cells != [""] or len(names) == 1]
 
@@ -68,10 +66,8 @@ def read_arff(path: Path) -> tuple[tuple[str, ...], list[Row]]:
         elif keyword == "@attribute":
             match = re.match(r"@\w+\s+(?:'([^']+)'|\"([^\"]+)\"|([^\s'\"]+))\s+\S", content)
             if match is None:
-                raise ValueError(
-                    f"{place}: an attribute is written `@attribute NAME numeric`, this is "
-                    f"{content!r:.60}."
-                )
+                form = "an attribute is written `@attribute NAME numeric`"
+                raise ValueError(f"{place}: {form}, this is {content!r:.60}.")
             names.append(next(group for group in match.groups() if group))
         elif keyword not in ("@relation", "@data"):
             what = f"{content!r:.60} stands before `@data`"
@@ -127,10 +123,8 @@ def _decoded(path: Path) -> str:
     except UnicodeDecodeError as error:
         text, wrong, line = "", error.start, content.count(b"\n", 0, error.start) + 1
     if wrong >= 0:
-        raise ValueError(
-            f"{path}, line {line} holds bytes that are not UTF-8 text; export the table as CSV in "
-            "UTF-8."
-        )
+        remedy = "export the table as CSV in UTF-8"
+        raise ValueError(f"{path}, line {line} holds bytes that are not UTF-8 text; {remedy}.")
     if not text.strip():
         raise ValueError(f"{path} is empty; it needs the names of the columns and rows of numbers.")
     return text.replace("\r\n", "\n").replace("\r", "\n")
