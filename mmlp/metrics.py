@@ -180,10 +180,9 @@ def _targets(distribution, y, call: str) -> np.ndarray:
     batch, d, y = distribution.batch_shape, distribution.dim, np.asarray(y)
     y = y[:, None] if y.ndim == 1 and d == 1 else y
     if len(batch) != 1 or y.shape != (*batch, d):
-        raise ValueError(
-            f"`{call}(distribution, y)` needs a distribution of batch shape (n,) and y (n, d), got "
-            f"batch shape {batch}, dimension {d} and y of shape {y.shape}."
-        )
+        needs = "needs a distribution of batch shape (n,) and y (n, d)"
+        got = f"got batch shape {batch}, dimension {d} and y of shape {y.shape}"
+        raise ValueError(f"`{call}(distribution, y)` {needs}, {got}.")
     _check_finite(y, f"{call}(y=...)")
     return y
 

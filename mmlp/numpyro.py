@@ -86,11 +86,8 @@ class TraceOnePowerExponential(_TraceOne):
     """
 
     family = distributions.TraceOnePowerExponential
-    arg_constraints: ClassVar = {
-        **TraceOneGaussian.arg_constraints,
-        "alpha": constraints.positive,
-        "beta": constraints.positive,
-    }
+    tail: ClassVar = {"alpha": constraints.positive, "beta": constraints.positive}
+    arg_constraints: ClassVar = TraceOneGaussian.arg_constraints | tail
     reparametrized_params: ClassVar = list(arg_constraints)
 
     def __init__(self, loc, factor, eta, alpha, beta, *, validate_args=None):

@@ -48,8 +48,7 @@ class VAE(eqx.Module):
     latent: int = eqx.field(static=True)
 
     def __init__(self, encoder, decoder, latent: int | None = None):
-        if latent is None:
-            latent = getattr(decoder, "in_features", None)
+        latent = getattr(decoder, "in_features", None) if latent is None else latent
         if latent is None:
             remedy = "give the number of latent variables as `latent`"
             raise ValueError(f"`VAE(decoder=...)` has no `in_features`: {remedy}.")
@@ -188,7 +187,5 @@ def paper_vae(
 
     features = checked_size(features, "paper_vae(features=...)")
     latent = checked_size(latent, "paper_vae(latent=...)")
-    return VAE(
-        part(name[2], name[3], features, latent, keys[0]),
-        part(name[0], name[1], latent, features, keys[1]),
-    )
+    encoder = part(name[2], name[3], features, latent, keys[0])
+    return VAE(encoder, part(name[0], name[1], latent, features, keys[1]))

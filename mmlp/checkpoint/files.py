@@ -14,9 +14,8 @@ import numpy as np
 
 HEADER_LIMIT = 100 * 2**20  # bytes; safetensors' own limit
 FORMAT, VERSION = "mmlp", 2  # 1 was that of 0.1.0, whose networks had other parts
-DTYPES = {"bool", "float16", "float32", "float64"} | {
-    f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
-}
+DTYPES = {"bool", "float16", "float32", "float64"}
+DTYPES |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 def write(path: Path, arrays: dict[str, np.ndarray], metadata: dict) -> None:
@@ -51,8 +50,7 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
 
 
 def check_version(path: Path, metadata: dict) -> None:
-    version = metadata.get("version")
-    if version == 1:
+    if (version := metadata.get("version")) == 1:
         why = "was written by matrix-mlp 0.1.0, whose files are not read any more"
         raise ValueError(f"{path} {why}: fit again, or use that version.")
     if version != VERSION:

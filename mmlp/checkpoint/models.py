@@ -119,10 +119,9 @@ def _named_arrays(tree, argument: str) -> dict:
 def _check_precision(path: Path | str, arrays: dict[str, np.ndarray]) -> None:
     for name, array in arrays.items():
         if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
-            raise ValueError(
-                f"`load`: {path} holds {name!r} as {array.dtype}, which JAX would cut to 32 bits "
-                "here; call `jax.config.update('jax_enable_x64', True)` first."
-            )
+            what = f"{name!r} as {array.dtype}, which JAX would cut to 32 bits here"
+            call = "call `jax.config.update('jax_enable_x64', True)` first"
+            raise ValueError(f"`load`: {path} holds {what}; {call}.")
 
 
 def _native(array):

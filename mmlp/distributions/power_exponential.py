@@ -55,9 +55,8 @@ class TraceOnePowerExponential(Elliptical):
         radius: str = "gamma",
     ):
         name = "TraceOnePowerExponential"
-        self.loc, self.omega, self.eta, self.alpha, self.beta = parameters(
-            name, loc, omega, eta=eta, alpha=alpha, beta=beta
-        )
+        checked = parameters(name, loc, omega, eta=eta, alpha=alpha, beta=beta)
+        self.loc, self.omega, self.eta, self.alpha, self.beta = checked
         if radius not in ("gamma", "normal"):
             raise ValueError(f'`{name}(radius=...)` must be "gamma" or "normal", got {radius!r}.')
         self.radius = radius

@@ -72,8 +72,7 @@ def bregman_of_log(p: Array, q: Array) -> Array:
     close = jnp.abs(difference) < 0.3 * q**2
     x = jnp.where(close, difference / jnp.where(close, q**2, 1), 0)
     z = x / (2 + x)
-    series = (
-        jnp.polyval(jnp.array([1 / (2 * k + 1) for k in range(9, 0, -1)], z.dtype), z**2) * z**3
-    )
+    coefficients = jnp.array([1 / (2 * k + 1) for k in range(9, 0, -1)], z.dtype)
+    series = jnp.polyval(coefficients, z**2) * z**3
     apart = jnp.where(q == 0, p**2, difference - 2 * q**2 * log_ratio(p, q))
     return jnp.where(close, q**2 * (x * z - 2 * series), apart)

@@ -47,19 +47,13 @@ class TwoPaths(Network):
         d = (*hidden, checked_size(dim, f"{name}(dim=...)"))
         r = _widths(name, hidden, hidden_features, out_features, needed=joint)
         output, keys = checked_output(output, name), jax.random.split(key, (2, len(d)))
-        before = (p, *d)
-        self.matrices = (
-            *(
-                MatrixLayer(before[i], d[i], Dense(kernel), key=keys[0, i])
-                for i in range(len(d) - 1)
-            ),
-            output.layer(before[-2], d[-1], r=r[len(hidden) - 1] if joint else 0, key=keys[0, -1]),
-        )
-        before, read = ((p, *r), (*d[:-1], before[-2])) if joint else ((*r[:1], *r), d)
-        self.vectors = tuple(
-            VectorLayer(before[i], read[i], r[i], joint=joint, key=keys[1, i])
-            for i in range(len(r))
-        )
+        before, n = (p, *d), len(hidden)
+        layers = [MatrixLayer(before[i], d[i], Dense(kernel), key=keys[0, i]) for i in range(n)]
+        last = output.layer(before[n], d[n], r=r[n - 1] if joint else 0, key=keys[0, n])
+        self.matrices = (*layers, last)
+        before, read = ((p, *r), (*hidden, before[n])) if joint else ((*r[:1], *r), d)
+        sizes = zip(before, read, r, keys[1], strict=False)
+        self.vectors = tuple(VectorLayer(*size, joint=joint, key=key) for *size, key in sizes)
         self.activation = activation
 
     @property
@@ -85,9 +79,8 @@ class TwoPaths(Network):
     @full_precision
     def calibrated(self, X: Array, *, key) -> Any:
         """A batch goes through, and each layer is calibrated when it comes there."""
-        keys = dict(
-            zip(map(id, self.matrices), jax.random.split(key, len(self.matrices)), strict=True)
-        )
+        keys = jax.random.split(key, len(self.matrices))
+        keys = {id(layer): key for layer, key in zip(self.matrices, keys, strict=True)}
         fitted = {}
 
         def do(layer, *inputs):
@@ -96,9 +89,8 @@ class TwoPaths(Network):
             return jax.vmap(layer)(*inputs)
 
         self.forward(X, do)
-        layers = tuple(
-            tuple(fitted[id(layer)] for layer in path) for path in (self.matrices, self.vectors)
-        )
+        paths = (self.matrices, self.vectors)
+        layers = tuple(tuple(fitted[id(layer)] for layer in path) for path in paths)
         return eqx.tree_at(lambda m: (m.matrices, m.vectors), self, layers)
 
 
@@ -141,16 +133,15 @@ def _widths(name: str, hidden, hidden_features, out_features, *, needed: bool) -
     """The sizes of what the vector layers give, (r_{j+1}, ..., r_1[, r_0]); () without any."""
     if out_features is None and not needed:
         if hidden_features is not None:
-            raise ValueError(
-                f"`{name}(hidden_features=...)` are widths of the vector path and need "
-                f"`out_features`, got hidden_features={hidden_features!r} without it."
-            )
+            got = f"got hidden_features={hidden_features!r} without it"
+            needs = "are widths of the vector path and need `out_features`"
+            raise ValueError(f"`{name}(hidden_features=...)` {needs}, {got}.")
         return ()
     r = hidden if hidden_features is None else hidden_features
     r = checked_sizes(r, f"{name}(hidden_features=...)")
     if len(r) != len(hidden):
         wanted = f"one width for each of the {len(hidden)} hidden_dims, got {r}"
         raise ValueError(f"`{name}(hidden_features=...)` must have {wanted}.")
-    return (
-        r if out_features is None else (*r, checked_size(out_features, f"{name}(out_features=...)"))
-    )
+    if out_features is None:
+        return r
+    return *r, checked_size(out_features, f"{name}(out_features=...)")
