@@ -21,19 +21,18 @@ NAMES = PrimitiveConstructorSpec(
 Names = Annotated[tuple[str, ...], NAMES]
 Json = Annotated[bool, arg(help="Print JSON.")]
 Folder = Annotated[Path, arg(aliases=["-o"], metavar="FOLDER")]
-OUT = arg(aliases=["-o"], metavar="OUT", help_behavior_hint="(default: stdout, as CSV)")
-SEEDS = arg(metavar="N", help_behavior_hint="(default: as the experiment has it)")
 TARGET = arg(metavar="TARGET", help=f"{', '.join(TARGETS)}, or all.")
-HERE = arg(
-    aliases=["-o"],
-    metavar="MODEL",
-    help_behavior_hint="(default: the name of DATA, with .safetensors, here)",
-)
 
 
-def _epochs(default: int):
-    """The estimator's `max_epochs`: scikit-learn takes seconds to import, so it is not asked."""
-    return arg(metavar="N", help_behavior_hint=f"(default: {default})")
+def _default(text: str | int, metavar: str | None = None, *aliases: str):
+    """Says what happens without an argument whose default, such as None, does not say it."""
+    return arg(aliases=aliases, metavar=metavar, help_behavior_hint=f"(default: {text})")
+
+
+Out = Annotated[Path | None, _default("stdout, as CSV", "OUT", "-o")]
+HERE = _default("the name of DATA, with .safetensors, here", "MODEL", "-o")
+# `max_epochs` of the estimators, which are not asked: scikit-learn takes seconds to import
+EPOCHS, VAE_EPOCHS = _default(500, "N"), _default(300, "N")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +54,7 @@ class FitOptions:
     data: Data
     out: Annotated[Path | None, HERE] = None
     """The model file to write, .safetensors; an interrupted fit goes on from MODEL.checkpoint."""
-    epochs: Annotated[int | None, _epochs(500)] = None
+    epochs: Annotated[int | None, EPOCHS] = None
     """The most passes over the data; it ends earlier when rows held out improve no more."""
     seed: int = 0
     """For the weights, the order of rows and which are held out; the same gives the same model."""
@@ -90,7 +89,7 @@ class FitSpd(FitOptions):
 class FitRows(FitOptions):
     data: Data
     """A table; an .npz holds X (n, p), and its y, if it has one, is left out."""
-    ignore: Annotated[Names, arg(help_behavior_hint="(default: none)")] = ()
+    ignore: Annotated[Names, _default("none")] = ()
     """Columns to leave out, separated by commas."""
 
 
@@ -104,9 +103,7 @@ class FitRegression(FitRows):
     kind = "regression"
     data: Data
     """A table; an .npz holds X (n, p) and y (n, d); the columns of arrays are called x0, x1, ..."""
-    targets: Annotated[
-        Names, arg(help_behavior_hint="(default: y of an .npz; needed elsewhere)")
-    ] = ()
+    targets: Annotated[Names, _default("y of an .npz; needed elsewhere")] = ()
     """The columns to predict, separated by commas; all others are inputs."""
 
 
@@ -119,7 +116,7 @@ class FitVae(FitRows):
     """
 
     kind = "vae"
-    epochs: Annotated[int | None, _epochs(300)] = None
+    epochs: Annotated[int | None, VAE_EPOCHS] = None
     latent: Annotated[int, arg(metavar="K")] = 2
     """The number of latent variables: more for columns that depend on each other in more ways."""
 
@@ -133,7 +130,7 @@ FORMS = {"matrices": FitSpd, "columns": FitRegression, None: FitRows}
 
 def for_estimator(estimator: Any) -> type:
     """Those of `mmlp fit` for an estimator that has no class here, after the form of its data."""
-    epochs = ("epochs", Annotated[int | None, _epochs(estimator().max_epochs)], None)
+    epochs = ("epochs", Annotated[int | None, _default(estimator().max_epochs, "N")], None)
     rest = {"kind": estimator.kind, "__doc__": estimator.__doc__}
     options = {"bases": (FORMS[estimator.targets],), "namespace": rest}
     return make_dataclass(f"Fit {estimator.kind}", [epochs], **options, frozen=True, kw_only=True)
@@ -157,7 +154,7 @@ class Predict:
     model: ModelFile
     data: Data
     """A table with the input columns of the model."""
-    out: Annotated[Path | None, OUT] = None
+    out: Out = None
     """Where to write: .csv, .npz, .npy or - for stdout."""
 
 
@@ -186,7 +183,7 @@ class Sample:
     model: ModelFile
     rows: Annotated[int, arg(aliases=["-n"], metavar="N")]
     """How many rows."""
-    out: Annotated[Path | None, OUT] = None
+    out: Out = None
     """Where to write: .csv, .npz, .npy or - for stdout."""
     seed: int = 0
     """The same seed gives the same rows."""
@@ -212,9 +209,9 @@ class Reproduce:
     targets: Annotated[Positional[tuple[Literal[Target, "all"], ...]], TARGET]
     quick: bool = False
     """Small runs, to see that everything works; their numbers are not results."""
-    seeds: Annotated[int | None, SEEDS] = None
+    seeds: Annotated[int | None, _default("as the experiment has it", "N")] = None
     """Runs with different seeds, where an experiment has them."""
-    data: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
+    data: Annotated[Path | None, _default("none", "DIR")] = None
     """Folder of the data, where an experiment needs them."""
     out: Folder = Path("report")
     """Folder of the results and of index.html."""

@@ -1,6 +1,8 @@
-"""What the estimators share: their arguments and rows, checked, and what they tell others."""
+"""What the estimators share: arguments and rows, checked; predictions; what they tell others."""
 
 import abc
+import contextlib
+import dataclasses
 import functools
 import numbers
 import os
@@ -8,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -17,32 +20,59 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from mmlp import checkpoint
 from mmlp.estimators import saved
-from mmlp.estimators.ensemble import Scaling, Settings, predict, unfinished
+from mmlp.estimators.ensemble import Scaling, Settings, unfinished
 from mmlp.estimators.outliers import Columns, check_cells
-from mmlp.linalg.checks import checked_size
+from mmlp.linalg.checks import checked_size, checked_sizes
+from mmlp.training.compiled import Compiled
+from mmlp.training.epoch import join, split
+
+PIECE = 256  # rows that are predicted at once: one shape, and no row depends on how many others
 
 
-def all_or_nothing(fit: Callable) -> Callable:
-    """A `fit` that is interrupted or fails leaves the estimator as it was."""
+def guarded(fit: Callable) -> Callable:
+    """A `fit` that fails leaves the estimator as it was; one that ends too early says so."""
 
     @functools.wraps(fit)
-    def guarded(self, *args, **kwargs):
+    def all_or_nothing(self, *args, **kwargs):
         before = dict(vars(self))
         try:
-            return fit(self, *args, **kwargs)
+            fit(self, *args, **kwargs)
+            count, of = self.unfinished()
+            if count:
+                warnings.warn(
+                    f"`{type(self).__name__}.fit`: {count} of {of} networks reached max_epochs="
+                    f"{self.max_epochs} while the rows held out were still improving; raise "
+                    "`max_epochs`.",
+                    ConvergenceWarning,
+                    stacklevel=2,
+                )
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
             raise
+        return self
 
-    return guarded
+    return all_or_nothing
 
 
-class NetworkEstimator(BaseEstimator, abc.ABC):
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class Arguments:
+    """Those that every estimator has."""
+
+    max_epochs: int = 500
+    batch_size: int = 64
+    learning_rate: float = 0.02
+    patience: int | None = 50
+    random_state: Any = None
+    dtype: str = "float32"
+    verbose: int = 0
+
+
+class NetworkEstimator(Arguments, BaseEstimator, abc.ABC):
     """An estimator whose fitted state is a tree of networks, `models_`, and plain numbers.
 
-    A new one has the arguments named here among its own, `fit`, `scores`, `_check_fitted`, and the
-    five class variables. The command line and files then know it.
+    A new one is a dataclass of its further arguments, with `fit`, `scores`, `_check_fitted`, and
+    the five class variables. The command line and files then know it.
     """
 
     kind: ClassVar[str]  # its word in `mmlp fit`
@@ -51,19 +81,9 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
     n_targets: int = 0  # columns of y
     _numbers: ClassVar[tuple[str, ...]]  # the fitted attributes beside `models_`
 
-    batch_size: int
-    dtype: str
-    learning_rate: float
-    max_epochs: int
-    n_models: int
-    patience: int | None
-    random_state: Any
-    verbose: int
     input_: Scaling
     models_: Any
     n_features_in_: int
-    feature_names_in_: np.ndarray  # only if X had names
-    history_: dict[str, np.ndarray]
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -88,10 +108,10 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
     def __getstate__(self):
         """With the networks as arrays and a description: `jnp.tanh` cannot be pickled."""
         state: Any = super().__getstate__()
-        if "models_" not in state:
-            return state
-        packed = checkpoint.packed(state["models_"], f"pickle of {type(self).__name__}")
-        return {**state, "models_": packed}
+        if "models_" in state:
+            packed = checkpoint.packed(state["models_"], f"pickle of {type(self).__name__}")
+            state = {**state, "models_": packed}
+        return state
 
     def __setstate__(self, state):
         if "models_" in state:
@@ -101,11 +121,9 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
 
     def _settings(self) -> Settings:
         """The arguments of training, checked."""
-        name = type(self).__name__
-        try:
+        name, rate, dtype = type(self).__name__, self.learning_rate, None
+        with contextlib.suppress(TypeError):
             dtype = np.dtype(self.dtype)
-        except TypeError:
-            dtype = None
         if dtype not in (np.float32, np.float64):
             raise ValueError(
                 f'`{name}(dtype=...)` must be "float32" or "float64", got {self.dtype!r}.'
@@ -115,30 +133,32 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
                 f'`{name}(dtype="float64")` needs 64-bit numbers in JAX: call '
                 '`jax.config.update("jax_enable_x64", True)` first.'
             )
-        rate = self.learning_rate
         if not (isinstance(rate, numbers.Real) and rate > 0):
             raise ValueError(f"`{name}(learning_rate=...)` must be positive, got {rate!r}.")
-        for argument in ("max_epochs", "batch_size", "patience"):
-            if argument != "patience" or self.patience is not None:
-                checked_size(getattr(self, argument), f"{name}({argument}=...)")
-        sizes = (self.max_epochs, self.batch_size, rate, self.patience)
-        return Settings(*sizes, dtype, bool(self.verbose))
+        sizes = self._size("max_epochs"), self._size("batch_size")
+        patience = None if self.patience is None else self._size("patience")
+        return Settings(*sizes, rate, patience, dtype, bool(self.verbose))
+
+    def _size(self, argument: str) -> int:
+        return checked_size(getattr(self, argument), f"{type(self).__name__}({argument}=...)")
+
+    def _sizes(self, argument: str) -> tuple[int, ...]:
+        return checked_sizes(getattr(self, argument), f"{type(self).__name__}({argument}=...)")
 
     def _one_of(self, argument: str, known) -> None:
-        """Refuse a value of this argument that is not among the known."""
         value, name = getattr(self, argument), f"{type(self).__name__}({argument}=...)"
         if value not in known:
             raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {value!r}.")
 
     def _folds(self, n: int) -> int:
         """`n_models`, checked; no more than rows."""
-        argument = f"{type(self).__name__}(n_models=...)"
-        if checked_size(self.n_models, argument) < 2:
+        count = self._size("n_models")
+        if count < 2:
             raise ValueError(
-                f"`{argument}` must be at least 2, so that each is judged by rows that others see, "
-                "got 1."
+                f"`{type(self).__name__}(n_models=...)` must be at least 2, so that each is judged "
+                "by rows that others see, got 1."
             )
-        return min(self.n_models, n)
+        return min(count, n)
 
     def _seed(self, directory) -> int:
         if directory is not None and not isinstance(self.random_state, int | np.integer):
@@ -147,25 +167,6 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
                 f"`random_state` is a whole number, got {self.random_state!r}; set it."
             )
         return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _predict(self, function: Callable, X, part: str | None = None):
-        """function(model, x) of standardised rows and all models, or those of a part of them."""
-        check_is_fitted(self)
-        X = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
-        models = self.models_ if part is None else self.models_[part]
-        return predict(function, models, self._cast(self.input_.forward(X), "X"))
-
-    def _cast(self, values: np.ndarray, argument: str) -> np.ndarray:
-        """Standardised values (n, p) in the networks' dtype, which must hold their squares too."""
-        wrong = np.argwhere(~(np.abs(values) <= np.sqrt(np.finfo(self.dtype).max)))
-        if len(wrong):
-            row, column = wrong[0].tolist()
-            raise ValueError(
-                f"`{type(self).__name__}`: {argument} in row {row}, column {column} (from 0) is "
-                f"{values[row, column]:.3g} in standard units, too large for "
-                f"{np.dtype(self.dtype).name}; correct it, or remove the row."
-            )
-        return values.astype(self.dtype)
 
     def _weighted(self, sample_weight, *arrays: np.ndarray) -> list[np.ndarray]:
         """The numbers of the rows that count, and of these rows the weights and the arrays."""
@@ -182,8 +183,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
     def _check_cells(self, rows: np.ndarray, X: np.ndarray, *targets: Columns) -> None:
         """Refuse or name cells that lie absurdly far out, in X and in targets."""
         tables = (Columns("X", X, getattr(self, "feature_names_in_", None)), *targets)
-        place = functools.partial(Columns.place, rows=rows)
-        who = f"`{type(self).__name__}.fit`: "
+        who, place = f"`{type(self).__name__}.fit`: ", functools.partial(Columns.place, rows=rows)
         check_cells(who, self.dtype, tables, place, stacklevel=4)  # at the call of `fit`
 
     def unfinished(self) -> tuple[int, int]:
@@ -193,13 +193,58 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         flags = np.concatenate([unfinished(history, settings) for history in histories])
         return int(flags.sum()), len(flags)
 
-    def _warn_unfinished(self) -> None:
-        count, of = self.unfinished()
-        if count:
-            warnings.warn(
-                f"`{type(self).__name__}.fit`: {count} of {of} networks reached max_epochs="
-                f"{self.max_epochs} while the rows held out were still improving; raise "
-                "`max_epochs`.",
-                ConvergenceWarning,
-                stacklevel=4,  # at the call of `fit`
+    def _predict(self, function: Callable, X, part: str | None = None):
+        """function(model, x) of standardised rows and all models, or those of a part of them."""
+        check_is_fitted(self)
+        X = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        models = self.models_ if part is None else self.models_[part]
+        return predictions(function, models, self._cast(self.input_.forward(X), "X"))
+
+    def _cast(self, values: np.ndarray, argument: str) -> np.ndarray:
+        """Standardised values (n, p) in the networks' dtype, which must hold their squares too."""
+        wrong = np.argwhere(~(np.abs(values) <= np.sqrt(np.finfo(self.dtype).max)))
+        if len(wrong):
+            row, column = wrong[0].tolist()
+            raise ValueError(
+                f"`{type(self).__name__}`: {argument} in row {row}, column {column} (from 0) is "
+                f"{values[row, column]:.3g} in standard units, too large for "
+                f"{np.dtype(self.dtype).name}; correct it, or remove the row."
             )
+        return values.astype(self.dtype)
+
+    def _check_outputs(self, what: str, function: Callable, models, *shapes, inputs=None) -> None:
+        """function(model, x) must give arrays of these shapes (None: any) in the right dtype."""
+        row = np.zeros((1, inputs or self.n_features_in_), self.dtype)
+
+        def fits(x, shape: tuple) -> bool:
+            sizes = zip(x.shape, (1, None, *shape), strict=False)
+            right = all(n in (None, m) and m > 0 for m, n in sizes)
+            return right and x.ndim == len(shape) + 2 and x.dtype == row.dtype
+
+        found = jax.tree.leaves(eqx.filter_eval_shape(each, function, models, row))
+        if len(found) != len(shapes) or not all(map(fits, found, shapes)):
+            text = ", ".join(f"{x.dtype} {x.shape}" for x in found)
+            needed = f"{row.dtype} {shapes} are needed of each model"
+            raise ValueError(f"its {what} gives {text} where {needed}")
+
+
+def predictions(function: Callable, models, X: np.ndarray):
+    """function(model, x) of rows x of X and stacked models: a tree of arrays (n, models, ...)."""
+    n = len(X)
+    padded = np.concatenate([X, np.broadcast_to(X[:1], (-n % PIECE, X.shape[1]))])
+    params, frozen, static = split(models)
+    starts = range(0, len(padded), PIECE)
+    pieces = [_applied((function, static), params, frozen, padded[i : i + PIECE]) for i in starts]
+    return jax.tree.map(lambda *x: np.concatenate([np.asarray(piece) for piece in x])[:n], *pieces)
+
+
+@Compiled
+def _applied(static, params, frozen, X):
+    function, rest = static
+    return each(function, join(params, frozen, rest), X)
+
+
+def each(function: Callable, models, X):
+    """`predictions` without pieces, to be traced."""
+    over_models = eqx.filter_vmap(function, in_axes=(eqx.if_array(0), None))
+    return jax.vmap(lambda x: over_models(models, x))(X)

@@ -28,15 +28,8 @@ def shape(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return scale[:, None] * np.linalg.cholesky(V * len(V))
 
 
-def drawn_in(log_V: np.ndarray, contrast: float) -> np.ndarray:
-    """log V, moved towards log(I / d), that of the covariance of all rows."""
-    d = log_V.shape[-1]
-    centre = -np.log(d) * np.eye(d)
-    return centre + contrast * (log_V - centre)
-
-
 def contrast(family: type[Elliptical], log_V: np.ndarray, tail, e: np.ndarray, weight) -> float:
-    """The factor c in [0, 1] for `drawn_in` under which the residuals e are most likely.
+    """The factor c in [0, 1] by which log V is drawn in so that the residuals e are most likely.
 
         -log p = log det V / 2 - log_generator(u) + const,   u = k e'V^-1 e,   V = k Sigma
 

@@ -21,7 +21,6 @@ FAMILIES: dict[str, type[Head]] = {
     "gaussian": GaussianHead,
     "power_exponential": PowerExponentialHead,
 }
-NETWORKS = ("matrix", "cholesky")
 # How far, in standard deviations given the other targets, rounding may move a mean: half a unit in
 # the last place, h. The errors by which a mean and a target y are rounded spread over (-h, h), with
 # variance h^2 / 3 each, and cost a Gaussian h^2 / 3 of its mean log density for each target: at
@@ -102,23 +101,6 @@ class Covariance:
             parts = (Perceptron(sizes, key=keys[0]), shape)
             network = Separated(*(calibrate(part, X, key=keys[2]) for part in parts))
         return head(Centred(network, d))
-
-
-def squared_error(model, key, t, x, z):
-    return jnp.sum((model(x) - z) ** 2)
-
-
-def minus_log_density(model, key, t, x, e):
-    return -model(x).log_prob(e)
-
-
-def mean_of(model, x):
-    return model(x)
-
-
-def log_covariance_and_tail(model, x):
-    p = model(x)
-    return p.covariance.logm(), *p.tail
 
 
 def law(head: type[Head], call: str, dtype, mean: np.ndarray, R: np.ndarray, *tail) -> Elliptical:

@@ -11,17 +11,17 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, Transfor
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mmlp.estimators import saved
-from mmlp.estimators.base import NetworkEstimator, all_or_nothing
-from mmlp.estimators.ensemble import Part, Scaling, Settings, fit_folds, predict
+from mmlp.estimators.base import NetworkEstimator, guarded, predictions
+from mmlp.estimators.ensemble import Part, Scaling, Settings, fit_folds
 from mmlp.initialisation import calibrate
-from mmlp.linalg.checks import checked_size, checked_sizes
+from mmlp.linalg.checks import checked_size
 from mmlp.networks import CholeskyMLP, JointMatrixMLP
 from mmlp.vae import MODELS, VAE, paper_vae
 
 WARM_UP = 0.2  # of training, in which the KL term gains its weight: without it the VAE collapses
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, NetworkEstimator):
     """A VAE with dense covariances, one of the paper's six models: `model` = "NfNf" and so on.
 
@@ -42,48 +42,26 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
     targets = None
     _numbers = ("input_", "history_")
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        model: str = "NfNf",
-        hidden_dims: tuple[int, ...] = (20, 20),
-        n_samples: int = 100,
-        max_epochs: int = 300,
-        batch_size: int = 64,
-        learning_rate: float = 0.02,
-        validation_fraction: float = 0.15,
-        patience: int | None = 50,
-        random_state=None,
-        dtype: str = "float32",
-        verbose: int = 0,
-    ):
-        self.n_components = n_components
-        self.model = model
-        self.hidden_dims = hidden_dims
-        self.n_samples = n_samples
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.random_state = random_state
-        self.dtype = dtype
-        self.verbose = verbose
+    n_components: int = 2
+    _: dataclasses.KW_ONLY
+    model: str = "NfNf"
+    hidden_dims: tuple[int, ...] = (20, 20)
+    n_samples: int = 100
+    max_epochs: int = 300
+    validation_fraction: float = 0.15
 
-    @all_or_nothing
+    @guarded
     def fit(self, X, y=None, sample_weight=None, *, checkpoint=None) -> "MatrixVAE":
         """Learn from X (n, p); `y` is ignored; `checkpoint`: a folder, to go on from."""
         settings, seed = self._settings(), self._seed(checkpoint)
-        checked_size(self.n_samples, "MatrixVAE(n_samples=...)")
+        self._size("n_samples")
         self._one_of("model", MODELS)
         if not 0 < self.validation_fraction < 1:
             raise ValueError(
                 "`MatrixVAE(validation_fraction=...)` must lie between 0 and 1, got "
                 f"{self.validation_fraction!r}."
             )
-        latent = checked_size(self.n_components, "MatrixVAE(n_components=...)")
-        widths = checked_sizes(self.hidden_dims, "MatrixVAE(hidden_dims=...)")
+        latent, widths = self._size("n_components"), self._sizes("hidden_dims")
         X = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
         rows, weight, X = self._weighted(sample_weight, X)
         self._check_cells(rows, X)
@@ -95,7 +73,6 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         build, data = _Build(self.model, X.shape[1], latent, widths), (self.input_.forward(X),)
         fitted = fit_folds(build, _minus_elbo, data, weight, parts, settings, seed, checkpoint)
         self.models_, self.history_ = fitted
-        self._warn_unfinished()
         return self
 
     def score_samples(self, X) -> np.ndarray:
@@ -124,7 +101,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
                 "`MatrixVAE.inverse_transform(S=...)` must have shape "
                 f"(n, {self._n_features_out}), got shape {S.shape}."
             )
-        return self.input_.back(predict(_decoded, self.models_, self._cast(S, "S"))[:, 0])
+        return self.input_.back(predictions(_decoded, self.models_, self._cast(S, "S"))[:, 0])
 
     def sample(self, n: int = 1, random_state=None) -> np.ndarray:
         """n draws of x, (n, p)."""
@@ -146,15 +123,11 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         return settings._replace(patience=self.patience + round(WARM_UP * self.max_epochs))
 
     def _check_fitted(self) -> None:
-        checked_size(self.n_samples, "MatrixVAE(n_samples=...)")
+        self._size("n_samples")
         p, k = self.n_features_in_, checked_size(self.models_.latent, "VAE(latent=...)")
-        for what, function, inputs, outputs in (
-            ("its encoder", _encoded, p, k),
-            ("its decoder", _decoded, k, p),
-            ("its sampler", _drawn, k, p),
-        ):
-            row = np.zeros((1, inputs), self.dtype)
-            saved.check_outputs(what, function, self.models_, row, ((outputs,),))
+        self._check_outputs("encoder", _encoded, self.models_, (k,))
+        self._check_outputs("decoder", _decoded, self.models_, (p,), inputs=k)
+        self._check_outputs("sampler", _drawn, self.models_, (p,), inputs=k)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,14 +1,11 @@
 """Several networks at once, each trained on its own part of the rows and judged by the rest.
 
-Rows are padded with rows of weight zero, to whole batches, and predictions are made in pieces of
-one size: few shapes mean few compilations, and a row's prediction does not depend on how many
-others there are.
+Rows are padded with rows of weight zero, to whole batches: few shapes mean few compilations.
 """
 
 import dataclasses
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import equinox as eqx
@@ -22,7 +19,6 @@ from mmlp.training.compiled import Compiled
 from mmlp.training.data import join, split
 from mmlp.training.optimizers import default_optimizer
 
-PIECE = 256  # rows that are predicted at once
 CALIBRATION = 128  # rows that `build` sees
 
 
@@ -67,46 +63,29 @@ def folds(n: int, count: int, rng: np.random.Generator) -> list[Part]:
 
 
 def fit_folds(
-    build: Callable,
-    sample_loss: Callable,
-    data: tuple[np.ndarray, ...],
-    weight: np.ndarray,
-    parts: list[Part],
-    settings: Settings,
-    seed: int,
-    checkpoint: Path | None,
+    build, sample_loss, data, weight, parts: list[Part], settings: Settings, seed: int, checkpoint
 ) -> FitResult:
     """One network for each part, all trained together.
 
     `build(key, X)` makes one, with some rows X of data[0], the inputs; `sample_loss(model, key, t,
-    *row)` is the loss of one row of `data`. Both are hashable: equal ones are compiled once.
+    *row)` is the loss of one row of the arrays `data`, whose weights are `weight` (n,). Both are
+    hashable: equal ones are compiled once.
     """
     count, dtype = len(parts), settings.dtype
     data = jax.tree.map(lambda x: np.asarray(x, dtype), data)
     keys = jax.random.split(jax.random.key(seed), (2, count))
     some = np.random.default_rng(seed).integers(len(weight), size=CALIBRATION)
     params, frozen, static = _initial(build, keys[0], data[0][some])
+    models, (epochs, batch_size, rate, patience, *_) = join(params, frozen, static.value), settings
+    padded = (_padded(rows, weight, batch_size) for rows in zip(*parts, strict=True))
     training, judging = (
-        (jax.tree.map(lambda x, i=index: x[i], data), w.astype(dtype))
-        for index, w in (
-            _padded(rows, weight, settings.batch_size) for rows in zip(*parts, strict=True)
-        )
+        (jax.tree.map(lambda x, i=index: x[i], data), w.astype(dtype)) for index, w in padded
     )
-    steps = settings.epochs * (training[1].shape[1] // settings.batch_size)
-    return fit_many(
-        join(params, frozen, static.value),
-        Weighted(sample_loss),
-        training,
-        keys=keys[1],
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        optimizer=default_optimizer(steps, settings.learning_rate),
-        validation=judging,
-        patience=settings.patience,
-        checkpoint=checkpoint,
-        progress=settings.progress,
-        own_data=True,
-    )
+    steps = epochs * (training[1].shape[1] // batch_size)
+    options = {"epochs": epochs, "batch_size": batch_size, "patience": patience, "own_data": True}
+    options |= {"optimizer": default_optimizer(steps, rate), "validation": judging}
+    options |= {"checkpoint": checkpoint, "progress": settings.progress}
+    return fit_many(models, Weighted(sample_loss), training, keys=keys[1], **options)
 
 
 def unfinished(history: dict[str, np.ndarray], settings: Settings) -> np.ndarray:
@@ -126,28 +105,12 @@ def unfinished(history: dict[str, np.ndarray], settings: Settings) -> np.ndarray
         return ~np.isnan(scores[-1]) & (before - best[-1] > 0.01 * (best[0] - best[-1]))
 
 
-def predict(function: Callable, models, X: np.ndarray):
-    """function(model, x) of rows x of X and stacked models: a tree of arrays (n, models, ...)."""
-    n = len(X)
-    padded = np.concatenate([X, np.broadcast_to(X[:1], (-n % PIECE, X.shape[1]))])
-    params, frozen, static = split(models)
-    starts = range(0, len(padded), PIECE)
-    pieces = [_applied((function, static), params, frozen, padded[i : i + PIECE]) for i in starts]
-    return jax.tree.map(lambda *x: np.concatenate([np.asarray(piece) for piece in x])[:n], *pieces)
-
-
 def held(values: np.ndarray, parts: list[Part]) -> np.ndarray:
     """Of values (n, models, ...) each row's by the network that has not seen it."""
     result = np.empty_like(values[:, 0], dtype=np.float64)
     for k, part in enumerate(parts):
         result[part.held] = values[part.held, k]
     return result
-
-
-def each(function: Callable, models, X):
-    """`predict` without pieces, to be traced."""
-    over_models = eqx.filter_vmap(function, in_axes=(eqx.if_array(0), None))
-    return jax.vmap(lambda x: over_models(models, x))(X)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,9 +151,3 @@ class _Static:
     """What of a model is not an array, as a compiled function returns it."""
 
     value: tuple
-
-
-@Compiled
-def _applied(static, params, frozen, X):
-    function, rest = static
-    return each(function, join(params, frozen, rest), X)

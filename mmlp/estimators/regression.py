@@ -16,6 +16,7 @@ The power exponential is the default because tails vary from table to table: one
 a few hundred rows costs a Gaussian more than all that can be learnt about the others.
 """
 
+import dataclasses
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,14 +27,15 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from mmlp import metrics
 from mmlp.distributions import Elliptical
-from mmlp.estimators import corrections, covariance, saved
-from mmlp.estimators.base import NetworkEstimator, all_or_nothing
-from mmlp.estimators.covariance import FAMILIES, NETWORKS, Covariance, Mean
-from mmlp.estimators.ensemble import Scaling, fit_folds, folds, held, predict
+from mmlp.estimators import corrections, saved
+from mmlp.estimators.base import NetworkEstimator, guarded, predictions
+from mmlp.estimators.covariance import FAMILIES, Covariance, Mean, law
+from mmlp.estimators.ensemble import Scaling, fit_folds, folds, held
 from mmlp.estimators.outliers import Columns, names_of
-from mmlp.linalg.checks import checked_floats, checked_sizes
+from mmlp.linalg.checks import checked_floats
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     """x -> a power exponential, or N(mu(x), V(x)) with `family="gaussian"`, with a full covariance.
 
@@ -58,36 +60,13 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     _numbers = ("input_", "target_", "shape_", "contrast_", "gain_", "is_vector_", "history_")
     _numbers += ("covariance_history_",)
 
-    def __init__(
-        self,
-        *,
-        family: str = "power_exponential",
-        network: str = "matrix",
-        hidden_dims: tuple[int, ...] = (10, 10),
-        hidden_features: tuple[int, ...] = (64, 64),
-        n_models: int = 5,
-        max_epochs: int = 500,
-        batch_size: int = 64,
-        learning_rate: float = 0.02,
-        patience: int | None = 50,
-        random_state=None,
-        dtype: str = "float32",
-        verbose: int = 0,
-    ):
-        self.family = family
-        self.network = network
-        self.hidden_dims = hidden_dims
-        self.hidden_features = hidden_features
-        self.n_models = n_models
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.random_state = random_state
-        self.dtype = dtype
-        self.verbose = verbose
+    family: str = "power_exponential"
+    network: str = "matrix"
+    hidden_dims: tuple[int, ...] = (10, 10)
+    hidden_features: tuple[int, ...] = (64, 64)
+    n_models: int = 5
 
-    @all_or_nothing
+    @guarded
     def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "MultivariateRegressor":
         """Learn from X (n, p) and y (n,) or (n, d); `checkpoint`: a folder, to go on from."""
         settings, names = self._settings(), names_of(y)
@@ -106,35 +85,29 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self.input_, self.target_ = Scaling.of(X, weight), Scaling.of(y, weight)
         x, z = self.input_.forward(X), self.target_.forward(y)
         inputs = x.astype(settings.dtype)
-        common = (settings, seed, runs[0])
-        means = fit_folds(
-            build_mean, covariance.squared_error, (x, z), weight, parts + others, *common
-        )
-        mean = predict(covariance.mean_of, means.model, inputs)  # (n, 2 count, d)
+        run = (settings, seed, runs[0])
+        means = fit_folds(build_mean, _squared_error, (x, z), weight, parts + others, *run)
+        mean = predictions(_mean, means.model, inputs)  # (n, 2 count, d)
         one, other = held(mean[:, :count], parts), held(mean[:, count:], others)
 
         residuals = z - (one + other) / 2
         self.shape_ = corrections.shape(residuals, weight)
         e, apart = (np.linalg.solve(self.shape_, r.T).T for r in (residuals, one - other))
-        common = (settings, seed + 1, runs[1])
-        heads = fit_folds(
-            build_covariance, covariance.minus_log_density, (x, e), weight, parts, *common
-        )
-        learnt = predict(covariance.log_covariance_and_tail, heads.model, inputs)
+        run = (settings, seed + 1, runs[1])
+        heads = fit_folds(build_covariance, _minus_log_density, (x, e), weight, parts, *run)
+        learnt = predictions(_log_covariance_and_tail, heads.model, inputs)
         log_V, *tail = (held(values, parts) for values in learnt)
         family: Any = FAMILIES[self.family].distribution
         self.contrast_ = corrections.contrast(family, log_V, tail, e, weight)
-        log_V = corrections.drawn_in(log_V, self.contrast_)
+        log_V = drawn_in(log_V, self.contrast_)
         self.gain_ = corrections.gain(log_V, e, apart, weight, 2 * count)
         self.models_ = {"mean": means.model, "covariance": heads.model}
         self.history_, self.covariance_history_ = means.history, heads.history
-        self._warn_unfinished()
         return self
 
     def predict(self, X) -> np.ndarray:
         """The mean, (n, d), or (n,) if y was."""
-        mean = self._mean(X)
-        mean = self.target_.back(mean)
+        mean = self.target_.back(self._mean(X))
         return mean[:, 0] if self.is_vector_ else mean
 
     def predict_covariance(self, X) -> np.ndarray:
@@ -189,18 +162,15 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     def _builders(self, p: int, d: int) -> tuple[Mean, Covariance]:
         self._one_of("family", FAMILIES)
-        self._one_of("network", NETWORKS)
-        name = type(self).__name__
-        dims = checked_sizes(self.hidden_dims, f"{name}(hidden_dims=...)")
-        features = checked_sizes(self.hidden_features, f"{name}(hidden_features=...)")
-        head = FAMILIES[self.family]
-        build = Covariance(head, self.network, p, d, dims, features)
+        self._one_of("network", ("matrix", "cholesky"))
+        head, features = FAMILIES[self.family], self._sizes("hidden_features")
+        build = Covariance(head, self.network, p, d, self._sizes("hidden_dims"), features)
         return Mean((p, *features, d)), build
 
     def _check_fitted(self) -> None:
         if self.family not in FAMILIES:
             raise ValueError(f"its family is {self.family!r:.80}")
-        d, row = self.n_targets, np.zeros((1, self.n_features_in_), self.dtype)
+        d, models = self.n_targets, self.models_
         saved.check_scaling(self.target_, "target_", d)
         if not isinstance(self.is_vector_, bool) or (self.is_vector_ and d > 1):
             raise ValueError(f"its is_vector_ is {self.is_vector_!r:.80} for {d} targets")
@@ -208,11 +178,9 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         saved.check_number(self.contrast_, "contrast_", 0, 1)
         saved.check_number(self.gain_, "gain_", np.finfo(float).tiny, 1)
         tail = ((),) * (FAMILIES[self.family].extra - 1)
-        for name, function, shapes in (
-            ("mean", covariance.mean_of, ((d,),)),
-            ("covariance", covariance.log_covariance_and_tail, ((d, d), *tail)),
-        ):
-            saved.check_outputs(f"its {name}", function, self.models_[name], row, shapes)
+        self._check_outputs("mean", _mean, models["mean"], (d,))
+        networks = models["covariance"]
+        self._check_outputs("covariance", _log_covariance_and_tail, networks, (d, d), *tail)
 
     def _targets(self, y, n: int) -> np.ndarray:
         """y of `log_density`, (n, d), checked."""
@@ -227,13 +195,13 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     def _mean(self, X) -> np.ndarray:
         """Of the standardised targets, (n, d)."""
-        return self._predict(covariance.mean_of, X, "mean").mean(axis=1)
+        return self._predict(_mean, X, "mean").mean(axis=1)
 
     def _factor(self, X) -> tuple[np.ndarray, ...]:
         """Of the standardised targets: upper triangular R (n, d, d), V = R'R; and the tail (n,)."""
-        learnt = self._predict(covariance.log_covariance_and_tail, X, "covariance")
+        learnt = self._predict(_log_covariance_and_tail, X, "covariance")
         log_V, *tail = (x.mean(axis=1) for x in learnt)
-        log_V = corrections.drawn_in(log_V.astype(np.float64), self.contrast_)
+        log_V = drawn_in(log_V.astype(np.float64), self.contrast_)
         values, vectors = np.linalg.eigh(log_V)  # of the log-Euclidean mean over models
         root = np.exp((values + np.log(self.gain_)) / 2)[..., None] * vectors.mT
         R: Any = np.linalg.qr(root @ self.shape_.T, mode="r")
@@ -242,4 +210,28 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     def _law(self, mean: np.ndarray, R: np.ndarray, *tail: np.ndarray) -> Elliptical:
         """The distribution with this mean (n, d) and the covariance R'R."""
         call = f"{type(self).__name__}.predict_distribution"
-        return covariance.law(FAMILIES[self.family], call, self.dtype, mean, R, *tail)
+        return law(FAMILIES[self.family], call, self.dtype, mean, R, *tail)
+
+
+def drawn_in(log_V: np.ndarray, contrast: float) -> np.ndarray:
+    """log V, moved towards log(I / d), that of the covariance of all rows."""
+    d = log_V.shape[-1]
+    centre = -np.log(d) * np.eye(d)
+    return centre + contrast * (log_V - centre)
+
+
+def _mean(model, x):
+    return model(x)
+
+
+def _log_covariance_and_tail(model, x):
+    p = model(x)
+    return p.covariance.logm(), *p.tail
+
+
+def _squared_error(model, key, t, x, z):
+    return jnp.sum((model(x) - z) ** 2)
+
+
+def _minus_log_density(model, key, t, x, e):
+    return -model(x).log_prob(e)

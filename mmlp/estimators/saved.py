@@ -6,7 +6,6 @@ by tracing them, which computes nothing.
 """
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from mmlp import checkpoint
 from mmlp.checkpoint import files
-from mmlp.estimators.ensemble import Scaling, each
+from mmlp.estimators.ensemble import Scaling
 from mmlp.linalg.checks import checked_size
 
 NAMES = ("feature_names_in_", "target_names_")  # of columns, where there are any
@@ -187,17 +186,3 @@ def check_number(value, name: str, lowest: float, highest: float) -> None:
 def _is_finite(value, shape: tuple[int, ...]) -> bool:
     number = isinstance(value, np.ndarray) and value.dtype.kind in "iuf"
     return number and value.shape == shape and bool(np.isfinite(value).all())
-
-
-def check_outputs(what: str, function: Callable, models, row: np.ndarray, shapes: tuple) -> None:
-    """function(model, x) gives arrays of these shapes (None: any) and the dtype of row (1, p)."""
-
-    def fits(x, shape: tuple) -> bool:
-        sizes = zip(x.shape, (1, None, *shape), strict=False)
-        right = all(n in (None, m) and m > 0 for m, n in sizes)
-        return right and x.ndim == len(shape) + 2 and x.dtype == row.dtype
-
-    found = jax.tree.leaves(eqx.filter_eval_shape(each, function, models, row))
-    if len(found) != len(shapes) or not all(map(fits, found, shapes)):
-        text = ", ".join(f"{x.dtype} {x.shape}" for x in found)
-        raise ValueError(f"{what} gives {text} where {row.dtype} {shapes} are needed of each model")

@@ -13,17 +13,17 @@ from sklearn.utils.validation import validate_data
 
 from mmlp import divergences
 from mmlp.estimators import saved
-from mmlp.estimators.base import NetworkEstimator, all_or_nothing
+from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.ensemble import Scaling, fit_folds, folds
 from mmlp.estimators.outliers import Columns
 from mmlp.initialisation import calibrate
-from mmlp.linalg.checks import checked_sizes
 from mmlp.networks import MatrixMLP
 from mmlp.spd import Gram
 
 LOSSES = ("von_neumann", "stein", "quadratic", "log_euclidean")
 
 
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class SPDRegressor(RegressorMixin, NetworkEstimator):
     """x -> an SPD matrix: its shape of trace one by a matrix MLP, and the logarithm of its trace.
 
@@ -45,32 +45,11 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
     targets = "matrices"
     _numbers = ("input_", "trace_", "history_")
 
-    def __init__(
-        self,
-        *,
-        loss: str = "von_neumann",
-        hidden_dims: tuple[int, ...] = (20, 20),
-        n_models: int = 5,
-        max_epochs: int = 500,
-        batch_size: int = 64,
-        learning_rate: float = 0.02,
-        patience: int | None = 50,
-        random_state=None,
-        dtype: str = "float32",
-        verbose: int = 0,
-    ):
-        self.loss = loss
-        self.hidden_dims = hidden_dims
-        self.n_models = n_models
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.random_state = random_state
-        self.dtype = dtype
-        self.verbose = verbose
+    loss: str = "von_neumann"
+    hidden_dims: tuple[int, ...] = (20, 20)
+    n_models: int = 5
 
-    @all_or_nothing
+    @guarded
     def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "SPDRegressor":
         """Learn from X (n, p) and y (n, d, d); `checkpoint`: a folder, to go on from."""
         settings, seed = self._settings(), self._seed(checkpoint)
@@ -81,8 +60,7 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
             )
         X = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
         Y = _matrices(X, y, "fit")
-        widths = checked_sizes(self.hidden_dims, "SPDRegressor(hidden_dims=...)")
-        build = _Build(X.shape[1], Y.shape[1], widths)
+        build = _Build(X.shape[1], Y.shape[1], self._sizes("hidden_dims"))
         diagonal = np.diagonal(Y, axis1=1, axis2=2)  # which bounds the other entries
         arrays = (X, diagonal, *factored(Y))
         rows, weight, X, diagonal, factor, log_trace = self._weighted(sample_weight, *arrays)
@@ -94,7 +72,6 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         loss = _Loss(getattr(divergences, self.loss))
         fitted = fit_folds(build, loss, data, weight, parts, settings, seed, checkpoint)
         self.models_, self.history_ = fitted
-        self._warn_unfinished()
         return self
 
     def predict(self, X) -> np.ndarray:
@@ -121,8 +98,7 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
 
     def _check_fitted(self) -> None:
         saved.check_scaling(self.trace_, "trace_", 1)
-        row = np.zeros((1, self.n_features_in_), self.dtype)
-        saved.check_outputs("its network", _outputs, self.models_, row, ((1,), (None, None)))
+        self._check_outputs("network", _outputs, self.models_, (1,), (None, None))
 
 
 @dataclasses.dataclass(frozen=True)

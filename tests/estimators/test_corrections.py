@@ -6,6 +6,7 @@ import pytest
 
 import mmlp
 from mmlp.estimators import corrections
+from mmlp.estimators.regression import drawn_in
 
 
 @pytest.mark.parametrize("excess", [1.0, 2.0])
@@ -37,7 +38,7 @@ def test_contrast_is_judged_by_the_density_of_the_family():
     log_V[:, 0, 0], log_V[:, 1, 1] = rng.normal(size=(2, n)) - np.log(2)
 
     def loss(contrast):
-        V = np.exp(np.diagonal(corrections.drawn_in(log_V, contrast), axis1=1, axis2=2))
+        V = np.exp(np.diagonal(drawn_in(log_V, contrast), axis1=1, axis2=2))
         eta = V.sum(axis=1)
         omega = mmlp.DiagonalGram(np.sqrt(V / eta[:, None]))
         unit = mmlp.TraceOnePowerExponential(np.zeros((n, 2)), omega, np.ones(n), np.ones(n), beta)
