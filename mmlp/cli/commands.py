@@ -78,10 +78,8 @@ def sample(command: Sample) -> int:
     draw = getattr(model.estimator, "sample", None)
     if draw is None:
         able = " or ".join(f"`mmlp fit {kind}`" for kind in kinds(having="sample"))
-        raise ValueError(
-            f"{command.model} is a model of kind {model.estimator.kind}; only those of {able} can "
-            "be sampled."
-        )
+        what = f"{command.model} is a model of kind {model.estimator.kind}"
+        raise ValueError(f"{what}; only those of {able} can be sampled.")
     tables.write(out, {"X": draw(command.rows, random_state=command.seed)}, model.inputs)
     return 0
 
@@ -128,11 +126,10 @@ def _results_file(path: Path | None, data: Path | None = None) -> Path | None:
 def _writable(path: Path) -> Path:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not path.parent.is_dir():
-        raise ValueError(
-            f"there is no folder {path.parent} to write {path.name} into; make it first."
-        )
-    if not os.access(path.parent, os.W_OK):
+    folder = path.parent
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder} to write {path.name} into; make it first.")
+    if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, "not allowed to write there", str(path))
     return path
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from mmlp import tables
 from mmlp.cli.arguments import FitOptions
 from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
-from mmlp.estimators.saved import kinds
+from mmlp.estimators.saved import kinds, save
 from mmlp.estimators.spd import factored
 from mmlp.training.runs import AnotherRunError
 
@@ -43,9 +43,8 @@ def fit(command: FitOptions, out: Path) -> tuple[Model, dict[str, float]]:
     test, train = _split(command, rows.data)
     checkpoint = out.with_name(f"{out.name}.checkpoint") / command.kind
     _train(command.data, estimator, train, checkpoint)
-    names = {"feature_names_in_": rows.inputs, "target_names_": rows.targets}
-    vars(estimator).update({name: np.array(words, object) for name, words in names.items()})
-    estimator.save(out)  # first of all: whatever is wrong with the test rows, it is not lost
+    # first of all: whatever is wrong with the test rows, it is not lost
+    save(estimator, out, feature_names_in_=rows.inputs, target_names_=rows.targets)
     count, of = estimator.unfinished()
     if count:
         warnings.warn(
@@ -53,8 +52,6 @@ def fit(command: FitOptions, out: Path) -> tuple[Model, dict[str, float]]:
             f"{estimator.max_epochs} epochs; a larger --epochs may give a better model.",
             stacklevel=2,
         )
-    for name in names:  # scikit-learn would ask for them in arrays
-        vars(estimator).pop(name)
     if checkpoint.exists():  # not every estimator needs one
         shutil.rmtree(checkpoint)
     with contextlib.suppress(OSError):  # it holds other files

@@ -5,11 +5,9 @@ wrong (found before any file is read), 1 if a file cannot be used or the work fa
 line that says why, and 128 plus the number of the signal if one ended it.
 """
 
-import functools
 import importlib
 import inspect
 import itertools
-import operator
 import os
 import signal
 import sys
@@ -17,7 +15,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import make_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Union
 
 import jax
 import tyro
@@ -80,21 +78,22 @@ def _run(argv: Sequence[str]) -> int:
 
 def check(command) -> None:
     """Refuse what can be refused before any file is read."""
+    given = vars(command)
     sizes = {"rows": "-n", "epochs": "--epochs", "latent": "--latent", "seeds": "--seeds"}
     for field, flag in sizes.items():
-        value = getattr(command, field, None)
+        value = given.get(field)
         if value is not None and value < 1:
             raise ValueError(f"{flag} must be at least 1, got {value}.")
-    if not 0 <= getattr(command, "seed", 0) < 2**32:
+    if not 0 <= given.get("seed", 0) < 2**32:
         raise ValueError(f"--seed must be from 0 to {2**32 - 1}, got {command.seed}.")
     needed = isinstance(command, arguments.FitRegression) and not command.targets
     if needed and not command.data.name.lower().endswith(".npz"):
         raise ValueError(
             f"--targets is needed: the columns of {command.data} to predict, such as --targets u,v."
         )
-    if not 0 <= getattr(command, "test", 0) < 1:
+    if not 0 <= given.get("test", 0) < 1:
         raise ValueError(f"--test must be a share below 1, such as 0.2, got {command.test:g}.")
-    model = getattr(command, "model", None)
+    model = given.get("model")
     if model is not None and model.name.lower().endswith(tables.INPUTS):
         raise ValueError(
             f"{model} is a table, not a model; the model comes first, such as wind.safetensors."
@@ -116,7 +115,8 @@ def parse(argv: Sequence[str], group: Group = COMMANDS, program: str = "mmlp"):
     first, rest = (argv[0], argv[1:]) if argv else ("", [])
     chosen = group.commands.get(first)
     if chosen is None and group is KINDS and first.isidentifier() and first != "help":
-        chosen = _undescribed(first)
+        kinds = importlib.import_module("mmlp.estimators.saved").kinds()
+        chosen = arguments.for_estimator(kinds[first]) if first in kinds else None
     if isinstance(chosen, Group):
         return parse(rest, chosen, f"{program} {first}")
     if chosen is not None:
@@ -126,14 +126,8 @@ def parse(argv: Sequence[str], group: Group = COMMANDS, program: str = "mmlp"):
     if first in ("--version", "-V"):
         print(f"{program} {__version__}")
         raise SystemExit(0)
-    menu: Any = functools.reduce(operator.or_, itertools.starmap(_entry, group.commands.items()))
+    menu: Any = Union[*itertools.starmap(_entry, group.commands.items())]
     return tyro.cli(menu, prog=program, description=group.about, args=argv, config=CONFIG)
-
-
-def _undescribed(kind: str) -> type | None:
-    """The arguments of a kind of estimator that is not among those described, if there is one."""
-    estimator = importlib.import_module("mmlp.estimators.saved").kinds().get(kind)
-    return None if estimator is None else arguments.for_estimator(estimator)
 
 
 def _entry(name: str, command: "type | Group"):

@@ -17,10 +17,7 @@ from mmlp.networks import CholeskyMLP, Dense, MatrixMLP, Perceptron
 from mmlp.registry import register
 from mmlp.spd import SPD, Gram
 
-FAMILIES: dict[str, type[Head]] = {
-    "gaussian": GaussianHead,
-    "power_exponential": PowerExponentialHead,
-}
+FAMILIES = {"gaussian": GaussianHead, "power_exponential": PowerExponentialHead}
 # How far, in standard deviations given the other targets, rounding may move a mean: half a unit in
 # the last place, h. The errors by which a mean and a target y are rounded spread over (-h, h), with
 # variance h^2 / 3 each, and cost a Gaussian h^2 / 3 of its mean log density for each target: at
@@ -105,14 +102,13 @@ class Covariance:
 
 def law(head: type[Head], call: str, dtype, mean: np.ndarray, R: np.ndarray, *tail) -> Elliptical:
     """The head's distribution with mean (n, d) and covariance R'R, if the dtype can hold it."""
-    _check_range(call, dtype, mean, R)
-    _check_digits(call, dtype, mean, R)
+    _check_precision(call, dtype, mean, R)
     loc, factor, *tail = (jnp.asarray(array, dtype) for array in (mean, R, *tail))
     return head.distribution.from_moments(loc, Gram(factor, upper=True), *tail)
 
 
-def _check_range(call: str, dtype, mean: np.ndarray, R: np.ndarray) -> None:
-    """Refuse numbers that the dtype cannot hold."""
+def _check_precision(call: str, dtype, mean: np.ndarray, R: np.ndarray) -> None:
+    """Refuse numbers that the dtype cannot hold, or rounds by more than `ROUNDING` deviations."""
     limits, eta = np.finfo(dtype), np.sum(R**2, axis=(-2, -1))
     diagonal = np.abs(R.diagonal(axis1=-2, axis2=-1)) / np.sqrt(eta)[:, None]
     smallest = min(eta.min(), diagonal.min())
@@ -122,19 +118,14 @@ def _check_range(call: str, dtype, mean: np.ndarray, R: np.ndarray) -> None:
             f"`{call}` needs numbers (means, scales) from {smallest:.3g} to {largest:.3g}, which "
             f'{limits.dtype} cannot hold; fit targets in other units, or use dtype="float64".'
         )
-
-
-def _check_digits(call: str, dtype, mean: np.ndarray, R: np.ndarray) -> None:
-    """Refuse means that the dtype would round by more than `ROUNDING` deviations."""
     half = np.spacing(np.abs(mean).astype(dtype)).astype(np.float64) / 2
     # 1 / deviation^2 is the diagonal of the inverse of R'R
     share = half * np.linalg.norm(np.linalg.inv(R), axis=-1)
     row, target = np.unravel_index(np.argmax(share), share.shape)
     if share[row, target] > ROUNDING:
-        name = np.dtype(dtype).name
-        better = ', fit with dtype="float64"' if name == "float32" else ""
+        better = ', fit with dtype="float64"' if limits.dtype == np.float32 else ""
         raise ValueError(
-            f"`{call}`: {name} rounds the mean of target {target} in row {row} (from 0), "
+            f"`{call}`: {limits.dtype} rounds the mean of target {target} in row {row} (from 0), "
             f"{mean[row, target]:.6g}, by up to {share[row, target]:.2g} of its standard "
             "deviations given the other targets; subtract an offset from the targets before "
             f"`fit`{better}, or use `predict`, `predict_covariance` and `log_density`, which lose "

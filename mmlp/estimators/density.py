@@ -56,10 +56,10 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         settings, seed = self._settings(), self._seed(checkpoint)
         self._size("n_samples")
         self._one_of("model", MODELS)
-        if not 0 < self.validation_fraction < 1:
+        share = self.validation_fraction
+        if not 0 < share < 1:
             raise ValueError(
-                "`MatrixVAE(validation_fraction=...)` must lie between 0 and 1, got "
-                f"{self.validation_fraction!r}."
+                f"`MatrixVAE(validation_fraction=...)` must lie between 0 and 1, got {share!r}."
             )
         latent, widths = self._size("n_components"), self._sizes("hidden_dims")
         X = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
@@ -68,7 +68,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
 
         self.input_ = Scaling.of(X, weight)
         order = np.random.default_rng(seed).permutation(len(X))
-        held = min(max(1, round(self.validation_fraction * len(X))), len(X) - 1)
+        held = min(max(1, round(share * len(X))), len(X) - 1)
         parts = [Part(order[held:], order[:held])]
         build, data = _Build(self.model, X.shape[1], latent, widths), (self.input_.forward(X),)
         fitted = fit_folds(build, _minus_elbo, data, weight, parts, settings, seed, checkpoint)
@@ -162,8 +162,7 @@ class _Evidence:
 
 @eqx.filter_jit
 def _sampled(models, key, n: int):
-    vae = jax.tree.map(lambda x: x[0], models)
-    return vae.sample(key, n)
+    return jax.tree.map(lambda x: x[0], models).sample(key, n)
 
 
 def _encoded(vae: VAE, x):

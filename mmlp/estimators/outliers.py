@@ -39,10 +39,8 @@ class Cell(NamedTuple):
     times: float  # as far from the median as the farthest that is not named
 
     def __str__(self) -> str:
-        return (
-            f"{self.value:.6g}, {self.times:.2g} times as far from the column's median as the "
-            "other values"
-        )
+        far = f"{self.times:.2g} times as far from the column's median as the other values"
+        return f"{self.value:.6g}, {far}"
 
 
 class Columns(NamedTuple):
@@ -75,7 +73,9 @@ def check_cells(who: str, dtype, tables: Sequence[Columns], place: Place, stackl
         found += [(cell.times, f"{place(table, cell)} {cell}") for cell in cells]
     if found:
         texts = [text for _, text in sorted(found, key=lambda entry: -entry[0])]
-        warnings.warn(f"{who}{listed(texts)}. {ADVICE}", FarCellWarning, stacklevel=stacklevel + 1)
+        more = f"; and {len(texts) - 3} more such cells" if len(texts) > 3 else ""
+        text = f"{who}{'; '.join(texts[:3])}{more}. {ADVICE}"
+        warnings.warn(text, FarCellWarning, stacklevel=stacklevel + 1)
 
 
 def unbearable(values: np.ndarray, cells: Sequence[Cell], dtype) -> tuple[Cell, str] | None:
@@ -89,11 +89,6 @@ def unbearable(values: np.ndarray, cells: Sequence[Cell], dtype) -> tuple[Cell, 
         if abs(cell.value) > np.sqrt(np.finfo(dtype).max):
             return cell, f"{cell}, and its square overflows in {np.dtype(dtype).name}; {REMEDY}"
     return None
-
-
-def listed(texts: Sequence[str], limit: int = 3) -> str:
-    more = f"; and {len(texts) - limit} more such cells" if len(texts) > limit else ""
-    return "; ".join(texts[:limit]) + more
 
 
 def names_of(table) -> list[str] | None:
@@ -123,9 +118,8 @@ def far_cells(values: np.ndarray) -> list[Cell]:
     cells = []
     for j in np.flatnonzero(doubtful).tolist():
         rows, reach = _far(distance[:, j])
-        cells += [
-            Cell(i, j, float(values[i, j]), float(distance[i, j]) / reach) for i in rows.tolist()
-        ]
+        times = (distance[:, j] / reach).tolist()
+        cells += [Cell(i, j, float(values[i, j]), times[i]) for i in rows.tolist()]
     return sorted(cells, key=lambda cell: -cell.times)
 
 

@@ -6,6 +6,7 @@ by tracing them, which computes nothing.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ def kinds(having: str = "fit") -> dict[str, Any]:
     return {cls.kind: cls for cls in reversed(found)}  # the first of a kind, not its subclasses
 
 
-def save(estimator, path: str | os.PathLike) -> None:
-    """Write a fitted estimator: arguments, numbers and networks."""
+def save(estimator, path: str | os.PathLike, **names: Sequence[str]) -> None:
+    """Write a fitted estimator: arguments, numbers, networks and, given or its own, `NAMES`."""
     name = type(estimator).__name__
     arrays, content = checkpoint.packed(estimator.models_, f"{name}.save")
     params = {name: _builtin(value) for name, value in estimator.get_params().items()}
@@ -38,41 +39,34 @@ def save(estimator, path: str | os.PathLike) -> None:
         params["random_state"] = None
     numbers = (*estimator._numbers, "n_features_in_")
     fitted = {name: _plain(getattr(estimator, name)) for name in numbers}
-    fitted |= {name: list(getattr(estimator, name)) for name in NAMES if hasattr(estimator, name)}
-    metadata = {
-        "kind": "estimator",
-        "version": files.VERSION,
-        "estimator": name,
-        "params": checkpoint.describe(params, "", {}),
-        "fitted": fitted,
-    }
+    names = {name: getattr(estimator, name) for name in NAMES if hasattr(estimator, name)} | names
+    fitted |= {name: list(words) for name, words in names.items()}
+    metadata = {"kind": "estimator", "version": files.VERSION, "estimator": name}
+    metadata |= {"params": checkpoint.describe(params, "", {}), "fitted": fitted}
     files.write(Path(path), arrays, metadata | content)
 
 
 def load(path: str | os.PathLike) -> Any:
     """The fitted estimator that `save` wrote, of whichever kind; nothing in the file is run."""
-    path = Path(path)
+    path, what = Path(path), f"`estimators.load`: {os.fspath(path)}"
     arrays, metadata = files.read(path)
     if metadata.get("kind") != "estimator":
         network = metadata.get("kind") == "model"
-        what = "a network, which `mmlp.load` reads" if network else "the state of a training run"
+        held = "a network, which `mmlp.load` reads" if network else "the state of a training run"
         raise ValueError(
-            f"`estimators.load`: {path} holds {what}, not an estimator as its `save` or `mmlp fit` "
-            "writes it."
+            f"{what} holds {held}, not an estimator as its `save` or `mmlp fit` writes it."
         )
     files.check_version(path, metadata)
     kind = metadata.get("estimator")
     if not isinstance(kind, str) or kind not in CLASSES:
-        raise ValueError(f"`estimators.load`: {path} holds a {kind!r:.80}, which is unknown here.")
+        raise ValueError(f"{what} holds a {kind!r:.80}, which is unknown here.")
     models = checkpoint.unpacked(path, arrays, metadata)
     try:
         return _restored(CLASSES[kind], metadata["params"], metadata["fitted"], models)
     except Exception as error:  # a network with another one's fields may fail in any way
         understood = type(error) is ValueError
         reason = error if understood else f"its header makes no sense, {error!r:.200}"
-        raise ValueError(
-            f"`estimators.load`: {path} is damaged: {reason}. Use an older copy."
-        ) from None
+        raise ValueError(f"{what} is damaged: {reason}. Use an older copy.") from None
 
 
 def _restored(kind, params, fitted, models):
@@ -89,7 +83,9 @@ def _restored(kind, params, fitted, models):
     estimator.models_ = models
     p = checked_size(estimator.n_features_in_, "n_features_in_")
     check_scaling(estimator.input_, "input_", p)
-    _check_weights(models)
+    for path, leaf in jax.tree_util.tree_flatten_with_path(models)[0]:
+        if eqx.is_inexact_array(leaf) and not np.isfinite(np.asarray(leaf)).all():
+            raise ValueError(f"its weights {jax.tree_util.keystr(path)} are not finite")
     estimator._check_fitted()
     for name, size in zip(NAMES, (p, estimator.n_targets), strict=True):
         words = fitted.get(name, [""] * size)
@@ -153,19 +149,12 @@ def _check_history(value, name: str) -> None:
         raise ValueError(f"its {name} does not hold the losses over epochs")
 
 
-def _check_weights(models: Any) -> None:
-    for path, leaf in jax.tree_util.tree_flatten_with_path(models)[0]:
-        if eqx.is_inexact_array(leaf) and not np.isfinite(np.asarray(leaf)).all():
-            raise ValueError(f"its weights {jax.tree_util.keystr(path)} are not finite")
-
-
 def check_scaling(value, name: str, size: int) -> None:
     """A `Scaling` of `size` columns."""
     right = isinstance(value, Scaling) and all(_is_finite(x, (size,)) for x in value)
-    if not right or not (value.scale > 0).all():
-        raise ValueError(
-            f"its {name} is not a mean and a positive scale for each of {size} columns"
-        )
+    if not (right and (value.scale > 0).all()):
+        columns = f"each of {size} columns"
+        raise ValueError(f"its {name} is not a mean and a positive scale for {columns}")
 
 
 def check_matrix(value, name: str, size: int) -> None:
@@ -177,10 +166,9 @@ def check_matrix(value, name: str, size: int) -> None:
 def check_number(value, name: str, lowest: float, highest: float) -> None:
     """A number from `lowest` to `highest`."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not lowest <= value <= highest:
-        raise ValueError(
-            f"its {name} is {value!r:.80}, not a number from {lowest:g} to {highest:g}"
-        )
+    if not (number and lowest <= value <= highest):
+        needed = f"a number from {lowest:g} to {highest:g}"
+        raise ValueError(f"its {name} is {value!r:.80}, not {needed}")
 
 
 def _is_finite(value, shape: tuple[int, ...]) -> bool:
