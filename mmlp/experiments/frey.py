@@ -87,8 +87,7 @@ def run(settings: Settings) -> dict:
     splits = settings.splits(range(settings.duels))
     work = [(settings, *row) for row in recipes(settings)]
     trained = each(trained_row, work, "frey", settings.jobs)
-    draws = [(row, row.pop("draws")) for row in trained]
-    simple = simple_densities(splits)
+    draws, simple = [(row, row.pop("draws")) for row in trained], simple_densities(splits)
     captions = {"train": TRAIN_CAPTION} | {k: CAPTION.format(k) for k in settings.latents}
     ours = [(row, drawn) for row, drawn in draws if row["group"] == groups.OURS]
     return {
@@ -149,8 +148,7 @@ def trained_row(settings: Settings, k: int, group: str, recipe: Recipe, seeds: i
 def measured(settings: Settings, k: int, recipe: Recipe, seeds: int) -> dict[str, Any]:
     """Its numbers; what collapsed on validation images is trained again, but the paper's recipe."""
     begin, splits = time.perf_counter(), settings.splits(range(seeds))
-    choosing = min(settings.samples, CHOOSING)
-    models = fit_recipes([recipe], splits, k).model
+    models, choosing = fit_recipes([recipe], splits, k).model, min(settings.samples, CHOOSING)
     validation = score(models, splits, choosing, part="validation")
     collapsed = [] if recipe.literal else np.flatnonzero(validation["KLD"] < COLLAPSED).tolist()
     if collapsed:
@@ -161,12 +159,10 @@ def measured(settings: Settings, k: int, recipe: Recipe, seeds: int) -> dict[str
     found = score(models, splits, settings.samples)
     found |= {"validation IW": validation["IW"], "train ELBO": train["ELBO"]}
     first = jax.tree.map(lambda x: x[0], models)
-    draws = np.asarray(first.sample(jax.random.key(3), 100), np.float64)
-    return {name: values.tolist() for name, values in found.items()} | {
-        "trained again": collapsed,
-        "draws": np.round(draws, 2).tolist(),
-        "seconds": round(time.perf_counter() - begin, 1),
-    }
+    draws = np.asarray(first.sample(jax.random.key(3), 100), np.float64).round(2)
+    known = {"trained again": collapsed, "draws": draws.tolist()}
+    known |= {"seconds": round(time.perf_counter() - begin, 1)}
+    return {name: values.tolist() for name, values in found.items()} | known
 
 
 def table(k: int, trained: list[dict], simple: dict[str, dict[str, list[float]]]) -> dict:

@@ -177,10 +177,9 @@ def table(settings: Settings, scores: dict[str, dict[str, np.ndarray]]) -> dict:
 
 
 def cost_table(costs: dict[str, dict[str, Any]]) -> dict:
-    columns = list(next(iter(costs.values())))
     rows = [{"name": name, "cells": list(by.values())} for name, by in costs.items()]
     note = "The peak of memory is that of the process so far, other rows included: a bound."
-    return {"title": "Cost", "note": note, "columns": ["model", *columns], "rows": rows}
+    return {"title": "Cost", "note": note, "columns": ["model", *costs[DENSE]], "rows": rows}
 
 
 def claims(scores: dict[str, dict[str, np.ndarray]], costs: dict[str, dict]) -> list[dict]:

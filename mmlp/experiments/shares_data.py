@@ -12,7 +12,6 @@ HORIZON = 21  # days of a month
 WARMUP = 250  # days before the first estimate
 HISTORY = 1000  # days before the first forecast: the longest window
 DAYS = 1500  # at least: four years to tune on, a month to forecast
-FILE = "sp500_prices.csv.gz"
 
 
 class Market(NamedTuple):
@@ -26,7 +25,7 @@ def find_market(data: Path | None, shares: int) -> Market:
     """Log returns from a CSV file, or sp500_prices.csv.gz in a folder, else made-up ones."""
     if data is None:
         return made_up_market(shares)
-    path, name = data / FILE if data.is_dir() else data, f"`--data {data}`"
+    path, name = data / "sp500_prices.csv.gz" if data.is_dir() else data, f"`--data {data}`"
     if not path.is_file():
         raise ValueError(f"{name}: there is no file {path}; without the flag prices are made up.")
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", newline="") as file:

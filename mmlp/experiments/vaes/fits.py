@@ -119,11 +119,9 @@ def _scores(samples: int, models, X, key):
         variance = jnp.var(jnp.exp(weights - bound)) / samples  # of the bound, by the delta method
         return jnp.stack([jnp.mean(log_likelihood), model.kl(q), bound, variance])
 
-    def row(x_and_key):
-        return jax.vmap(one, in_axes=(0, 0, None))(models, *x_and_key)
-
-    rows = jnp.moveaxis(X, 1, 0), jax.random.split(key, X.shape[1])
-    return jnp.moveaxis(jax.lax.map(row, rows), 0, 1)
+    of_all, keys = jax.vmap(one, in_axes=(0, 0, None)), jax.random.split(key, X.shape[1])
+    rows = jax.lax.map(lambda row: of_all(models, *row), (jnp.moveaxis(X, 1, 0), keys))
+    return jnp.moveaxis(rows, 0, 1)
 
 
 def simple_densities(splits: list[Split]) -> dict[str, dict[str, list[float]]]:
