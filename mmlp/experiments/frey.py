@@ -2,10 +2,9 @@
 
 python -m mmlp.experiments.frey [--quick] [--data DIR] [--out report]
 
-Measured on the first ten principal components of the pixels, in raw units, on random splits. LL is
-the paper's: the mean of log p(x | s) over q(s | x). IW, the importance-weighted bound on log p(x),
-is what counts. The settings of each group (vaes/frey_settings.json) were chosen on other splits;
-results/search/vaes.json has what was tried.
+Measured on ten principal components of the pixels, in raw units, on random splits. LL is the
+paper's: the mean of log p(x | s) over q(s | x). IW, the importance-weighted bound on log p(x), is
+what counts. Settings (vaes/frey_settings.json) were chosen on other splits (results/search/).
 """
 
 import dataclasses

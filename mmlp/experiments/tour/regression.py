@@ -1,8 +1,7 @@
 """The tour, second part: regression with a full error covariance for every sample.
 
 A robot's arm of two links reads its joint angles with errors e. From the readings a, predict where
-its hand is: y = h(a + e), close to N(h(a), J S J'), J the Jacobian of h, S = V[e], which turns with
-the pose.
+its hand is: y = h(a + e), about N(h(a), J S J') with J the Jacobian of h and S the covariance of e.
 """
 
 import dataclasses

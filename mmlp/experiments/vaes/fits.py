@@ -133,10 +133,10 @@ def simple_densities(splits: list[Split]) -> dict[str, dict[str, list[float]]]:
     for train, validation, test, components in splits:
         mixtures = [GaussianMixture(n, reg_covar=1e-3, n_init=2, random_state=0) for n in MIXTURES]
         mixture = max((m.fit(train) for m in mixtures), key=lambda m: m.score(validation))
-        one = GaussianMixture(1).fit(train)
+        one, added = GaussianMixture(1).fit(train), components.log_jacobian
         whole = GaussianMixture(1).fit(np.concatenate([train, validation]))
-        for scores, fitted in zip(found.values(), ((one, whole), (mixture, mixture)), strict=True):
-            bounds = fitted[0].score(validation), fitted[1].score(test)
-            for name, bound in zip(("validation IW", "IW"), bounds, strict=True):
-                scores[name].append(float(bound) + components.log_jacobian)
+        pairs = (one, whole), (mixture, mixture)
+        for scores, (validated, tested) in zip(found.values(), pairs, strict=True):
+            scores["validation IW"].append(float(validated.score(validation)) + added)
+            scores["IW"].append(float(tested.score(test)) + added)
     return found
