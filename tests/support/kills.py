@@ -1,6 +1,6 @@
 """Training runs that are ended at random moments and begun again, until they finish.
 
-    python tests/kills.py --kills 200 --seed 0
+    python tests/support/kills.py --kills 200 --seed 0
 
 Each run is a process of its own that is killed, asked to stop, or finds its disk full: no file may
 grow any more. After some of these it is left to finish, and compared with an undisturbed run, bit

@@ -1,4 +1,4 @@
-"""Tests that run a program of their own: what a new process needs to find the tests and the library."""
+"""What a new process of a test needs to find the tests and the library."""
 
 import os
 from pathlib import Path

@@ -22,7 +22,7 @@ SHARDS = None  # in the process with two devices: the rows of a batch that each 
 
 
 def loss(model, batch, key, t):
-    """Per-sample solves and noise, so that linear algebra and randomness have to agree across devices."""
+    """Solves and noise of each sample: linear algebra and randomness must agree across devices."""
     if SHARDS is not None and len(batch) == 4:
         jax.debug.inspect_array_sharding(
             batch, callback=lambda s: SHARDS.append(s.shard_shape((4, 2))[0])

@@ -1,4 +1,4 @@
-"""Runs that are killed or asked to stop, at any moment: the work is kept and the result is the same, bit for bit."""
+"""Runs that are killed or asked to stop: the work is kept, the result the same, bit for bit."""
 
 import json
 import os
@@ -35,8 +35,8 @@ def loss(model, batch, key, t):
     return jnp.mean((jax.vmap(model)(batch) - 1) ** 2) + 0.01 * jax.random.normal(key)
 
 result = mmlp.fit(
-    eqx.nn.MLP(3, 2, 8, 1, key=key), loss, X, key=key, epochs=int(sys.argv[2]), batch_size=8, optimizer=optax.adam(0.01),
-    validation=X[:10], checkpoint=sys.argv[1], progress=False,
+    eqx.nn.MLP(3, 2, 8, 1, key=key), loss, X, key=key, epochs=int(sys.argv[2]), batch_size=8,
+    optimizer=optax.adam(0.01), validation=X[:10], checkpoint=sys.argv[1], progress=False,
 )
 mmlp.save(result.model, sys.argv[1] + "/model.safetensors")
 """
@@ -74,7 +74,8 @@ def outcome(folder: Path):
 def test_a_run_killed_at_random_moments_ends_as_an_undisturbed_one(kills, tmp_path):
     """Half of the kills come once the process has written something, half at any time in its life.
 
-    An epoch takes a few ms: there are several times as many as the processes can finish before they are killed.
+    An epoch takes a few ms: there are several times as many as the processes can finish before
+    they are killed.
     """
     epochs, random = 100 * kills, np.random.default_rng(kills)
     started = time.monotonic()
@@ -191,7 +192,7 @@ def test_a_signal_in_the_last_epoch_stops_a_finished_run(number, tmp_path, capsy
 
 @pytest.fixture
 def interruptible():
-    """A process that a shell started in the background ignores SIGINT; here it is Python's own again."""
+    """Started in the background by a shell a process ignores SIGINT; not here."""
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, handler)

@@ -13,7 +13,7 @@ import pytest
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits another process")
 def test_trainings_that_are_killed_stopped_or_find_the_disk_full_end_as_undisturbed_ones():
-    """20 kills, seed 0; `python tests/kills.py --kills 200` for more."""
+    """20 kills, seed 0; `python tests/support/kills.py --kills 200` for more."""
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, kills.__file__, "--kills", "20", "--seed", "0"]

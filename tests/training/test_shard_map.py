@@ -1,4 +1,4 @@
-"""Under `jax.shard_map` with its default checks: the same values and derivatives, and the axes that they vary over."""
+"""Under `jax.shard_map` with its checks: the same values and derivatives, and their axes."""
 
 import subprocess
 import sys
