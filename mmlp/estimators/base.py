@@ -24,7 +24,7 @@ from mmlp.estimators.ensemble import Scaling, Settings, unfinished
 from mmlp.estimators.outliers import Columns, check_cells
 from mmlp.linalg.checks import checked_size, checked_sizes
 from mmlp.training.compiled import Compiled
-from mmlp.training.epoch import join, split
+from mmlp.training.data import join, split
 
 PIECE = 256  # rows that are predicted at once: one shape, and no row depends on how many others
 
