@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
+from helpers import equations
 
 from mmlp import DiagonalGram, Gram, TraceOneGaussian, TraceOnePowerExponential, kl_divergence
 
@@ -448,16 +449,7 @@ def test_omega_of_batch_one_stretches():
 
 
 def primitives(function, *args):
-    def walk(jaxpr):
-        for equation in jaxpr.eqns:
-            yield equation.primitive.name
-            for value in equation.params.values():
-                for inner in value if isinstance(value, tuple | list) else [value]:
-                    inner = getattr(inner, "jaxpr", inner)
-                    if hasattr(inner, "eqns"):
-                        yield from walk(inner)
-
-    return list(walk(jax.make_jaxpr(function)(*args).jaxpr))
+    return [e.primitive.name for e in equations(jax.make_jaxpr(function)(*args).jaxpr)]
 
 
 def test_density_factorises_once():

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
-from helpers import DIVERGENCES, factor
-from jax.extend.core import ClosedJaxpr, Jaxpr
+from helpers import DIVERGENCES, equations, factor
 from scaled_identity import ScaledIdentity
 
 import mmlp
@@ -106,20 +105,10 @@ def test_divergences_of_all_pairs_of_kinds_are_those_of_the_dense_matrices(name)
             np.testing.assert_allclose(got, expected, rtol=1e-8, err_msg=f"{one}, {other}")
 
 
-def equations(jaxpr: Jaxpr):
-    for equation in jaxpr.eqns:
-        yield equation
-        for parameter in jax.tree.leaves(
-            equation.params, is_leaf=lambda x: isinstance(x, Jaxpr | ClosedJaxpr)
-        ):
-            if isinstance(parameter, Jaxpr | ClosedJaxpr):
-                yield from equations(getattr(parameter, "jaxpr", parameter))
-
-
 def program(function, *arguments):
     """All primitives of value and gradient, and the size of the largest array."""
-    jaxpr = jax.make_jaxpr(jax.value_and_grad(function, tuple(range(len(arguments)))))(*arguments)
-    found = list(equations(jaxpr.jaxpr))
+    both = jax.value_and_grad(function, tuple(range(len(arguments))))
+    found = list(equations(jax.make_jaxpr(both)(*arguments).jaxpr))
     sizes = [math.prod(v.aval.shape) for e in found for v in e.outvars]
     return {e.primitive.name for e in found}, max(sizes)
 

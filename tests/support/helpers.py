@@ -5,6 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from mmlp import affine_invariant, bures_wasserstein, log_euclidean, quadratic, stein, von_neumann
 
@@ -86,3 +87,14 @@ def assert_derivatives(f, x, direction, *args, step, rtol):
     scale = float(jnp.max(jnp.abs(expected)))
     np.testing.assert_allclose(forward(x, direction, *args), expected, rtol=0, atol=rtol * scale)
     np.testing.assert_allclose(reverse(x, direction, *args), expected, rtol=0, atol=rtol * scale)
+
+
+def equations(jaxpr: Jaxpr):
+    """All equations of a program and of those inside it."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for parameter in jax.tree.leaves(
+            equation.params, is_leaf=lambda x: isinstance(x, Jaxpr | ClosedJaxpr)
+        ):
+            if isinstance(parameter, Jaxpr | ClosedJaxpr):
+                yield from equations(getattr(parameter, "jaxpr", parameter))
