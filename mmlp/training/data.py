@@ -1,6 +1,4 @@
-"""What `fit` is given, checked before anything is compiled: a `ValueError` names the argument, its
-value and the remedy. And what is made of it: a `Task`.
-"""
+"""What `fit` is given, checked before anything is compiled, and what is made of it: a `Task`."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,6 +11,8 @@ import optax
 from jax.sharding import Mesh
 
 from mmlp.linalg.checks import checked_size
+from mmlp.training.devices import all_devices
+from mmlp.training.optimizers import default_optimizer
 
 
 class Models(NamedTuple):
@@ -65,10 +65,6 @@ class Task(NamedTuple):
     fixed: Fixed
 
     @property
-    def epochs(self) -> int:
-        return int(self.fixed.epochs)
-
-    @property
     def validated(self) -> bool:
         return self.fixed.validation is not None
 
@@ -89,10 +85,29 @@ def join(params, frozen, static: tuple) -> Any:
     return eqx.combine(params, frozen, jax.tree.unflatten(treedef, leaves))
 
 
-def check_options(name: str, sizes: Sizes, loss, optimizer, on_epoch) -> None:
+def checked_task(models: Models, loss, rows: tuple, key, sizes: Sizes, optimizer) -> Task:
+    """What is to be done."""
     for size, value in sizes._asdict().items():
         if size != "patience" or value is not None:
-            checked_size(value, f"{name}({size}=...)")
+            checked_size(value, f"{models.name}({size}=...)")
+    name, many, own_data = models.name, models.many, models.own_data
+    key, key_type = _checked_key(key, f"{name}({'keys' if many else 'key'}=...)", many=many)
+    params, frozen, static = split(_checked_models(models, len(key)))
+    rate = _checked_rates(models.rates, len(key)) if many else np.float32(1)
+    data, validation = _checked_rows(name, rows, len(key) if own_data else None)
+    if sizes.patience is not None and validation is None:
+        what = f"`{name}(patience={sizes.patience})`"
+        raise ValueError(f"{what} needs `validation` data to judge by.")
+    if optimizer is None:
+        n = jax.tree.leaves(data)[0].shape[int(own_data)]
+        optimizer = default_optimizer(sizes.epochs * -(-n // sizes.batch_size))
+    options = {"many": many, "own_data": own_data, "mesh": all_devices()}
+    program = Program(loss, optimizer, static, sizes.batch_size, key_type, **options)
+    ends = (np.int32(sizes.epochs), np.int32(sizes.patience or np.iinfo(np.int32).max))
+    return Task(name, program, params, Fixed(frozen, data, validation, key, rate, *ends))
+
+
+def check_callables(name: str, loss, optimizer, on_epoch) -> None:
     optax_s = optimizer is None or isinstance(optimizer, optax.GradientTransformation)
     functions = isinstance(on_epoch, tuple | list) and all(callable(f) for f in on_epoch)
     for fits, argument, value, wanted in (
@@ -111,7 +126,7 @@ def check_options(name: str, sizes: Sizes, loss, optimizer, on_epoch) -> None:
         ) from None
 
 
-def checked_models(models: Models, count: int):
+def _checked_models(models: Models, count: int):
     """The model with its NumPy arrays as JAX arrays; it must have weights to train, all finite."""
     name, tree = models.name, models.tree
     tree = jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, tree)
@@ -142,7 +157,7 @@ def named(path) -> str:
     return jax.tree_util.keystr(path).removeprefix(".")
 
 
-def checked_rates(rates, count: int) -> np.ndarray:
+def _checked_rates(rates, count: int) -> np.ndarray:
     """Positive numbers (models,), by default ones."""
     array = np.ones(count, np.float32) if rates is None else np.asarray(rates, np.float32)
     if array.shape != (count,) or not np.all(np.isfinite(array) & (array > 0)):
@@ -153,7 +168,7 @@ def checked_rates(rates, count: int) -> np.ndarray:
     return array
 
 
-def checked_key(key, argument: str, *, many: bool):
+def _checked_key(key, argument: str, *, many: bool):
     """A random key, or an array of keys, as (numbers, implementation); old-style keys pass too."""
     if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         implementation = jax.random.key_impl(key)
@@ -167,7 +182,7 @@ def checked_key(key, argument: str, *, many: bool):
     return np.asarray(jax.random.key_data(key)), implementation
 
 
-def checked_rows(name: str, rows: tuple[Any, Any], models: int | None) -> tuple[Any, Any]:
+def _checked_rows(name: str, rows: tuple[Any, Any], models: int | None) -> tuple[Any, Any]:
     """Data and validation data of the same form; with `models`, for each of so many."""
     data, argument = (
         _checked_arrays(rows[0], f"{name}(data=...)", models),

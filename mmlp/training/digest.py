@@ -23,11 +23,8 @@ def fingerprint(task: Task) -> dict:
     program, fixed, one = task.program, task.fixed, (task.params, task.fixed.frozen, task.fixed.key)
     params, frozen, key = jax.tree.map(lambda x: x[0], one) if program.many else one
     state = program.optimizer.init(params)
-    rows = (
-        (lambda x: x[0, : program.batch_size])
-        if program.own_data
-        else (lambda x: x[: program.batch_size])
-    )
+    data = jax.tree.map(lambda x: x[0], fixed.data) if program.own_data else fixed.data
+    batch = jax.tree.map(lambda x: x[: program.batch_size], data)
     random = jax.random.wrap_key_data(jnp.asarray(key), impl=program.key_type)
     gradient = jax.value_and_grad(lambda params, *rest: loss_of(program, params, frozen, *rest))
     update = digest_function(program.optimizer.update, params, state, params)
@@ -36,9 +33,9 @@ def fingerprint(task: Task) -> dict:
         "validation": digest(fixed.validation),
         "key": digest(fixed.key),
         "optimizer": digest(state) + update,
-        "loss": digest_function(gradient, params, jax.tree.map(rows, fixed.data), random, 1.0),
+        "loss": digest_function(gradient, params, batch, random, 1.0),
         "model": digest(task.model(task.params)),
-        "epochs": task.epochs,
+        "epochs": int(fixed.epochs),
         "batch_size": program.batch_size,
         "patience": int(fixed.patience),
         "rates": fixed.rate.tolist(),

@@ -2,35 +2,18 @@
 
     fit(model, loss, data, key=key, epochs=100, batch_size=50) -> FitResult(model, history)
 
-The way down from here: `_task` checks what is given, `loop.train` runs the epochs, and an epoch is
-one call of a compiled program, `epoch.run_epoch`, where the gradient is taken. A second `fit` with
-the same loss, optimiser and shapes does not compile again.
+The way down from here: `data.checked_task` checks what is given, `loop.train` runs the epochs, and
+an epoch is one call of a compiled program, `epoch.run_epoch`, where the gradient is taken. A second
+`fit` with the same loss, optimiser and shapes does not compile again.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict, Unpack
 
-import jax
-import numpy as np
 import optax
 
-from mmlp.training.data import (
-    Fixed,
-    Models,
-    Program,
-    Sizes,
-    Task,
-    check_options,
-    checked_key,
-    checked_models,
-    checked_rates,
-    checked_rows,
-    split,
-)
-from mmlp.training.devices import all_devices
+from mmlp.training.data import Models, Sizes, check_callables, checked_task
 from mmlp.training.digest import fingerprint
 from mmlp.training.loop import train
-from mmlp.training.optimizers import default_optimizer
 from mmlp.training.reports import EpochInfo, FitResult
 from mmlp.training.runs import RunDirectory
 
@@ -63,7 +46,7 @@ def fit(
     are left out and counted; if they persist, training goes back with a smaller step, or raises
     `NonFiniteError`. With several devices each batch is spread over them.
 
-    >>> import equinox as eqx, jax.numpy as jnp
+    >>> import equinox as eqx, jax, jax.numpy as jnp
     >>> X = jax.random.normal(jax.random.key(0), (32, 2))
     >>> def loss(model, batch, key, t):
     ...     return jnp.mean((jax.vmap(model)(batch)[:, 0] - batch @ jnp.array([1.0, -2.0])) ** 2)
@@ -74,25 +57,13 @@ def fit(
     ((30,), True)
     """
     models = model if isinstance(model, Models) else Models("fit", model)
+    check_callables(models.name, loss, optimizer, on_epoch)
     sizes = Sizes(epochs, batch_size, patience)
-    check_options(models.name, sizes, loss, optimizer, on_epoch)
-    task = _task(models, loss, (data, validation), key, sizes, optimizer)
+    task = checked_task(models, loss, (data, validation), key, sizes, optimizer)
     if checkpoint is None:
         return train(task, None, progress=progress, on_epoch=on_epoch)
     with RunDirectory(checkpoint, fingerprint(task), resume=resume) as run:
         return train(task, run, progress=progress, on_epoch=on_epoch)
-
-
-class Options(TypedDict, total=False):
-    """What `fit_many` takes besides, as `fit` does."""
-
-    optimizer: optax.GradientTransformation | None
-    validation: Any
-    patience: int | None
-    checkpoint: Any
-    resume: bool
-    progress: bool
-    on_epoch: Sequence[Callable[[EpochInfo], None]]
 
 
 def fit_many(
@@ -105,7 +76,7 @@ def fit_many(
     batch_size: int,
     rates=None,
     own_data: bool = False,
-    **options: Unpack[Options],
+    **options,
 ) -> FitResult:
     """`fit` for many models at once: every array of `models` and `keys` has a leading axis of them.
 
@@ -117,7 +88,7 @@ def fit_many(
     a leading axis of models too: each has its own split, say, of the same size. The other `options`
     are those of `fit`: optimizer, validation, patience, checkpoint, resume, progress, on_epoch.
 
-    >>> import equinox as eqx, jax.numpy as jnp
+    >>> import equinox as eqx, jax, jax.numpy as jnp
     >>> keys = jax.random.split(jax.random.key(0), 3)
     >>> models = eqx.filter_vmap(lambda key: eqx.nn.Linear(2, 1, key=key))(keys)
     >>> def loss(model, batch, key, t):
@@ -128,24 +99,3 @@ def fit_many(
     """
     many = Models("fit_many", models, True, rates, own_data)
     return fit(many, loss, data, key=keys, epochs=epochs, batch_size=batch_size, **options)
-
-
-def _task(models: Models, loss, rows: tuple, key, sizes: Sizes, optimizer) -> Task:
-    """What is to be done, checked."""
-    name, many, own_data = models.name, models.many, models.own_data
-    key, key_type = checked_key(key, f"{name}({'keys' if many else 'key'}=...)", many=many)
-    params, frozen, static = split(checked_models(models, len(key)))
-    rate = checked_rates(models.rates, len(key)) if many else np.float32(1)
-    data, validation = checked_rows(name, rows, len(key) if own_data else None)
-    if sizes.patience is not None and validation is None:
-        raise ValueError(
-            f"`{name}(patience={sizes.patience})` needs `validation` data to judge by."
-        )
-    if optimizer is None:
-        n = jax.tree.leaves(data)[0].shape[int(own_data)]
-        optimizer = default_optimizer(sizes.epochs * -(-n // sizes.batch_size))
-    program = Program(
-        *(loss, optimizer, static, sizes.batch_size, key_type, many, own_data), mesh=all_devices()
-    )
-    ends = (np.int32(sizes.epochs), np.int32(sizes.patience or np.iinfo(np.int32).max))
-    return Task(name, program, params, Fixed(frozen, data, validation, key, rate, *ends))

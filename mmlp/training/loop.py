@@ -29,7 +29,8 @@ def train(
     task: Task, run: RunDirectory | None, *, progress: bool, on_epoch: Sequence[Callable]
 ) -> FitResult:
     """Epoch after epoch until the last one, or until every model has stopped."""
-    state, done, finished, stop = first_state(task.program, task.params), [], False, 0
+    epochs, done, finished, stop = int(task.fixed.epochs), [], False, 0
+    state = first_state(task.program, task.params)
     if run is not None:
         state, done, finished = run.resumed(task.name, state)
     state, fixed = _placed(task, state)
@@ -40,7 +41,7 @@ def train(
         return FitResult(_model(task, weights), values(task, Metrics.stacked(done)))
 
     with (
-        Progress(task.epochs, len(done), show=progress) as bar,
+        Progress(epochs, len(done), show=progress) as bar,
         Interrupts(active=run is not None) as interrupts,
     ):
         while not finished and not stop:
@@ -50,7 +51,7 @@ def train(
             info = _info(task, state, done)
             for watch in (bar.update, *on_epoch):
                 watch(info)
-            finished = len(done) == task.epochs or bool(np.all(done[-1].stopped))
+            finished = len(done) == epochs or bool(np.all(done[-1].stopped))
             stop = largest_of_processes(interrupts.received)
             if run is not None and (finished or stop or run.due()):
                 metrics = Metrics.stacked(done)
@@ -59,7 +60,7 @@ def train(
     if run is not None and (stop := stop or largest_of_processes(interrupts.received)):
         saved = "The run is finished and saved; the same call returns its result"
         how = f"{saved if finished else 'The same call goes on'} from {run.path}."
-        _stop(stop, f"`{task.name}` stopped after epoch {len(done)} of {task.epochs}. {how}")
+        _stop(stop, f"`{task.name}` stopped after epoch {len(done)} of {epochs}. {how}")
     outcome = result()
     nothing_learnt(task, state, outcome)
     return outcome
@@ -67,16 +68,12 @@ def train(
 
 def _placed(task: Task, state: State) -> tuple[State, Fixed]:
     """The arrays of a run on the device or devices; what each model has of its own is spread."""
-    program, fixed = task.program, task.fixed
-    models = len(fixed.key) if program.many else None
-    state, frozen, key, rate = placed(
-        program.mesh, (state, fixed.frozen, fixed.key, fixed.rate), models
-    )
-    rows = (fixed.data, fixed.validation)
-    data, validation = placed(program.mesh, rows, models if program.own_data else None)
-    return state, fixed._replace(
-        frozen=frozen, data=data, validation=validation, key=key, rate=rate
-    )
+    program, fixed = task.program, task.fixed._asdict()
+    models = len(task.fixed.key) if program.many else None
+    own = ("frozen", "key", "rate", *(("data", "validation") if program.own_data else ()))
+    for name, tree in fixed.items():
+        fixed[name] = placed(program.mesh, tree, models if name in own else None)
+    return placed(program.mesh, state, models), Fixed(**fixed)
 
 
 def _on_host(metrics: Metrics) -> Metrics:
@@ -94,7 +91,7 @@ def _info(task: Task, state: State, done: list[Metrics]) -> EpochInfo:
     weights = state.params  # not `state`, of which the next epoch makes another
     return EpochInfo(
         epoch=len(done),
-        epochs=task.epochs,
+        epochs=int(task.fixed.epochs),
         model=lambda: _model(task, jax.tree.map(jnp.copy, weights)),
         **{"validation": None, **values(task, done[-1])},
     )
@@ -128,11 +125,8 @@ class Progress(contextlib.AbstractContextManager):
     def update(self, info) -> None:
         """After an epoch, with its `EpochInfo`; of many models the median."""
         shown = {"loss": info.loss, "validation": info.validation}
-        parts = [
-            f"{name} {np.nanmedian(value):.4g}"
-            for name, value in shown.items()
-            if value is not None and np.any(np.isfinite(value))
-        ]
+        shown = {name: x for name, x in shown.items() if x is not None and np.any(np.isfinite(x))}
+        parts = [f"{name} {np.nanmedian(value):.4g}" for name, value in shown.items()]
         self.skipped += int(np.sum(info.skipped))
         parts += [f"{self.skipped} steps left out"] if self.skipped else []
         if self.bar is not None:

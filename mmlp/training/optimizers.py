@@ -1,22 +1,18 @@
-"""The default recipe of `fit`, and optimisers that are equal when their arguments are.
-
-`fit` compiles once for equal optimisers, but two calls of `optax.adam(0.1)` are not equal.
-"""
+"""The default recipe of `fit`; optimisers that are equal, so that `fit` compiles only once."""
 
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable
 
 import optax
+from optax import GradientTransformation as Optimizer
 from optax.contrib import muon
 
 LEARNING_RATE = 0.02
 CLIP = 100.0  # on the norm of the gradient: for rare spikes, not for every step
 
 
-def default_optimizer(
-    steps: int, learning_rate: float = LEARNING_RATE
-) -> optax.GradientTransformation:
+def default_optimizer(steps: int, learning_rate: float = LEARNING_RATE) -> Optimizer:
     """Muon (Jordan, 2024) for matrices, Adam for vectors, cosine decay over `steps`, clipping.
 
     Chosen by benchmarks/recipe.py: SPD regression with turning eigenvectors, 1200 steps, test loss
@@ -36,10 +32,8 @@ def default_optimizer(
     return equal_by_arguments(_muon, steps, learning_rate)
 
 
-def equal_by_arguments(
-    make: Callable[..., optax.GradientTransformation], *arguments: Hashable
-) -> optax.GradientTransformation:
-    """`make(*arguments)`, equal to that of an equal `make` with equal arguments."""
+def equal_by_arguments(make: Callable[..., Optimizer], *arguments: Hashable) -> Optimizer:
+    """`make(*arguments)`, equal to any other of equal arguments; two `optax.adam(0.1)` are not."""
     parts = (_Part(name, make, arguments) for name in ("init", "update"))
     return optax.GradientTransformationExtraArgs(*parts)
 
@@ -49,7 +43,7 @@ class _Part:
     """One of the two functions of an optimiser."""
 
     name: str
-    make: Callable[..., optax.GradientTransformation]
+    make: Callable[..., Optimizer]
     arguments: tuple
 
     def __call__(self, *arguments, **options):
@@ -60,6 +54,6 @@ class _Part:
         return optax.with_extra_args_support(self.make(*self.arguments))
 
 
-def _muon(steps: int, learning_rate: float) -> optax.GradientTransformation:
+def _muon(steps: int, learning_rate: float) -> Optimizer:
     rate = optax.cosine_decay_schedule(learning_rate, steps)
     return optax.chain(optax.clip_by_global_norm(CLIP), muon(rate))

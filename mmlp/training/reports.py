@@ -65,18 +65,15 @@ def trouble(task: Task, state: State, epochs: list[Metrics], result: Callable) -
         alike.setdefault(case, []).append(model)
     paths = jax.tree_util.tree_flatten_with_path(task.params)[0]
     quantities = ["the loss", *(f"the gradient or step of {named(path)}" for path, _ in paths)]
+    steps = f"was not finite in {IN_A_ROW} steps in a row in epoch {len(epochs)}"
     texts = []
     for (index, has_failed, size), models in alike.items():
         who = f" of {_listed(models)}" if task.program.many else ""
-        text = f"{quantities[index]}{who} was not finite in {IN_A_ROW} steps in a row in epoch "
-        text += f"{len(epochs)}"
-        if not np.all(failed) and has_failed:
-            rest = "they rest at their" if len(models) > 1 else "it rests at its"
-            text += f"; {rest} last good weights"
-        elif not has_failed:
-            text += f"; went back to the last good weights, with the step now {size:.3g} of its "
-            text += "size"
-        texts.append(text)
+        then = "they rest at their" if len(models) > 1 else "it rests at its"
+        then = f"; {then} last good weights"
+        if not has_failed:
+            then = f"; went back to the last good weights, with the step now {size:.3g} of its size"
+        texts.append(f"{quantities[index]}{who} {steps}{'' if np.all(failed) else then}")
     what = f"`{task.name}`: {'. '.join(texts)}"
     if not np.all(failed):
         warn(what, RuntimeWarning)

@@ -159,11 +159,13 @@ class RunDirectory(contextlib.AbstractContextManager):
         files.write(self.path / f"checkpoint-{epoch:08d}.safetensors", arrays, metadata)
         for old in self.files()[KEEP:]:
             old.unlink(missing_ok=True)
-        lines = []
-        for i in range(epoch):
-            entries = {name: _jsonable(values[i]) for name, values in history.items()}
-            lines.append(json.dumps({"epoch": i + 1, **entries}) + "\n")
-        files.replace(self.path / "history.jsonl", "".join(lines).encode())
+        columns = {  # null for numbers that JSON has not
+            name: np.where(np.isfinite(values), values.astype(object), np.array(None)).tolist()
+            for name, values in ({"epoch": 1 + np.arange(epoch)} | history).items()
+        }
+        rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        files.replace(self.path / "history.jsonl", lines.encode())
         self.written_at = time.monotonic()
         self.duration = self.written_at - start
 
@@ -197,11 +199,3 @@ def _check_content(file: Path, arrays: dict, metadata: dict) -> None:
             f"`fit(checkpoint=...)`: {file} is no checkpoint of a run: its header makes no sense. "
             "Remove it, or use another directory."
         )
-
-
-def _jsonable(value):
-    """Numbers that JSON has; null for those it has not."""
-    value = np.asarray(value).tolist()
-    if isinstance(value, list):
-        return [_jsonable(v) for v in value]
-    return value if np.isfinite(value) else None
