@@ -5,7 +5,9 @@ import functools
 import json
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,7 +15,6 @@ import jax
 from mmlp import estimators, tables
 from mmlp.cli import fitting
 from mmlp.cli.arguments import Demo, FitOptions, Info, Predict, Reproduce, Sample, Score
-from mmlp.cli.fitting import Model
 from mmlp.estimators.saved import kinds
 from mmlp.experiments import demo as tour
 from mmlp.experiments.harness import run as harness
@@ -42,72 +43,71 @@ def fit(command: FitOptions) -> int:
     suffix = tables.extension(command.data, tables.INPUTS, "read")
     out = _writable(command.out or Path(command.data.name[: -len(suffix)] + ".safetensors"))
     model, scores = fitting.fit(command, out)
-    _show(_summary(out, model) | scores, as_json=command.json)
+    _show(_summary(out, *model) | scores, as_json=command.json)
     return 0
 
 
 @execute.register
 def predict(command: Predict) -> int:
-    model, out = _loaded(command.model), _results_file(command.out, command.data)
-    results = model.estimator.results
+    estimator, inputs, targets = _loaded(command.model)
+    out = _results_file(command.out, command.data)
     if out is not None:
-        tables.check_output(out, list(results))
-    X = tables.read(command.data).columns(model.inputs)
-    arrays = {name: result(model.estimator, X) for name, result in results.items()}
+        tables.check_output(out, list(estimator.results))
+    X = tables.read(command.data).columns(inputs)
+    arrays = {name: result(estimator, X) for name, result in estimator.results.items()}
     width = max((array.shape[1] for array in arrays.values() if array.ndim > 1), default=0)
-    tables.write(out, arrays, model.targets or tables.numbered("", width))
+    tables.write(out, arrays, targets or tables.numbered("", width))
     return 0
 
 
 @execute.register
 def score(command: Score) -> int:
-    model = _loaded(command.model)
-    if model.estimator.targets == "matrices":
+    estimator, inputs, targets = _loaded(command.model)
+    if estimator.targets == "matrices":
         data = fitting.matrices(command.data)
     else:
         table = tables.read(command.data)
-        data = tuple(table.columns(names) for names in (model.inputs, model.targets) if names)
-    about = {"model": str(command.model), "kind": model.estimator.kind}
-    _show(about | fitting.scores(model.estimator, *data), as_json=command.json)
+        data = tuple(table.columns(names) for names in (inputs, targets) if names)
+    about = {"model": str(command.model), "kind": estimator.kind}
+    _show(about | fitting.scores(estimator, *data), as_json=command.json)
     return 0
 
 
 @execute.register
 def sample(command: Sample) -> int:
-    model, out = _loaded(command.model), _results_file(command.out)
-    draw = getattr(model.estimator, "sample", None)
+    (estimator, inputs, _), out = _loaded(command.model), _results_file(command.out)
+    draw = getattr(estimator, "sample", None)
     if draw is None:
         able = " or ".join(f"`mmlp fit {kind}`" for kind in kinds(having="sample"))
-        what = f"{command.model} is a model of kind {model.estimator.kind}"
+        what = f"{command.model} is a model of kind {estimator.kind}"
         raise ValueError(f"{what}; only those of {able} can be sampled.")
-    tables.write(out, {"X": draw(command.rows, random_state=command.seed)}, model.inputs)
+    tables.write(out, {"X": draw(command.rows, random_state=command.seed)}, inputs)
     return 0
 
 
 @execute.register
 def info(command: Info) -> int:
-    _show(_summary(command.model, _loaded(command.model)), as_json=command.json)
+    _show(_summary(command.model, *_loaded(command.model)), as_json=command.json)
     return 0
 
 
-def _loaded(path: Path) -> Model:
-    """The model in a file; columns of models that were fitted to arrays are called x0, ..., y0."""
+def _loaded(path: Path) -> tuple[Any, list[str], list[str]]:
+    """The estimator in a file, the names of its inputs and targets: of arrays x0, ..., y0, ..."""
     estimator = estimators.load(path)
     held = vars(estimator)  # without the names, or scikit-learn would ask for them in arrays
     inputs = held.pop("feature_names_in_", tables.numbered("x", estimator.n_features_in_))
     targets = held.pop("target_names_", tables.numbered("y", estimator.n_targets))
-    return Model(estimator, list(inputs), list(targets))
+    return estimator, list(inputs), list(targets)
 
 
-def _summary(path: Path, model: Model) -> dict:
-    estimator = model.estimator
+def _summary(path: Path, estimator, inputs: Sequence[str], targets: Sequence[str]) -> dict:
     sizes = [x.size for x in jax.tree.leaves(estimator.models_) if eqx.is_array(x)]
     settings = estimator.get_params()
     return {
         "model": str(path),
         "kind": estimator.kind,
-        "inputs": list(model.inputs),
-        **({"targets": list(model.targets)} if model.targets else {}),
+        "inputs": list(inputs),
+        **({"targets": list(targets)} if targets else {}),
         "epochs": len(estimator.history_["loss"]),
         "weights": sum(sizes),
         "settings": {name: value for name, value in settings.items() if name != "verbose"},

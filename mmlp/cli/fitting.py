@@ -5,7 +5,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -18,14 +18,6 @@ from mmlp.estimators.spd import factored
 from mmlp.training.runs import AnotherRunError
 
 
-class Model(NamedTuple):
-    """An estimator, and the names of the columns that it reads and predicts."""
-
-    estimator: Any
-    inputs: Sequence[str]
-    targets: Sequence[str]
-
-
 class Rows(NamedTuple):
     """What was read: X, then targets; the names of columns; where a row stands in the file."""
 
@@ -35,8 +27,11 @@ class Rows(NamedTuple):
     place: Callable[[int], str]
 
 
-def fit(command: FitOptions, out: Path) -> tuple[Model, dict[str, float]]:
-    """Train, write the model, and score it by the rows that `--test` keeps."""
+def fit(command: FitOptions, out: Path) -> tuple[tuple, dict[str, float]]:
+    """Train, write the model, and score it by the rows that `--test` keeps.
+
+    Gives (estimator, names of the inputs, names of the targets), and the scores.
+    """
     estimator = kinds()[command.kind](**command.params())
     rows = _read(command, estimator.targets)
     _check_cells(command.data, estimator.dtype, rows)
@@ -57,8 +52,8 @@ def fit(command: FitOptions, out: Path) -> tuple[Model, dict[str, float]]:
     with contextlib.suppress(OSError):  # it holds other files
         checkpoint.parent.rmdir()
     tested = scores(estimator, *test) if len(test[0]) else {}
-    model = Model(estimator, rows.inputs, rows.targets)
-    return model, {f"test_{name}": value for name, value in tested.items()}
+    results = {f"test_{name}": value for name, value in tested.items()}
+    return (estimator, rows.inputs, rows.targets), results
 
 
 def scores(estimator, X: np.ndarray, *targets: np.ndarray) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 import abc
 import contextlib
-import dataclasses
 import functools
 import numbers
 import os
@@ -20,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from mmlp import checkpoint
 from mmlp.estimators import saved
-from mmlp.estimators.ensemble import Scaling, Settings, unfinished
+from mmlp.estimators.ensemble import Scaling, Training, unfinished
 from mmlp.estimators.outliers import Columns, check_cells
 from mmlp.linalg.checks import checked_size, checked_sizes
 from mmlp.training.compiled import Compiled
@@ -55,20 +54,7 @@ def guarded(fit: Callable) -> Callable:
     return all_or_nothing
 
 
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class Arguments:
-    """Those that every estimator has."""
-
-    max_epochs: int = 500
-    batch_size: int = 64
-    learning_rate: float = 0.02
-    patience: int | None = 50
-    random_state: Any = None
-    dtype: str = "float32"
-    verbose: int = 0
-
-
-class NetworkEstimator(Arguments, BaseEstimator, abc.ABC):
+class NetworkEstimator(Training, BaseEstimator, abc.ABC):
     """An estimator whose fitted state is a tree of networks, `models_`, and plain numbers.
 
     A new one is a dataclass of its further arguments, with `fit`, `scores`, `_check_fitted`, and
@@ -119,8 +105,8 @@ class NetworkEstimator(Arguments, BaseEstimator, abc.ABC):
             state = {**state, "models_": models}
         super().__setstate__(state)
 
-    def _settings(self) -> Settings:
-        """The arguments of training, checked."""
+    def _checked_seed(self, directory) -> int:
+        """A seed by `random_state`, after the arguments of training are checked."""
         name, rate, dtype = type(self).__name__, self.learning_rate, None
         with contextlib.suppress(TypeError):
             dtype = np.dtype(self.dtype)
@@ -135,9 +121,15 @@ class NetworkEstimator(Arguments, BaseEstimator, abc.ABC):
             )
         if not (isinstance(rate, numbers.Real) and rate > 0):
             raise ValueError(f"`{name}(learning_rate=...)` must be positive, got {rate!r}.")
-        sizes = self._size("max_epochs"), self._size("batch_size")
-        patience = None if self.patience is None else self._size("patience")
-        return Settings(*sizes, rate, patience, dtype, bool(self.verbose))
+        for argument in ("max_epochs", "batch_size", "patience"):
+            if argument != "patience" or self.patience is not None:
+                self._size(argument)
+        if directory is not None and not isinstance(self.random_state, int | np.integer):
+            raise ValueError(
+                f"`{name}.fit(checkpoint=...)` can go on with the same run only if `random_state` "
+                f"is a whole number, got {self.random_state!r}; set it."
+            )
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _size(self, argument: str) -> int:
         return checked_size(getattr(self, argument), f"{type(self).__name__}({argument}=...)")
@@ -160,14 +152,6 @@ class NetworkEstimator(Arguments, BaseEstimator, abc.ABC):
             )
         return min(count, n)
 
-    def _seed(self, directory) -> int:
-        if directory is not None and not isinstance(self.random_state, int | np.integer):
-            raise ValueError(
-                f"`{type(self).__name__}.fit(checkpoint=...)` can go on with the same run only if "
-                f"`random_state` is a whole number, got {self.random_state!r}; set it."
-            )
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
     def _weighted(self, sample_weight, *arrays: np.ndarray) -> list[np.ndarray]:
         """The numbers of the rows that count, and of these rows the weights and the arrays."""
         weight = _check_sample_weight(sample_weight, arrays[0], ensure_non_negative=True)
@@ -188,9 +172,9 @@ class NetworkEstimator(Arguments, BaseEstimator, abc.ABC):
 
     def unfinished(self) -> tuple[int, int]:
         """How many networks came to `max_epochs` while they were improving, and of how many."""
-        settings = self._settings()
+        limits = self.max_epochs, self.full_patience
         histories = [getattr(self, name) for name in self._numbers if name.endswith("history_")]
-        flags = np.concatenate([unfinished(history, settings) for history in histories])
+        flags = np.concatenate([unfinished(history, *limits) for history in histories])
         return int(flags.sum()), len(flags)
 
     def _predict(self, function: Callable, X, part: str | None = None):

@@ -12,7 +12,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mmlp.estimators.base import NetworkEstimator, guarded, predictions
-from mmlp.estimators.ensemble import Part, Scaling, Settings, fit_folds
+from mmlp.estimators.ensemble import Part, Scaling, fit_folds
 from mmlp.initialisation import calibrate
 from mmlp.linalg.checks import checked_size
 from mmlp.networks import CholeskyMLP, JointMatrixMLP
@@ -53,7 +53,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
     @guarded
     def fit(self, X, y=None, sample_weight=None, *, checkpoint=None) -> "MatrixVAE":
         """Learn from X (n, p); `y` is ignored; `checkpoint`: a folder, to go on from."""
-        settings, seed = self._settings(), self._seed(checkpoint)
+        seed = self._checked_seed(checkpoint)
         self._size("n_samples")
         self._one_of("model", MODELS)
         share = self.validation_fraction
@@ -71,7 +71,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         held = min(max(1, round(share * len(X))), len(X) - 1)
         parts = [Part(order[held:], order[:held])]
         build, data = _Build(self.model, X.shape[1], latent, widths), (self.input_.forward(X),)
-        fitted = fit_folds(build, _minus_elbo, data, weight, parts, settings, seed, checkpoint)
+        fitted = fit_folds(build, _minus_elbo, data, weight, parts, self, seed, checkpoint)
         self.models_, self.history_ = fitted
         return self
 
@@ -116,11 +116,9 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
     def _n_features_out(self) -> int:
         return self.models_.latent
 
-    def _settings(self) -> Settings:
-        settings = super()._settings()
-        if self.patience is None:
-            return settings
-        return settings._replace(patience=self.patience + round(WARM_UP * self.max_epochs))
+    @property
+    def full_patience(self) -> int | None:
+        return self.patience and self.patience + round(WARM_UP * self.max_epochs)
 
     def _check_fitted(self) -> None:
         self._size("n_samples")

@@ -6,7 +6,7 @@ Rows are padded with rows of weight zero, to whole batches: few shapes mean few 
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -40,13 +40,22 @@ class Scaling(NamedTuple):
         return np.asarray(values, np.float64) * self.scale + self.mean
 
 
-class Settings(NamedTuple):
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    patience: int | None
-    dtype: np.dtype
-    progress: bool
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class Training:
+    """The arguments of training, which every estimator has."""
+
+    max_epochs: int = 500
+    batch_size: int = 64
+    learning_rate: float = 0.02
+    patience: int | None = 50
+    random_state: Any = None
+    dtype: str = "float32"
+    verbose: int = 0
+
+    @property
+    def full_patience(self) -> int | None:
+        """What an estimator makes of `patience`."""
+        return self.patience
 
 
 class Part(NamedTuple):
@@ -63,7 +72,7 @@ def folds(n: int, count: int, rng: np.random.Generator) -> list[Part]:
 
 
 def fit_folds(
-    build, sample_loss, data, weight, parts: list[Part], settings: Settings, seed: int, checkpoint
+    build, sample_loss, data, weight, parts: list[Part], training: Training, seed: int, checkpoint
 ) -> FitResult:
     """One network for each part, all trained together.
 
@@ -71,24 +80,24 @@ def fit_folds(
     *row)` is the loss of one row of the arrays `data`, whose weights are `weight` (n,). Both are
     hashable: equal ones are compiled once.
     """
-    count, dtype = len(parts), settings.dtype
+    epochs, batch_size, dtype = training.max_epochs, training.batch_size, training.dtype
     data = jax.tree.map(lambda x: np.asarray(x, dtype), data)
-    keys = jax.random.split(jax.random.key(seed), (2, count))
+    keys = jax.random.split(jax.random.key(seed), (2, len(parts)))
     some = np.random.default_rng(seed).integers(len(weight), size=CALIBRATION)
     params, frozen, static = _initial(build, keys[0], data[0][some])
-    models, (epochs, batch_size, rate, patience, *_) = join(params, frozen, static.value), settings
     padded = (_padded(rows, weight, batch_size) for rows in zip(*parts, strict=True))
-    training, judging = (
+    seen, judging = (
         (jax.tree.map(lambda x, i=index: x[i], data), w.astype(dtype)) for index, w in padded
     )
-    steps = epochs * (training[1].shape[1] // batch_size)
-    options = {"epochs": epochs, "batch_size": batch_size, "patience": patience, "own_data": True}
-    options |= {"optimizer": default_optimizer(steps, rate), "validation": judging}
-    options |= {"checkpoint": checkpoint, "progress": settings.progress}
-    return fit_many(models, Weighted(sample_loss), training, keys=keys[1], **options)
+    optimizer = default_optimizer(epochs * (seen[1].shape[1] // batch_size), training.learning_rate)
+    options = {"epochs": epochs, "batch_size": batch_size, "patience": training.full_patience}
+    options |= {"optimizer": optimizer, "validation": judging, "own_data": True}
+    options |= {"checkpoint": checkpoint, "progress": bool(training.verbose)}
+    models = join(params, frozen, static.value)
+    return fit_many(models, Weighted(sample_loss), seen, keys=keys[1], **options)
 
 
-def unfinished(history: dict[str, np.ndarray], settings: Settings) -> np.ndarray:
+def unfinished(history: dict[str, np.ndarray], epochs: int, patience: int | None) -> np.ndarray:
     """Which networks (models,) were still improving when they came to the limit of epochs.
 
     They were if the last epochs, as many as `patience` but at most a quarter, brought more than a
@@ -97,10 +106,10 @@ def unfinished(history: dict[str, np.ndarray], settings: Settings) -> np.ndarray
     """
     scores = history.get("validation", np.zeros((0, 1)))
     scores = scores if scores.ndim == 2 else scores[:, None]
-    if settings.patience is None or len(scores) < settings.epochs:
+    if patience is None or len(scores) < epochs:
         return np.zeros(scores.shape[1], bool)
     best = np.fmin.accumulate(scores, axis=0)  # a network that has stopped has NaN from there on
-    before = best[max(len(best) - 1 - min(settings.patience, -(-len(best) // 4)), 0)]
+    before = best[max(len(best) - 1 - min(patience, -(-len(best) // 4)), 0)]
     with np.errstate(invalid="ignore"):  # inf - inf, of a network that has learnt nothing
         return ~np.isnan(scores[-1]) & (before - best[-1] > 0.01 * (best[0] - best[-1]))
 

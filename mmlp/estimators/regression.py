@@ -1,16 +1,14 @@
 """`MultivariateRegressor`: a mean and a full covariance for each sample, that hold on unseen rows.
 
 Trained together by likelihood, a mean and a covariance spoil each other: rows that are hard to fit
-are declared noisy, and covariances shrink onto residuals of rows that the mean has seen. So they
-are learnt one after the other, with cross-fitting (Chernozhukov et al., 2018): networks learn the
-mean by squared error, each without its own fold of the rows, and the covariance is learnt on the
-residuals of held rows only. Two corrections are made, each from held rows:
+are declared noisy, and covariances shrink onto residuals of rows that the mean has seen. So, with
+cross-fitting (Chernozhukov et al., 2018), networks learn the mean by squared error, each without
+its own fold of the rows, then the covariance on residuals of held rows. These also correct it:
 
 - log V varies too much over rows, as the output of any fitted network does: it is moved towards
   its centre by the factor (`contrast_`) that makes the held residuals most likely.
-- The mean of all networks errs less than those of them that have not seen a row. The rows are
-  split into folds twice, so that there are two of them, whose difference tells by how much
-  (`gain_`).
+- The mean of all networks errs less than that of those that have not seen a row. Rows are split
+  into folds twice: the difference of two such means tells by how much (`gain_`).
 
 The power exponential is the default because tails vary from table to table: one gross error among
 a few hundred rows costs a Gaussian more than all that can be learnt about the others.
@@ -69,11 +67,10 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     @guarded
     def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "MultivariateRegressor":
         """Learn from X (n, p) and y (n,) or (n, d); `checkpoint`: a folder, to go on from."""
-        settings, names = self._settings(), names_of(y)
+        seed, names = self._checked_seed(checkpoint), names_of(y)
         rules = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2}
         X, y = validate_data(self, X, y, dtype=np.float64, **rules)
         rows, weight, X, y = self._weighted(sample_weight, np.asarray(X), np.asarray(y, np.float64))
-        seed = self._seed(checkpoint)
         self.is_vector_ = y.ndim == 1
         y = y.reshape(len(y), -1)
         self._check_cells(rows, X, Columns("y", y, names))
@@ -84,8 +81,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
         self.input_, self.target_ = Scaling.of(X, weight), Scaling.of(y, weight)
         x, z = self.input_.forward(X), self.target_.forward(y)
-        inputs = x.astype(settings.dtype)
-        run = (settings, seed, runs[0])
+        inputs = x.astype(self.dtype)
+        run = (self, seed, runs[0])
         means = fit_folds(build_mean, _squared_error, (x, z), weight, parts + others, *run)
         mean = predictions(_mean, means.model, inputs)  # (n, 2 count, d)
         one, other = held(mean[:, :count], parts), held(mean[:, count:], others)
@@ -93,7 +90,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         residuals = z - (one + other) / 2
         self.shape_ = corrections.shape(residuals, weight)
         e, apart = (np.linalg.solve(self.shape_, r.T).T for r in (residuals, one - other))
-        run = (settings, seed + 1, runs[1])
+        run = (self, seed + 1, runs[1])
         heads = fit_folds(build_covariance, _minus_log_density, (x, e), weight, parts, *run)
         learnt = predictions(_log_covariance_and_tail, heads.model, inputs)
         log_V, *tail = (held(values, parts) for values in learnt)

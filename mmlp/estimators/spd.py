@@ -20,8 +20,6 @@ from mmlp.initialisation import calibrate
 from mmlp.networks import MatrixMLP
 from mmlp.spd import Gram
 
-LOSSES = ("von_neumann", "stein", "quadratic", "log_euclidean")
-
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class SPDRegressor(RegressorMixin, NetworkEstimator):
@@ -52,8 +50,8 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
     @guarded
     def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "SPDRegressor":
         """Learn from X (n, p) and y (n, d, d); `checkpoint`: a folder, to go on from."""
-        settings, seed = self._settings(), self._seed(checkpoint)
-        self._one_of("loss", LOSSES)
+        seed = self._checked_seed(checkpoint)
+        self._one_of("loss", ("von_neumann", "stein", "quadratic", "log_euclidean"))
         if y is None:
             raise ValueError(
                 "`SPDRegressor.fit(X, y)` requires y to be passed, but the target y is None."
@@ -70,7 +68,7 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         data = (self.input_.forward(X), factor, self.trace_.forward(log_trace))
         parts = folds(len(X), self._folds(len(X)), np.random.default_rng(seed))
         loss = _Loss(getattr(divergences, self.loss))
-        fitted = fit_folds(build, loss, data, weight, parts, settings, seed, checkpoint)
+        fitted = fit_folds(build, loss, data, weight, parts, self, seed, checkpoint)
         self.models_, self.history_ = fitted
         return self
 

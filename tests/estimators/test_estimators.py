@@ -95,13 +95,10 @@ def test_a_fit_that_ends_at_its_limit_says_so(regressor, spd):
     ],
 )
 def test_a_network_is_unfinished_if_its_last_epochs_brought_much(scores, expected):
-    settings = ensemble.Settings(5, 1, 0.1, 2, np.dtype("float32"), False)
     history = {"validation": np.array(scores).T}
-    np.testing.assert_array_equal(ensemble.unfinished(history, settings), expected)
-    np.testing.assert_array_equal(
-        ensemble.unfinished(history, settings._replace(patience=50)), expected
-    )
-    assert not ensemble.unfinished(history, settings._replace(patience=None)).any()
+    np.testing.assert_array_equal(ensemble.unfinished(history, 5, 2), expected)
+    np.testing.assert_array_equal(ensemble.unfinished(history, 5, 50), expected)
+    assert not ensemble.unfinished(history, 5, None).any()
 
 
 def test_a_pipeline_is_searched():
