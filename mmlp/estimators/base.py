@@ -107,13 +107,11 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
 
     def _checked_seed(self, directory) -> int:
         """A seed by `random_state`, after the arguments of training are checked."""
-        name, rate, dtype = type(self).__name__, self.learning_rate, None
+        name, rate, given, dtype = type(self).__name__, self.learning_rate, self.dtype, None
         with contextlib.suppress(TypeError):
-            dtype = np.dtype(self.dtype)
+            dtype = np.dtype(given)
         if dtype not in (np.float32, np.float64):
-            raise ValueError(
-                f'`{name}(dtype=...)` must be "float32" or "float64", got {self.dtype!r}.'
-            )
+            raise ValueError(f'`{name}(dtype=...)` must be "float32" or "float64", got {given!r}.')
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
             raise ValueError(
                 f'`{name}(dtype="float64")` needs 64-bit numbers in JAX: call '

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from mmlp.distributions import Elliptical
 from mmlp.heads import GaussianHead, Head, PowerExponentialHead
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear
@@ -100,15 +99,8 @@ class Covariance:
         return head(Centred(network, d))
 
 
-def law(head: type[Head], call: str, dtype, mean: np.ndarray, R: np.ndarray, *tail) -> Elliptical:
-    """The head's distribution with mean (n, d) and covariance R'R, if the dtype can hold it."""
-    _check_precision(call, dtype, mean, R)
-    loc, factor, *tail = (jnp.asarray(array, dtype) for array in (mean, R, *tail))
-    return head.distribution.from_moments(loc, Gram(factor, upper=True), *tail)
-
-
-def _check_precision(call: str, dtype, mean: np.ndarray, R: np.ndarray) -> None:
-    """Refuse numbers that the dtype cannot hold, or rounds by more than `ROUNDING` deviations."""
+def check_precision(call: str, dtype, mean: np.ndarray, R: np.ndarray) -> None:
+    """Refuse means (n, d) and covariances R'R that the dtype cannot hold, or rounds too much."""
     limits, eta = np.finfo(dtype), np.sum(R**2, axis=(-2, -1))
     diagonal = np.abs(R.diagonal(axis1=-2, axis2=-1)) / np.sqrt(eta)[:, None]
     smallest = min(eta.min(), diagonal.min())

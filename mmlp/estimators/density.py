@@ -12,7 +12,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mmlp.estimators.base import NetworkEstimator, guarded, predictions
-from mmlp.estimators.ensemble import Part, Scaling, fit_folds
+from mmlp.estimators.ensemble import Scaling, fit_folds
 from mmlp.initialisation import calibrate
 from mmlp.linalg.checks import checked_size
 from mmlp.networks import CholeskyMLP, JointMatrixMLP
@@ -69,7 +69,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         self.input_ = Scaling.of(X, weight)
         order = np.random.default_rng(seed).permutation(len(X))
         held = min(max(1, round(share * len(X))), len(X) - 1)
-        parts = [Part(order[held:], order[:held])]
+        parts = [(order[held:], order[:held])]
         build, data = _Build(self.model, X.shape[1], latent, widths), (self.input_.forward(X),)
         fitted = fit_folds(build, _minus_elbo, data, weight, parts, self, seed, checkpoint)
         self.models_, self.history_ = fitted

@@ -20,6 +20,7 @@ from mmlp.training.data import join, split
 from mmlp.training.optimizers import default_optimizer
 
 CALIBRATION = 128  # rows that `build` sees
+Part = tuple[np.ndarray, np.ndarray]  # rows to train one network on, and held ones to judge it by
 
 
 class Scaling(NamedTuple):
@@ -58,17 +59,10 @@ class Training:
         return self.patience
 
 
-class Part(NamedTuple):
-    """The rows that one network is trained on, and those that it is judged by."""
-
-    train: np.ndarray
-    held: np.ndarray
-
-
 def folds(n: int, count: int, rng: np.random.Generator) -> list[Part]:
     """`count` parts whose held rows are disjoint and make up all n."""
     fold = rng.permutation(n) % count
-    return [Part(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(count)]
+    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(count)]
 
 
 def fit_folds(
@@ -117,8 +111,8 @@ def unfinished(history: dict[str, np.ndarray], epochs: int, patience: int | None
 def held(values: np.ndarray, parts: list[Part]) -> np.ndarray:
     """Of values (n, models, ...) each row's by the network that has not seen it."""
     result = np.empty_like(values[:, 0], dtype=np.float64)
-    for k, part in enumerate(parts):
-        result[part.held] = values[part.held, k]
+    for k, (_, rows) in enumerate(parts):
+        result[rows] = values[rows, k]
     return result
 
 

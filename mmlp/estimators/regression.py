@@ -27,10 +27,11 @@ from mmlp import metrics
 from mmlp.distributions import Elliptical
 from mmlp.estimators import corrections, saved
 from mmlp.estimators.base import NetworkEstimator, guarded, predictions
-from mmlp.estimators.covariance import FAMILIES, Covariance, Mean, law
+from mmlp.estimators.covariance import FAMILIES, Covariance, Mean, check_precision
 from mmlp.estimators.ensemble import Scaling, fit_folds, folds, held
 from mmlp.estimators.outliers import Columns, names_of
 from mmlp.linalg.checks import checked_floats
+from mmlp.spd import Gram
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -205,9 +206,11 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         return R, *tail
 
     def _law(self, mean: np.ndarray, R: np.ndarray, *tail: np.ndarray) -> Elliptical:
-        """The distribution with this mean (n, d) and the covariance R'R."""
-        call = f"{type(self).__name__}.predict_distribution"
-        return law(FAMILIES[self.family], call, self.dtype, mean, R, *tail)
+        """The distribution with this mean (n, d) and the covariance R'R, if the dtype holds it."""
+        check_precision(f"{type(self).__name__}.predict_distribution", self.dtype, mean, R)
+        loc, factor, *rest = (jnp.asarray(array, self.dtype) for array in (mean, R, *tail))
+        family: Any = FAMILIES[self.family].distribution
+        return family.from_moments(loc, Gram(factor, upper=True), *rest)
 
 
 def drawn_in(log_V: np.ndarray, contrast: float) -> np.ndarray:
