@@ -111,12 +111,11 @@ def _check_cells(path: Path, dtype, rows: Rows) -> None:
 
 def _split(command: FitOptions, data: Sequence[np.ndarray]) -> tuple[list, list]:
     """The rows that are kept for a test, and those to train on."""
-    order = np.random.default_rng(command.seed).permutation(len(data[0]))
-    kept = round(command.test * len(order))
-    if command.test and not 2 <= kept <= len(order) - 2:
+    n, share = len(data[0]), command.test
+    order, kept = np.random.default_rng(command.seed).permutation(n), round(share * n)
+    if share and not 2 <= kept <= n - 2:
         raise ValueError(
-            f"{command.data} has {len(order)} rows, too few for --test {command.test:g}; use "
-            "another share."
+            f"{command.data} has {n} rows, too few for --test {share:g}; use another share."
         )
     test, train = (np.sort(rows) for rows in (order[:kept], order[kept:]))
     return [array[test] for array in data], [array[train] for array in data]

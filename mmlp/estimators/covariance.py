@@ -18,9 +18,8 @@ from mmlp.spd import SPD, Gram
 
 FAMILIES = {"gaussian": GaussianHead, "power_exponential": PowerExponentialHead}
 # How far, in standard deviations given the other targets, rounding may move a mean: half a unit in
-# the last place, h. The errors by which a mean and a target y are rounded spread over (-h, h), with
-# variance h^2 / 3 each, and cost a Gaussian h^2 / 3 of its mean log density for each target: at
-# 0.05 this is 0.0008, and at the very worst, both off by h, 0.005.
+# the last place, h. With that of the target y it costs a Gaussian h^2 / 3 of its mean log density
+# for each target on average: at 0.05 this is 0.0008, and at the very worst 0.005.
 ROUNDING = 0.05
 FLOOR = 0.5  # of the output's kernel: a row unlike the others must not get a singular covariance
 

@@ -75,14 +75,12 @@ def fit_folds(
     hashable: equal ones are compiled once.
     """
     epochs, batch_size, dtype = training.max_epochs, training.batch_size, training.dtype
-    data = jax.tree.map(lambda x: np.asarray(x, dtype), data)
+    data = tuple(np.asarray(x, dtype) for x in data)
     keys = jax.random.split(jax.random.key(seed), (2, len(parts)))
     some = np.random.default_rng(seed).integers(len(weight), size=CALIBRATION)
     params, frozen, static = _initial(build, keys[0], data[0][some])
     padded = (_padded(rows, weight, batch_size) for rows in zip(*parts, strict=True))
-    seen, judging = (
-        (jax.tree.map(lambda x, i=index: x[i], data), w.astype(dtype)) for index, w in padded
-    )
+    seen, judging = ((tuple(x[i] for x in data), w.astype(dtype)) for i, w in padded)
     optimizer = default_optimizer(epochs * (seen[1].shape[1] // batch_size), training.learning_rate)
     options = {"epochs": epochs, "batch_size": batch_size, "patience": training.full_patience}
     options |= {"optimizer": optimizer, "validation": judging, "own_data": True}

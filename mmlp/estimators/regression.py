@@ -172,7 +172,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         saved.check_scaling(self.target_, "target_", d)
         if not isinstance(self.is_vector_, bool) or (self.is_vector_ and d > 1):
             raise ValueError(f"its is_vector_ is {self.is_vector_!r:.80} for {d} targets")
-        saved.check_matrix(self.shape_, "shape_", d)
+        if not saved.is_finite(self.shape_, (d, d)):
+            raise ValueError(f"its shape_ is not a matrix ({d}, {d}) of finite numbers")
         saved.check_number(self.contrast_, "contrast_", 0, 1)
         saved.check_number(self.gain_, "gain_", np.finfo(float).tiny, 1)
         tail = ((),) * (FAMILIES[self.family].extra - 1)

@@ -151,16 +151,10 @@ def _check_history(value, name: str) -> None:
 
 def check_scaling(value, name: str, size: int) -> None:
     """A `Scaling` of `size` columns."""
-    right = isinstance(value, Scaling) and all(_is_finite(x, (size,)) for x in value)
+    right = isinstance(value, Scaling) and all(is_finite(x, (size,)) for x in value)
     if not (right and (value.scale > 0).all()):
         columns = f"each of {size} columns"
         raise ValueError(f"its {name} is not a mean and a positive scale for {columns}")
-
-
-def check_matrix(value, name: str, size: int) -> None:
-    """A matrix (size, size) of finite numbers."""
-    if not _is_finite(value, (size, size)):
-        raise ValueError(f"its {name} is not a matrix ({size}, {size}) of finite numbers")
 
 
 def check_number(value, name: str, lowest: float, highest: float) -> None:
@@ -171,6 +165,6 @@ def check_number(value, name: str, lowest: float, highest: float) -> None:
         raise ValueError(f"its {name} is {value!r:.80}, not {needed}")
 
 
-def _is_finite(value, shape: tuple[int, ...]) -> bool:
+def is_finite(value, shape: tuple[int, ...]) -> bool:
     number = isinstance(value, np.ndarray) and value.dtype.kind in "iuf"
     return number and value.shape == shape and bool(np.isfinite(value).all())
