@@ -78,10 +78,8 @@ def _read(command: FitOptions, form: str | None) -> Rows:
     table, ignore = tables.read(command.data), getattr(command, "ignore", ())
     targets = getattr(command, "targets", ()) or table.targets
     if form == "columns" and not targets:
-        raise ValueError(
-            f"{command.data} has no array 'y' to predict; add it, or name columns of X by "
-            "--targets x0,x1."
-        )
+        remedy = "add it, or name columns of X by --targets x0,x1"
+        raise ValueError(f"{command.data} has no array 'y' to predict; {remedy}.")
     names = (*targets, *ignore)
     if form is None:  # a column may be both
         names = tuple(dict.fromkeys(names))

@@ -99,10 +99,8 @@ def check(command) -> None:
             f"{model} is a table, not a model; the model comes first, such as wind.safetensors."
         )
     if isinstance(command, arguments.Reproduce) and not command.targets:
-        raise ValueError(
-            "name what to reproduce, such as `mmlp reproduce all`; `mmlp reproduce --help` lists "
-            "the names."
-        )
+        remedy = "`mmlp reproduce --help` lists the names"
+        raise ValueError(f"name what to reproduce, such as `mmlp reproduce all`; {remedy}.")
     if isinstance(command, arguments.FitOptions) and command.out is not None:
         tables.extension(command.out, (".safetensors",), "write")
     results = isinstance(command, arguments.Predict | arguments.Sample)

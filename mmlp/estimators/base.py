@@ -113,10 +113,8 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
         if dtype not in (np.float32, np.float64):
             raise ValueError(f'`{name}(dtype=...)` must be "float32" or "float64", got {given!r}.')
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
-            raise ValueError(
-                f'`{name}(dtype="float64")` needs 64-bit numbers in JAX: call '
-                '`jax.config.update("jax_enable_x64", True)` first.'
-            )
+            remedy = 'call `jax.config.update("jax_enable_x64", True)` first'
+            raise ValueError(f'`{name}(dtype="float64")` needs 64-bit numbers in JAX: {remedy}.')
         if not (isinstance(rate, numbers.Real) and rate > 0):
             raise ValueError(f"`{name}(learning_rate=...)` must be positive, got {rate!r}.")
         for argument in ("max_epochs", "batch_size", "patience"):
@@ -144,10 +142,9 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
         """`n_models`, checked; no more than rows."""
         count = self._size("n_models")
         if count < 2:
-            raise ValueError(
-                f"`{type(self).__name__}(n_models=...)` must be at least 2, so that each is judged "
-                "by rows that others see, got 1."
-            )
+            why = "so that each is judged by rows that others see"
+            name = type(self).__name__
+            raise ValueError(f"`{name}(n_models=...)` must be at least 2, {why}, got 1.")
         return min(count, n)
 
     def _weighted(self, sample_weight, *arrays: np.ndarray) -> list[np.ndarray]:

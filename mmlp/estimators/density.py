@@ -97,10 +97,8 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         check_is_fitted(self)
         S = np.asarray(check_array(S, estimator=self, input_name="S"), np.float64)
         if S.shape[1] != self._n_features_out:
-            raise ValueError(
-                "`MatrixVAE.inverse_transform(S=...)` must have shape "
-                f"(n, {self._n_features_out}), got shape {S.shape}."
-            )
+            shapes = f"(n, {self._n_features_out}), got shape {S.shape}"
+            raise ValueError(f"`MatrixVAE.inverse_transform(S=...)` must have shape {shapes}.")
         return self.input_.back(predictions(_decoded, self.models_, self._cast(S, "S"))[:, 0])
 
     def sample(self, n: int = 1, random_state=None) -> np.ndarray:

@@ -15,7 +15,7 @@ that is constant but for ten cells or fewer not at all.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,11 +58,8 @@ class Columns(NamedTuple):
         return f"{self.argument} in row {rows[cell.row]} (from 0), column {name!r} is"
 
 
-Place = Callable[[Columns, Cell], str]
-
-
-def check_cells(who: str, dtype, tables: Sequence[Columns], place: Place, stacklevel: int) -> None:
-    """Refuse cells that no training can bear, and warn of others far out, by their `place`."""
+def check_cells(who: str, dtype, tables: Sequence[Columns], place, stacklevel: int) -> None:
+    """Refuse cells that no training can bear, warn of others far out, at `place(table, cell)`."""
     found = []
     for table in tables:
         cells = far_cells(table.values)
