@@ -105,7 +105,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     def predict(self, X) -> np.ndarray:
         """The mean, (n, d), or (n,) if y was."""
-        mean = self.target_.back(self._mean(X))
+        mean = self._mean(X)  # first: it refuses an estimator that is not fitted
+        mean = self.target_.back(mean)
         return mean[:, 0] if self.is_vector_ else mean
 
     def predict_covariance(self, X) -> np.ndarray:
