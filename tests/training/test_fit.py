@@ -9,6 +9,7 @@ import pytest
 from fits import ADAM, KEY, X, Y, equal, fit, loss, model, weights
 
 import mmlp
+from mmlp.datasets import turning_factors
 
 
 def spd_loss(model, batch, key, t):
@@ -17,16 +18,8 @@ def spd_loss(model, batch, key, t):
 
 def test_a_matrix_mlp_learns_covariances_held_as_grams():
     inputs = jax.random.normal(KEY, (40, 2))
-    turn = jnp.stack(
-        [
-            jnp.cos(inputs[:, 0]),
-            -jnp.sin(inputs[:, 0]),
-            jnp.sin(inputs[:, 0]),
-            jnp.cos(inputs[:, 0]),
-        ],
-        -1,
-    )
-    target = mmlp.Gram.trace_one(jnp.array([[1.0], [0.3]]) * turn.reshape(-1, 2, 2))
+    factors = turning_factors(inputs[:, :1], [[[0.0, -1.0], [0.0, 0.0]]], [1.0, 0.3])
+    target = mmlp.Gram.trace_one(jnp.asarray(factors))
     start = mmlp.calibrate(mmlp.MatrixMLP(2, 2, (8, 8), key=KEY), inputs, key=KEY)
     before = spd_loss(start, (inputs, target), KEY, 1.0)
     result = mmlp.fit(

@@ -23,7 +23,7 @@ def test_fit_many_trains_each_model_as_fit_does_alone_and_stops_it_alone():
     many = mmlp.fit_many(models, loss, (X, Y), keys=keys, progress=False, **options)
     lengths = []
     for i in range(3):
-        pick = functools.partial(jax.tree.map, lambda x: x[i] if eqx.is_array(x) else x)  # noqa: B023
+        pick = functools.partial(jax.tree.map, lambda x, i=i: x[i] if eqx.is_array(x) else x)
         one = mmlp.fit(pick(models), loss, (X, Y), key=keys[i], progress=False, **options)
         lengths.append(len(one.history["loss"]))
         for a, b in zip(weights(pick(many.model)), weights(one.model), strict=True):
