@@ -1,10 +1,9 @@
 """Data-dependent initialisation: a batch goes through, and each layer is put to work in turn.
 
-A freshly drawn matrix MLP hardly depends on its input, and training then finds the constant
-solution first (docs/maths). Here each layer's weights are rescaled so that what they produce varies
-over the samples by a set amount, and biases are moved so that it varies about a random matrix (Z)
-or about zero (z). In the spirit of layer-sequential unit-variance initialisation (Mishkin and
-Matas, 2016). How a layer does it stands with the layer, in `mmlp.networks.layers`.
+A freshly drawn matrix MLP hardly depends on its input, and training finds the constant solution
+first (docs/maths). So each layer's weights are rescaled until what they produce varies over the
+samples by a set amount, about a random matrix (Z) or zero (z), in the spirit of layer-sequential
+unit-variance initialisation (Mishkin and Matas, 2016); see `calibrated` in `mmlp.networks.layers`.
 """
 
 import equinox as eqx

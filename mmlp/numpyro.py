@@ -10,7 +10,8 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpyro.distributions import Distribution, constraints
+from numpyro.distributions import Distribution
+from numpyro.distributions.constraints import positive, real_matrix, real_vector
 from numpyro.distributions.util import validate_sample
 
 from mmlp import distributions
@@ -18,7 +19,7 @@ from mmlp.spd import Gram
 
 
 class _TraceOne(Distribution):
-    support = constraints.real_vector  # pyright: ignore[reportAssignmentType]
+    support = real_vector  # pyright: ignore[reportAssignmentType]
     family: ClassVar[type[distributions.Elliptical]]
     loc: Array
     factor: Array
@@ -67,11 +68,7 @@ class TraceOneGaussian(_TraceOne):
     """
 
     family = distributions.TraceOneGaussian
-    arg_constraints: ClassVar = {
-        "loc": constraints.real_vector,
-        "factor": constraints.real_matrix,
-        "eta": constraints.positive,
-    }
+    arg_constraints: ClassVar = {"loc": real_vector, "factor": real_matrix, "eta": positive}
     reparametrized_params: ClassVar = list(arg_constraints)
 
     def __init__(self, loc, factor, eta, *, validate_args=None):
@@ -86,7 +83,7 @@ class TraceOnePowerExponential(_TraceOne):
     """
 
     family = distributions.TraceOnePowerExponential
-    tail: ClassVar = {"alpha": constraints.positive, "beta": constraints.positive}
+    tail: ClassVar = {"alpha": positive, "beta": positive}
     arg_constraints: ClassVar = TraceOneGaussian.arg_constraints | tail
     reparametrized_params: ClassVar = list(arg_constraints)
 

@@ -1,7 +1,4 @@
-"""The basic form of the matrix MLP, Eq. (mlpa): feedforward and backpropagation as in Appendix E.
-
-l counts the layers as in the paper, 0 at the output and j+1 at the input.
-"""
+"""The basic form, Eq. (mlpa): feedforward and backpropagation, Appendix E; l = 0 is the output."""
 # ruff: noqa: E741
 
 from collections.abc import Callable, Sequence

@@ -1,8 +1,4 @@
-"""The general form of the matrix MLP, Eq. (mmlpb): feedforward and backpropagation, Appendix F.
-
-Beside the matrices of the basic form it carries vectors h_l; l counts the layers from 0 at the
-output to j+1 at the input.
-"""
+"""The general form, Eq. (mmlpb), which carries vectors h_l beside the matrices: Appendix F."""
 # ruff: noqa: E741
 
 from collections.abc import Callable, Sequence
@@ -34,10 +30,7 @@ class Layer(NamedTuple):
 
 
 class Latent(NamedTuple):
-    """What the feedforward step stores: Z_l, H_l, z_l, h_l for l = 0, ..., j+1.
-
-    Yhat = H_0, yhat = h_0; h has one entry more, h_{j+2} = 1.
-    """
+    """Z_l, H_l, z_l, h_l for l = 0, ..., j+1; Yhat = H_0, yhat = h_0; h ends in h_{j+2} = 1."""
 
     Z: list[np.ndarray]
     H: list[np.ndarray]

@@ -98,10 +98,8 @@ def misfit(tree) -> str | None:
 
     A network without some of its weights, as `eqx.partition` makes, is not for use and passes.
     """
-    for node in networks(tree):
-        if whole(node) and not _usable(node):
-            return type(node).__name__
-    return None
+    names = (type(node).__name__ for node in networks(tree) if whole(node) and not _usable(node))
+    return next(names, None)
 
 
 def networks(tree) -> list:

@@ -82,10 +82,7 @@ class TraceOnePowerExponential(Elliptical):
         return gammainc((dim or self.dim) / (2 * self.beta), v / 2)
 
     def variance_factor(self, dim: int | None = None) -> Array:
-        """alpha nu(beta), nu = 2^(1/beta) Gamma((d + 2)/(2 beta)) / (d Gamma(d/(2 beta))).
-
-        This is Eq. (meanandcov).
-        """
+        """Eq. (meanandcov): alpha 2^(1/beta) Gamma((d + 2)/(2 beta)) / (d Gamma(d/(2 beta)))."""
         d = dim or self.dim
         log_nu = math.log(2) / self.beta + log_gamma_ratio(d / (2 * self.beta), 1 / self.beta)
         return self.alpha * jnp.exp(log_nu) / d

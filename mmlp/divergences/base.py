@@ -53,10 +53,7 @@ def _blocks(A: SPD, B: SPD, name: str) -> tuple[Array, Array]:
 
 
 def along(T: Array, T_dot, gradient: Callable[[], Array]) -> Array:
-    """<dA, G> = 2 <T G, dT> with dA = T'dT + dT'T, given T G for a symmetric G.
-
-    Zero at no cost where A is constant.
-    """
+    """<dA, G> = 2 <T G, dT>, given T G for a symmetric G; zero at no cost where A is constant."""
     if is_zero(T_dot):
         return jnp.zeros(T.shape[:-2], T.dtype)
     return 2 * jnp.sum(gradient() * T_dot, axis=(-2, -1))

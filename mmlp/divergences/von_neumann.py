@@ -29,10 +29,7 @@ def von_neumann(A: SPD, B: SPD, *, symmetric: bool = True) -> Array:
 
 
 def _spectral_sum(S_A: Spectrum, S_B: Spectrum, term: Callable[[Array, Array], Array]) -> Array:
-    """sum_ij (v_i . w_j)^2 term(a_i, b_j), where 0 inf is 0.
-
-    a, b are the singular values and v, w the eigenvectors of A and B.
-    """
+    """sum_ij (v_i . w_j)^2 term(a_i, b_j) over eigenvectors and singular values; 0 inf is 0."""
     overlap = (S_A.V.mT @ S_B.V) ** 2
     terms = overlap * term(S_A.s[..., :, None], S_B.s[..., None, :])
     return jnp.sum(jnp.where(overlap == 0, 0, terms), axis=(-2, -1))

@@ -1,7 +1,4 @@
-"""Checks of arguments: a `ValueError` names the argument, what it got and what to do.
-
-Traced values pass unread.
-"""
+"""Checks of arguments: errors name argument, value and remedy; traced values pass unread."""
 
 import jax
 import jax.numpy as jnp

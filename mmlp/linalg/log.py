@@ -105,10 +105,7 @@ def _dlog_gram_rule(primals, tangents):
 
 @partial(primitive, rule=_dlog_gram_rule, self_adjoint=True)
 def dlog_gram(S: Spectrum, H: Array) -> Array:
-    """The derivative of the logarithm at A = T'T in direction H: V (log[s_i^2, s_j^2] o V'HV) V'.
-
-    Linear and self-adjoint in H.
-    """
+    """The derivative of log at T'T along H, V (log[s_i^2, s_j^2] o V'HV) V'; self-adjoint."""
     _, V, s = S
     return V @ (_log_difference(s[..., :, None], s[..., None, :]) * (V.mT @ H @ V)) @ V.mT
 

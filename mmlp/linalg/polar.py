@@ -18,10 +18,7 @@ def _polar_rule(primals, tangents):
 
 @partial(primitive, rule=_polar_rule)
 def polar(M: Array) -> Array:
-    """W = UV' of M = USV', the orthogonal matrix nearest to M.
-
-    Its derivative divides by sums of singular values.
-    """
+    """W = UV' of M = USV', the nearest orthogonal matrix; its derivative divides by sums of s."""
     if M.shape[-1] == 1:
         return jnp.where(M < 0, -1, 1).astype(M.dtype)
     U, _, Vt = jnp.linalg.svd(M, full_matrices=False)

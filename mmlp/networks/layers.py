@@ -195,10 +195,7 @@ def calibrated(model, X: Array, *, key) -> Any:
 
 
 def gain(z: Array, spread: float) -> Array:
-    """The factor that gives z (n, ...) this root-mean-square deviation over the samples.
-
-    It is one where z does not vary by more than the rounding of sums.
-    """
+    """The factor that gives z (n, ...) this rms deviation; one where z varies by rounding only."""
     deviation = jnp.sqrt(jnp.mean(jnp.var(z, axis=0)))
     varies = deviation > z.shape[0] * jnp.finfo(z.dtype).eps * jnp.max(jnp.abs(z))
     return jnp.where(varies, spread / jnp.where(varies, deviation, 1), 1)

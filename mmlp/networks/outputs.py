@@ -61,10 +61,7 @@ class Dense(Output):
 
 @register
 class Diagonal(Output):
-    """The diagonal of K(Z_0) over its trace (the paper's table of activations, *).
-
-    From a standard MLP, exp of d numbers.
-    """
+    """diag K(Z_0) over its trace (* in the paper's table); of a standard MLP, exp of d numbers."""
 
     kernel: Kernel = Linear()
 

@@ -50,10 +50,7 @@ def check_pair(A, B, call: str) -> None:
 
 
 def together(A, B, trailing: int = 2) -> tuple:
-    """Two trees of arrays in one dtype, with the batch dimensions of both.
-
-    The first array of each, a factor, has `trailing` dimensions behind them.
-    """
+    """Two trees in one dtype and batch shape, before `trailing` axes of the first array of each."""
     a, b = (jax.tree.leaves(tree)[0] for tree in (A, B))
     batch = jnp.broadcast_shapes(a.shape[:-trailing], b.shape[:-trailing])
     dtype = jnp.promote_types(a.dtype, b.dtype)

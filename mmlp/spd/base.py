@@ -116,10 +116,7 @@ class SPD(eqx.Module):
         return Gram(self.factor @ W.mT)
 
     def root(self) -> tuple[Array, bool]:
-        """A square factor (..., d, d), and whether it is upper triangular.
-
-        A tall factor is reduced by one QR decomposition.
-        """
+        """A square factor (..., d, d), by QR of a tall one, and whether it is upper triangular."""
         T = self.factor
         if T.shape[-2] == T.shape[-1]:
             return T, False

@@ -17,13 +17,10 @@ def read_npy(path: Path) -> np.ndarray:
     return matrix(path, "the array", _numbers(path, "the array", array))
 
 
-def read_npz(
-    path: Path, required: Sequence[str], optional: Sequence[str] = ()
-) -> dict[str, np.ndarray]:
+def read_npz(path: Path, required: Sequence[str], optional=()) -> dict[str, np.ndarray]:
     """Arrays of an .npz by name, float64, with as many rows each."""
     names = _loaded(path, lambda content: content.files, np.lib.npyio.NpzFile)
-    missing = [name for name in required if name not in names]
-    if missing:
+    if missing := [name for name in required if name not in names]:
         found = ", ".join(map(repr, names)) or "none"
         example = ", ".join(f"{name}={name}" for name in required)
         remedy = f"write it by `numpy.savez({path.name!r}, {example})`"
