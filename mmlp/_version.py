@@ -1,9 +1,7 @@
-"""This package's version, and the versions of jaxlib that can wait for ever.
+"""The package's version, and the versions of jaxlib that can wait for ever: 0.9.1 up to 0.11.1.
 
-From 0.9.1 up to 0.11.1 jaxlib's batched LAPACK calls (SVD, LU, QR, eigh) hand their batch to XLA's
-thread pool and wait for it. When they run on that pool themselves, as many at once as it has
-threads, they wait for each other: with one core that is always so. `pyproject.toml` admits none of
-these versions, but an environment may hold one all the same.
+Their batched LAPACK calls wait for each other where they run on XLA's own thread pool, with one
+core always. `pyproject.toml` admits none of them, but an environment may hold one all the same.
 """
 
 import re
