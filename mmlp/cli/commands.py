@@ -28,7 +28,7 @@ def execute(command) -> int:
 
 @execute.register
 def demo(command: Demo) -> int:
-    tour.main(["--out", str(command.out), *(["--quick"] if command.quick else [])])
+    tour.take(command.out, quick=command.quick)
     return 0
 
 

@@ -37,7 +37,7 @@ def fit(command: FitOptions, out: Path) -> tuple[tuple, dict[str, float]]:
     _check_cells(command.data, estimator.dtype, rows)
     test, train = _split(command, rows.data)
     checkpoint = out.with_name(f"{out.name}.checkpoint") / command.kind
-    _train(command.data, estimator, train, checkpoint)
+    _fit_or_explain(command.data, estimator, train, checkpoint)
     # first of all: whatever is wrong with the test rows, it is not lost
     save(estimator, out, feature_names_in_=rows.inputs, target_names_=rows.targets)
     count, of = estimator.unfinished()
@@ -119,7 +119,7 @@ def _split(command: FitOptions, data: Sequence[np.ndarray]) -> tuple[list, list]
     return [array[test] for array in data], [array[train] for array in data]
 
 
-def _train(path: Path, estimator, data: Sequence[np.ndarray], checkpoint: Path) -> None:
+def _fit_or_explain(path: Path, estimator, data: Sequence[np.ndarray], checkpoint: Path) -> None:
     """Fit; what the estimator would warn of by its arguments is told by the command's options."""
     try:
         with warnings.catch_warnings():

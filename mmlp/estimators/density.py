@@ -71,7 +71,8 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         held = min(max(1, round(share * len(X))), len(X) - 1)
         parts = [(order[held:], order[:held])]
         build, data = _Build(self.model, X.shape[1], latent, widths), (self.input_.forward(X),)
-        fitted = fit_folds(build, _minus_elbo, data, weight, parts, self, seed, checkpoint)
+        how = {"training": self, "seed": seed, "checkpoint": checkpoint}
+        fitted = fit_folds(build, _minus_elbo, data, weight, parts, **how)
         self.models_, self.history_ = fitted
         return self
 

@@ -66,7 +66,7 @@ def folds(n: int, count: int, rng: np.random.Generator) -> list[Part]:
 
 
 def fit_folds(
-    build, sample_loss, data, weight, parts: list[Part], training: Training, seed: int, checkpoint
+    build, sample_loss, data, weight, parts: list[Part], *, training: Training, seed, checkpoint
 ) -> FitResult:
     """One network for each part, all trained together.
 

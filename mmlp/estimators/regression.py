@@ -83,16 +83,16 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self.input_, self.target_ = Scaling.of(X, weight), Scaling.of(y, weight)
         x, z = self.input_.forward(X), self.target_.forward(y)
         inputs = x.astype(self.dtype)
-        run = (self, seed, runs[0])
-        means = fit_folds(build_mean, _squared_error, (x, z), weight, parts + others, *run)
+        how = {"training": self, "seed": seed, "checkpoint": runs[0]}
+        means = fit_folds(build_mean, _squared_error, (x, z), weight, parts + others, **how)
         mean = predictions(_mean, means.model, inputs)  # (n, 2 count, d)
         one, other = held(mean[:, :count], parts), held(mean[:, count:], others)
 
         residuals = z - (one + other) / 2
         self.shape_ = corrections.shape(residuals, weight)
         e, apart = (np.linalg.solve(self.shape_, r.T).T for r in (residuals, one - other))
-        run = (self, seed + 1, runs[1])
-        heads = fit_folds(build_covariance, _minus_log_density, (x, e), weight, parts, *run)
+        how |= {"seed": seed + 1, "checkpoint": runs[1]}
+        heads = fit_folds(build_covariance, _minus_log_density, (x, e), weight, parts, **how)
         learnt = predictions(_log_covariance_and_tail, heads.model, inputs)
         log_V, *tail = (held(values, parts) for values in learnt)
         family: Any = FAMILIES[self.family].distribution

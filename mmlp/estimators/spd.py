@@ -68,7 +68,8 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         data = (self.input_.forward(X), factor, self.trace_.forward(log_trace))
         parts = folds(len(X), self._folds(len(X)), np.random.default_rng(seed))
         loss = _Loss(getattr(divergences, self.loss))
-        fitted = fit_folds(build, loss, data, weight, parts, self, seed, checkpoint)
+        how = {"training": self, "seed": seed, "checkpoint": checkpoint}
+        fitted = fit_folds(build, loss, data, weight, parts, **how)
         self.models_, self.history_ = fitted
         return self
 

@@ -25,23 +25,23 @@ PROGRAM = "python -m mmlp.experiments.demo"
 PARTS = {"demo-covariances": covariances, "demo-regression": regression, "demo-vae": vae}
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog=PROGRAM, description="Take the tour.")
-    parser.add_argument("--quick", action="store_true", help="train for a moment only")
-    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the page")
-    options = parser.parse_args(argv)
-    how = {"quick": options.quick, "out": options.out, "heading": HEADING, "program": PROGRAM}
+def take(out: Path, *, quick: bool) -> None:
+    """Run the parts, print their tables, and write one page into `out`."""
+    how = {"quick": quick, "out": out, "heading": HEADING, "program": PROGRAM}
     start = time.perf_counter()
     for number, (name, part) in enumerate(PARTS.items(), 1):
         print(f"[{number}/{len(PARTS)}] {part.TITLE}", flush=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the tour is short on purpose
-            settings = settings_of(part.Settings, quick=options.quick)
+            settings = settings_of(part.Settings, quick=quick)
             record = perform(name, part, settings, **how)
         print("\n".join(f"\n{text(table)}\n" for table in record["result"]["tables"]), flush=True)
-    page = (options.out / "index.html").resolve().as_uri()
+    page = (out / "index.html").resolve().as_uri()
     print(f"{time.perf_counter() - start:.0f} s; open {page}")
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Take the tour.")
+    parser.add_argument("--quick", action="store_true", help="train for a moment only")
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder of the page")
+    take(**vars(parser.parse_args()))

@@ -72,7 +72,7 @@ def run_epoch(program: Program, state: State, fixed: Fixed, epoch) -> tuple[Stat
     """The state after this epoch, from 0, and what it reports; of many, with a leading axis."""
 
     def one(state: State, fixed: Fixed):
-        after, loss, skipped = _train(program, state, fixed, epoch)
+        after, loss, skipped = _all_steps(program, state, fixed, epoch)
         after, score = _validate(program, after, fixed, jnp.full_like(loss, jnp.nan))
         if program.many:  # a model that has stopped rests while the others go on
             after = _where(state.stopped, state, after)
@@ -95,7 +95,7 @@ def run_epoch(program: Program, state: State, fixed: Fixed, epoch) -> tuple[Stat
     return after, metrics
 
 
-def _train(program: Program, state: State, fixed: Fixed, epoch) -> tuple[State, Any, Any]:
+def _all_steps(program: Program, state: State, fixed: Fixed, epoch) -> tuple[State, Any, Any]:
     """The state after a step for each batch, the mean loss, and how many steps were not applied."""
     key = jax.random.wrap_key_data(fixed.key, impl=program.key_type)
     n, size = len(jax.tree.leaves(fixed.data)[0]), program.batch_size

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import optax
 
-from mmlp.training.data import Models, Sizes, check_callables, checked_task
+from mmlp.training.data import Models, Sizes, Task, check_callables, checked_task
 from mmlp.training.digest import fingerprint
 from mmlp.training.loop import train
 from mmlp.training.reports import EpochInfo, FitResult
@@ -56,14 +56,10 @@ def fit(
     >>> history["loss"].shape, bool(history["loss"][-1] < 0.01)
     ((30,), True)
     """
-    models = model if isinstance(model, Models) else Models("fit", model)
-    check_callables(models.name, loss, optimizer, on_epoch)
+    check_callables("fit", loss, optimizer, on_epoch)
     sizes = Sizes(epochs, batch_size, patience)
-    task = checked_task(models, loss, (data, validation), key, sizes, optimizer)
-    if checkpoint is None:
-        return train(task, None, progress=progress, on_epoch=on_epoch)
-    with RunDirectory(checkpoint, fingerprint(task), resume=resume) as run:
-        return train(task, run, progress=progress, on_epoch=on_epoch)
+    task = checked_task(Models("fit", model), loss, (data, validation), key, sizes, optimizer)
+    return _trained(task, checkpoint, resume, progress=progress, on_epoch=on_epoch)
 
 
 def fit_many(
@@ -74,9 +70,15 @@ def fit_many(
     keys,
     epochs: int,
     batch_size: int,
+    optimizer: optax.GradientTransformation | None = None,
+    validation=None,
+    patience: int | None = None,
     rates=None,
     own_data: bool = False,
-    **options,
+    checkpoint=None,
+    resume: bool = True,
+    progress: bool = True,
+    on_epoch: Sequence[Callable[[EpochInfo], None]] = (),
 ) -> FitResult:
     """`fit` for many models at once: every array of `models` and `keys` has a leading axis of them.
 
@@ -85,8 +87,7 @@ def fit_many(
     stopped. A model that fails rests at its last good weights, with a warning; an error is raised
     when all have failed. Several devices share out the models. `rates` (models,) multiply the steps
     of each model, to try learning rates. With `own_data` the arrays of `data` and `validation` have
-    a leading axis of models too: each has its own split, say, of the same size. The other `options`
-    are those of `fit`: optimizer, validation, patience, checkpoint, resume, progress, on_epoch.
+    a leading axis of models too: each has its own split, say, of the same size.
 
     >>> import equinox as eqx, jax, jax.numpy as jnp
     >>> keys = jax.random.split(jax.random.key(0), 3)
@@ -97,5 +98,15 @@ def fit_many(
     >>> result.history["loss"].shape
     (2, 3)
     """
+    check_callables("fit_many", loss, optimizer, on_epoch)
+    sizes, rows = Sizes(epochs, batch_size, patience), (data, validation)
     many = Models("fit_many", models, True, rates, own_data)
-    return fit(many, loss, data, key=keys, epochs=epochs, batch_size=batch_size, **options)
+    task = checked_task(many, loss, rows, keys, sizes, optimizer)
+    return _trained(task, checkpoint, resume, progress=progress, on_epoch=on_epoch)
+
+
+def _trained(task: Task, checkpoint, resume: bool, **shown) -> FitResult:
+    if checkpoint is None:
+        return train(task, None, **shown)
+    with RunDirectory(checkpoint, fingerprint(task), resume=resume) as run:
+        return train(task, run, **shown)

@@ -174,7 +174,7 @@ def test_files_and_tests_that_a_page_names_exist(page):
 
 @pytest.mark.slow
 def test_the_tour_trains_prints_tables_and_ends_in_a_page(tmp_path, capsys):
-    demo.main(["--quick", "--out", str(tmp_path)])
+    demo.take(tmp_path, quick=True)
     record = json.loads((tmp_path / "demo-covariances.json").read_text())
     constant, neighbours, cholesky, matrix = (
         row["cells"][0]["mean"] for row in record["result"]["tables"][0]["rows"]
