@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from mmlp.linalg.log import Spectrum, log_ratio, spectrum
+from mmlp.linalg.lu import Root
 from mmlp.linalg.primitive import is_zero
 from mmlp.spd import SPD
 from mmlp.spd.arguments import check_pair, together
@@ -34,15 +35,15 @@ def spectra(A: SPD, B: SPD, name: str) -> tuple[Spectrum, Spectrum]:
     return together(S_A, S_B, trailing=3)
 
 
-def roots(A: SPD, B: SPD, name: str) -> tuple[Array, Array, tuple[bool, bool]]:
-    """Square factors of both (..., k, b, b), and which of them are upper triangles."""
+def roots(A: SPD, B: SPD, name: str) -> tuple[Root, Root]:
+    """Square factors of both (..., k, b, b)."""
     check_pair(A, B, f"{name}(A, B)")
     if A.block == B.block < A.dim:
-        T_A, T_B = factors(A, B, name)
-        return T_A, T_B, (A.block == 1, B.block == 1)
+        T_A, T_B = (Root(T, T.shape[-1] == 1) for T in factors(A, B, name))
+        return T_A, T_B
     (T_A, upper_A), (T_B, upper_B) = A.root(), B.root()
     T_A, T_B = together(T_A[..., None, :, :], T_B[..., None, :, :], trailing=3)
-    return T_A, T_B, (upper_A, upper_B)
+    return Root(T_A, upper_A), Root(T_B, upper_B)
 
 
 def _blocks(A: SPD, B: SPD, name: str) -> tuple[Array, Array]:

@@ -33,8 +33,8 @@ def bures_wasserstein(A: SPD, B: SPD) -> Array:
     It is the minimum of |T_A - W T_B|^2 over orthogonal W, at the orthogonal factor of T_A T_B'
     (Bhatia, Jain and Lim, 2019).
     """
-    T_A, T_B, _ = roots(A, B, "bures_wasserstein")
-    return jnp.sum(_procrustes(T_A, T_B), axis=-1)
+    T_A, T_B = roots(A, B, "bures_wasserstein")
+    return jnp.sum(_procrustes(T_A.matrix, T_B.matrix), axis=-1)
 
 
 def _procrustes_rule(primals, tangents):

@@ -9,11 +9,9 @@ from jax import Array
 
 from mmlp.divergences.base import bregman_of_log, by_traces, roots
 from mmlp.linalg.log import log_gram, singular_values, spectrum, symmetric_part
-from mmlp.linalg.lu import factorise, log_abs_det, solve
+from mmlp.linalg.lu import Root, log_abs_det, solve
 from mmlp.linalg.primitive import is_zero, primitive
 from mmlp.spd import SPD
-
-Variants = dict[tuple[bool, bool], Callable[[Array, Array], Array]]  # by which factor is upper
 
 
 def stein(A: SPD, B: SPD, *, symmetric: bool = True) -> Array:
@@ -27,14 +25,13 @@ def stein(A: SPD, B: SPD, *, symmetric: bool = True) -> Array:
     """
     if by_traces(A, B, "stein"):
         return _stein_by_traces(A, B, symmetric)
-    T_A, T_B, upper = roots(A, B, "stein")
-    return jnp.sum((_stein_symmetric if symmetric else _stein)[upper](T_A, T_B), axis=-1)
+    divergence = _stein_symmetric if symmetric else _stein
+    return jnp.sum(divergence(*roots(A, B, "stein")), axis=-1)
 
 
 def affine_invariant(A: SPD, B: SPD) -> Array:
     """The squared affine-invariant distance |log(B^-1/2 A B^-1/2)|^2 (Pennec et al., 2006)."""
-    T_A, T_B, upper = roots(A, B, "affine_invariant")
-    return jnp.sum(_affine_invariant[upper](T_A, T_B), axis=-1)
+    return jnp.sum(_affine_invariant(*roots(A, B, "affine_invariant")), axis=-1)
 
 
 def _stein_by_traces(A: SPD, B: SPD, symmetric: bool) -> Array:
@@ -45,25 +42,20 @@ def _stein_by_traces(A: SPD, B: SPD, symmetric: bool) -> Array:
     return trace - A.dim - A.logdet() + logdet
 
 
-def _ratio(T: Array, denominator: Array, upper: bool) -> Array:
+def _ratio(T: Array, denominator: Root) -> Array:
     """T D^-1 for the factors T and D of two matrices; infinite when D is singular."""
-    return solve(factorise(denominator, upper=upper), T.mT, transpose=True, refine=True).mT
+    return solve(denominator.factorised(), T.mT, transpose=True, refine=True).mT
 
 
-def _finite_ratio(T: Array, denominator: Array, upper: bool) -> Array:
+def _finite_ratio(T: Array, denominator: Root) -> Array:
     """The ratio, or zero where it is infinite: an SVD needs finite numbers, zero is as far away."""
-    R = _ratio(T, denominator, upper)
+    R = _ratio(T, denominator)
     return jnp.where(jnp.any(jnp.isinf(R), axis=(-2, -1), keepdims=True), 0, R)
 
 
-def _singular(T: Array, upper: bool) -> Array:
+def _singular(T: Root) -> Array:
     """Whether T has no inverse: the singular values of a ratio show it only to rounding."""
-    return jnp.isneginf(log_abs_det(factorise(T, upper=upper)))
-
-
-def _variants(make: Callable[[bool, bool], Callable]) -> Variants:
-    """A primitive for each choice of upper triangles, which are not decomposed."""
-    return {(a, b): make(a, b) for a in (False, True) for b in (False, True)}
+    return jnp.isneginf(log_abs_det(T.factorised()))
 
 
 def _of_ratio(name: str, term: Callable[[Array], Array], weight: Callable[[Array], Array]):
@@ -75,25 +67,20 @@ def _of_ratio(name: str, term: Callable[[Array], Array], weight: Callable[[Array
     is smooth where singular values meet. Infinite at a singular factor.
     """
 
-    def make(upper_A: bool, upper_B: bool):
-        upper = (upper_A, upper_B)
+    def value(A: Root, B: Root) -> Array:
+        s = spectrum(_finite_ratio(B.matrix, A)).s
+        return jnp.where(_singular(B), jnp.inf, jnp.sum(term(s), axis=-1))
 
-        def value(T_A, T_B):
-            s = spectrum(_finite_ratio(T_B, T_A, upper_A)).s
-            return jnp.where(_singular(T_B, upper_B), jnp.inf, jnp.sum(term(s), axis=-1))
+    def rule(primals, tangents):
+        total = jnp.zeros(primals[0].matrix.shape[:-2], primals[0].matrix.dtype)
+        for T, other, T_dot in zip(primals, primals[::-1], tangents, strict=True):
+            if not is_zero(T_dot.matrix):
+                G = weight(_finite_ratio(other.matrix, T))
+                total -= jnp.sum(G * _ratio(T_dot.matrix, T), axis=(-2, -1))
+        return total
 
-        def rule(primals, tangents):
-            total = jnp.zeros(primals[0].shape[:-2], primals[0].dtype)
-            for T, other, T_dot, u in zip(primals, primals[::-1], tangents, upper, strict=True):
-                if not is_zero(T_dot):
-                    G = weight(_finite_ratio(other, T, u))
-                    total -= jnp.sum(G * _ratio(T_dot, T, u), axis=(-2, -1))
-            return total
-
-        value.__name__ = name
-        return primitive(value, rule)
-
-    return _variants(make)
+    value.__name__ = name
+    return primitive(value, rule)
 
 
 def _log_cosh(s: Array) -> Array:
@@ -125,25 +112,21 @@ _affine_invariant = _of_ratio(
 )
 
 
-def _one_sided(upper_A: bool, upper_B: bool):
-    def stein(T_A, T_B):
-        s = singular_values(_finite_ratio(T_A, T_B, upper_B))
-        terms = bregman_of_log(s, jnp.ones_like(s))
-        return jnp.where(_singular(T_A, upper_A), jnp.inf, jnp.sum(terms, axis=-1))
+def _stein_rule(primals, tangents):
+    """The same function is |Q|^2 - d - 2 log|det T_A| + 2 log|det T_B|, Q = T_A T_B^-1."""
 
-    def rule(primals, tangents):
-        """The same function is |Q|^2 - d - 2 log|det T_A| + 2 log|det T_B|, Q = T_A T_B^-1."""
+    def formula(A: Root, B: Root) -> Array:
+        logdet = log_abs_det(A.factorised()) - log_abs_det(B.factorised())
+        return jnp.sum(_ratio(A.matrix, B) ** 2, axis=(-2, -1)) - 2 * logdet
 
-        def formula(T_A, T_B):
-            A, B = factorise(T_A, upper=upper_A), factorise(T_B, upper=upper_B)
-            square = jnp.sum(_ratio(T_A, T_B, upper_B) ** 2, axis=(-2, -1))
-            return square - 2 * (log_abs_det(A) - log_abs_det(B))
+    def known(T, T_dot):
+        return jnp.zeros_like(T) if is_zero(T_dot) else T_dot
 
-        pairs = zip(primals, tangents, strict=True)
-        tangents = tuple(jnp.zeros_like(T) if is_zero(T_dot) else T_dot for T, T_dot in pairs)
-        return jax.jvp(formula, primals, tangents)[1]
-
-    return primitive(stein, rule)
+    return jax.jvp(formula, primals, jax.tree.map(known, primals, tangents, is_leaf=is_zero))[1]
 
 
-_stein = _variants(_one_sided)
+@partial(primitive, rule=_stein_rule)
+def _stein(A: Root, B: Root) -> Array:
+    s = singular_values(_finite_ratio(A.matrix, B))
+    terms = bregman_of_log(s, jnp.ones_like(s))
+    return jnp.where(_singular(A), jnp.inf, jnp.sum(terms, axis=-1))

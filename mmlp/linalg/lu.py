@@ -6,6 +6,7 @@ Functions broadcast nothing: their arguments share the leading (batch) dimension
 from functools import partial
 from typing import NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -25,6 +26,16 @@ def factorise(T: Array, *, upper: bool = False) -> Factorised:
         return Factorised(T, None, None)
     lu, _, permutation = lax.linalg.lu(lax.stop_gradient(T))
     return Factorised(T, lu, permutation)
+
+
+class Root(eqx.Module):
+    """A square factor T, and whether it is upper triangular: then it is not decomposed."""
+
+    matrix: Array  # (..., d, d)
+    upper: bool = eqx.field(static=True)
+
+    def factorised(self) -> Factorised:
+        return factorise(self.matrix, upper=self.upper)
 
 
 def log_abs_det(F: Factorised) -> Array:

@@ -47,12 +47,13 @@ class TwoPaths(Network):
         d = (*hidden, checked_size(dim, f"{name}(dim=...)"))
         r = _widths(name, hidden, hidden_features, out_features, needed=joint)
         output, keys = checked_output(output, name), jax.random.split(key, (2, len(d)))
-        before, n = (p, *d), len(hidden)
-        layers = [MatrixLayer(before[i], d[i], Dense(kernel), key=keys[0, i]) for i in range(n)]
-        last = output.layer(before[n], d[n], r=r[n - 1] if joint else 0, key=keys[0, n])
+        inputs, n = (p, *d), len(hidden)
+        layers = [MatrixLayer(inputs[i], d[i], Dense(kernel), key=keys[0, i]) for i in range(n)]
+        last = output.layer(inputs[n], d[n], r=r[n - 1] if joint else 0, key=keys[0, n])
         self.matrices = (*layers, last)
-        before, read = ((p, *r), (*hidden, before[n])) if joint else ((*r[:1], *r), d)
-        sizes = zip(before, read, r, keys[1], strict=False)
+        # a joint path begins at x and ends by reading H_1, the paper's at ones and H_0
+        vectors, read = ((p, *r), (*hidden, inputs[n])) if joint else ((*r[:1], *r), d)
+        sizes = zip(vectors, read, r, keys[1], strict=False)
         self.vectors = tuple(VectorLayer(*size, joint=joint, key=key) for *size, key in sizes)
         self.activation = activation
 
