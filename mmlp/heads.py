@@ -48,7 +48,7 @@ class Head(eqx.Module):
     def __call__(self, x: Array) -> Any:
         vector, omega = self.network(x)
         mu, rest = vector[: -self.extra], vector[-self.extra :]
-        return self.distribution(mu, omega, jnp.exp(rest[0]), *self.tail(rest[1:]))
+        return type(self).distribution(mu, omega, jnp.exp(rest[0]), *self.tail(rest[1:]))
 
     def probe(self, x: Array):
         return self(x)

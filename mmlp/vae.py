@@ -176,6 +176,9 @@ def paper_vae(
     if name not in MODELS:
         raise ValueError(f"`paper_vae(name=...)` must be one of {', '.join(MODELS)}, got {name!r}.")
     papers = {"d": Diagonal(MercerSigmoid()), "f": Dense(MercerSigmoid())}
+    if outputs is not None and not (isinstance(outputs, dict) and outputs.keys() <= {"d", "f"}):
+        wanted = 'a dict of "d" and "f", such as {"f": Triangular()}'
+        raise ValueError(f"`paper_vae(outputs=...)` must be {wanted}, got {outputs!r:.80}.")
     given = (papers if network is MatrixMLP else {"d": Diagonal()}) | (outputs or {})
     keys = jax.random.split(key)
 

@@ -217,3 +217,9 @@ def test_training_raises_the_bound_and_keeps_float32():
 def test_wrong_arguments_are_named(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@pytest.mark.parametrize("outputs", [{"full": mmlp.Dense()}, mmlp.Dense()])
+def test_outputs_of_a_paper_vae_are_those_of_its_letters(outputs):
+    with pytest.raises(ValueError, match=r"`paper_vae\(outputs=...\)` must be a dict of"):
+        mmlp.paper_vae("NfNf", 3, 2, (4,), outputs=outputs, key=jax.random.key(0))

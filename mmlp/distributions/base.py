@@ -60,7 +60,11 @@ class Elliptical(eqx.Module):
     @classmethod
     def from_moments(cls, mean: ArrayLike, covariance: SPD, *tail: ArrayLike) -> Self:
         """The law of this family with this mean, this covariance and this tail."""
-        trace = covariance.trace()
+        name = f"{cls.__name__}.from_moments(covariance=...)"
+        if not isinstance(covariance, SPD):
+            kind = type(covariance).__name__
+            raise ValueError(f"`{name}` must be an SPD value, got {kind}; use `Gram.from_dense`.")
+        trace = checked_positive(covariance.trace(), f"trace of {name}", None)
         omega = covariance.scaled(1 / trace)
         family: Any = cls  # whose constructor takes (loc, omega, eta, *tail)
         unit = family(mean, omega, jnp.ones_like(trace), *tail)
@@ -112,10 +116,14 @@ class Elliptical(eqx.Module):
         the one by the covariance.
         """
         _, u, infinite = self._logdet_and_square(x, "mahalanobis")
-        return jnp.where(infinite, jnp.inf, jnp.sqrt(u))
+        zero = u == 0  # where the derivative is given as zero
+        return jnp.where(infinite, jnp.inf, jnp.sqrt(jnp.where(zero, 1, u)) * ~zero)
 
     def radius_quantile(self, level: float, dim: int | None = None) -> Array:
         """The radius of the ellipsoid of probability `level`, by bisection of `radius_cdf`."""
+        if not 0 < level < 1:
+            name = f"{type(self).__name__}.radius_quantile(level=...)"
+            raise ValueError(f"`{name}` must lie between 0 and 1, got {level!r}.")
         shape = jnp.broadcast_shapes(*(x.shape for x in (self.eta, *self.tail)))
         low = jnp.full(shape, -60.0, self.eta.dtype)  # of log r
 

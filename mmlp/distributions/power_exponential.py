@@ -78,7 +78,7 @@ class TraceOnePowerExponential(Elliptical):
 
     def radius_cdf(self, r: ArrayLike, dim: int | None = None) -> Array:
         """(r^2 / alpha)^beta is twice a Gamma(d / (2 beta)) variable."""
-        v = (jnp.asarray(r) ** 2 / self.alpha) ** self.beta
+        v = (jnp.asarray(r) / jnp.sqrt(self.alpha)) ** (2 * self.beta)
         return gammainc((dim or self.dim) / (2 * self.beta), v / 2)
 
     def variance_factor(self, dim: int | None = None) -> Array:

@@ -50,13 +50,13 @@ def load(path: str | os.PathLike) -> Any:
     """The fitted estimator that `save` wrote, of whichever kind; nothing in the file is run."""
     path, what = Path(path), f"`estimators.load`: {os.fspath(path)}"
     arrays, metadata = files.read(path)
+    files.check_version(path, metadata)
     if metadata.get("kind") != "estimator":
         network = metadata.get("kind") == "model"
         held = "a network, which `mmlp.load` reads" if network else "the state of a training run"
         raise ValueError(
             f"{what} holds {held}, not an estimator as its `save` or `mmlp fit` writes it."
         )
-    files.check_version(path, metadata)
     kind = metadata.get("estimator")
     if not isinstance(kind, str) or kind not in CLASSES:
         raise ValueError(f"{what} holds a {kind!r:.80}, which is unknown here.")

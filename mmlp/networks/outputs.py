@@ -49,6 +49,9 @@ class Dense(Output):
 
     kernel: Kernel = Linear()
 
+    def __check_init__(self):
+        _check_kernel(self.kernel, "Dense")
+
     def __call__(self, entries: Array) -> Gram:
         return Gram.trace_one(self.kernel(entries))
 
@@ -64,6 +67,9 @@ class Diagonal(Output):
     """diag K(Z_0) over its trace (* in the paper's table); of a standard MLP, exp of d numbers."""
 
     kernel: Kernel = Linear()
+
+    def __check_init__(self):
+        _check_kernel(self.kernel, "Diagonal")
 
     def __call__(self, entries: Array) -> DiagonalGram:
         return DiagonalGram.trace_one(jnp.sqrt(jnp.sum(self.kernel(entries) ** 2, axis=-2)))
@@ -110,3 +116,9 @@ def checked_output(output, name: str) -> Output:
         wanted = "an output such as `Dense()`, with a kernel inside it"
         raise ValueError(f"`{name}(output=...)` must be {wanted}, got {output!r:.80}.")
     return output
+
+
+def _check_kernel(kernel, name: str) -> None:
+    if not callable(kernel) or isinstance(kernel, Output | type):
+        wanted = "a function from Z to a factor, such as `Linear()`"
+        raise ValueError(f"`{name}(kernel=...)` must be {wanted}, got {kernel!r:.80}.")

@@ -48,7 +48,7 @@ class SPD(eqx.Module):
         return self.dim
 
     def block_factors(self) -> Array:
-        """The factors (..., d / b, m, b) of these blocks."""
+        """The factors (..., d / b, m, b) of these blocks, square where b < d."""
         return self.factor[..., None, :, :]
 
     @full_precision

@@ -1,7 +1,9 @@
 """`DiagonalGram`: A = diag(scale^2)."""
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jax.typing import ArrayLike
 
 from mmlp.registry import register
@@ -89,18 +91,15 @@ class DiagonalGram(SPD):
         if not isinstance(other, DiagonalGram):
             return NotImplemented  # the other kind knows better what the sum is
         check_pair(self, other, "A + B")
-        return DiagonalGram(jnp.hypot(self.scale, other.scale))
+        return DiagonalGram(_hypotenuse(self.scale, other.scale))
 
     def inner(self, other: SPD) -> Array:
         check_pair(self, other, "A.inner(B)")
-        return jnp.sum(self.diagonal() * other.diagonal(), axis=-1)
+        return jnp.sum(_squares(other, jnp.multiply, self.scale), axis=-1)
 
     def logdet_and_trace_solve(self, other: SPD, x: ArrayLike | None = None) -> tuple[Array, Array]:
         check_pair(self, other, "A.trace_solve(B)")
-        if isinstance(other, DiagonalGram):
-            terms = (other.scale / self.scale) ** 2
-        else:
-            terms = other.diagonal() / self.scale / self.scale
+        terms = _squares(other, jnp.divide, self.scale)
         if x is not None:
             terms = terms + self.whiten(x) ** 2
         return self.logdet(), jnp.sum(terms, axis=-1)
@@ -108,3 +107,23 @@ class DiagonalGram(SPD):
 
 def _diagonal(x: Array) -> Array:
     return jnp.where(jnp.eye(x.shape[-1], dtype=bool), x[..., None], 0)
+
+
+def _squares(B: SPD, operation: Callable, scale: Array) -> Array:
+    """The diagonal of B with its factor's columns times or over `scale`, (..., d).
+
+    What is squared comes last: scale^2 may leave the range of float32.
+    """
+    if isinstance(B, DiagonalGram):
+        return operation(B.scale, scale) ** 2
+    if B.compact:
+        return operation(operation(B.diagonal(), scale), scale)
+    return jnp.sum(operation(B.factor, scale[..., None, :]) ** 2, axis=-2)
+
+
+def _hypotenuse(a: Array, b: Array) -> Array:
+    """sqrt(a^2 + b^2), with right second derivatives, unlike `jnp.hypot`; zero where both are."""
+    largest = lax.stop_gradient(jnp.maximum(jnp.abs(a), jnp.abs(b)))
+    zero = largest == 0
+    unit = jnp.where(zero, 1, largest)
+    return unit * jnp.sqrt(jnp.where(zero, 1, (a / unit) ** 2 + (b / unit) ** 2)) * ~zero

@@ -145,3 +145,22 @@ def test_a_new_family_works_at_once_in_metrics_plots_and_files(tmp_path):
     assert isinstance(again, StudentT)
     assert isinstance(again, Elliptical)
     np.testing.assert_array_equal(again.log_prob(y), p.log_prob(y))
+
+
+@each
+def test_levels_and_covariances_that_make_no_sense_are_refused(family):
+    p = one_of(family)
+    for level in (0.0, 1.0, 1.5, np.nan):
+        with pytest.raises(ValueError, match=r"radius_quantile\(level=...\)` must lie between 0"):
+            p.radius_quantile(level)
+    with pytest.raises(ValueError, match=r"from_moments\(covariance=...\)` must be an SPD value"):
+        family.from_moments(np.zeros(2), np.eye(2), *TAILS[family])
+    huge = DiagonalGram(np.full(2, 1e20, "float32"))
+    with pytest.raises(ValueError, match=r"trace of .*from_moments\(covariance=...\)` must be fin"):
+        family.from_moments(np.zeros(2, "float32"), huge, *TAILS[family])
+
+
+@each
+def test_the_distance_has_a_gradient_at_the_mean(family):
+    p = one_of(family)
+    np.testing.assert_array_equal(jax.grad(p.mahalanobis)(p.loc), np.zeros(D))

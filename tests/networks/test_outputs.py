@@ -186,3 +186,12 @@ def test_a_kernel_that_a_standard_mlp_cannot_feed_is_refused():
 def test_the_floor_of_a_linear_kernel_is_kept():
     model = CholeskyMLP(4, 3, (5,), output=Dense(Linear(floor=0.5)), key=KEY)
     assert model(jnp.ones(4)).factor.shape == (6, 3)
+
+
+@pytest.mark.parametrize("kernel", [5, Dense(), MercerSigmoid])
+@pytest.mark.parametrize("output", [Dense, Diagonal])
+def test_what_is_no_kernel_is_refused_at_once(output, kernel):
+    with pytest.raises(ValueError, match=rf"`{output.__name__}\(kernel=...\)` must be a function"):
+        output(kernel)
+    with pytest.raises(ValueError, match=r"`Dense\(kernel=...\)` must be a function"):
+        MatrixMLP(3, 2, (4,), kernel=kernel, key=KEY)

@@ -271,3 +271,31 @@ def test_what_is_no_value_is_refused():
         Gram(np.eye(2)[None].repeat(2, 0)) + DiagonalGram(np.ones((3, 2)))
     with pytest.raises(TypeError):
         A + np.eye(2)
+
+
+@pytest.mark.parametrize(("s", "r"), [(1.0, 1.0), (1.0, -1.0), (2.0, 0.5), (1e-3, 1e3)])
+def test_a_sum_of_diagonals_has_right_second_derivatives(s, r):
+    def logdet(x, add):
+        A, B = add
+        return (A(x[:1]) + B(x[1:])).logdet()
+
+    def dense(x):
+        return Gram(x[:, None])
+
+    x = np.array([s, r])
+    hessians = [jax.hessian(lambda x, k=k: logdet(x, (k, k)))(x) for k in (DiagonalGram, dense)]
+    np.testing.assert_allclose(*hessians, rtol=1e-9, atol=1e-9 * np.abs(hessians[1]).max())
+
+
+def test_diagonals_at_the_edge_of_float32_are_not_squared_first():
+    tiny, one = jnp.array([1e-20], "float32"), jnp.array([1.0], "float32")
+    total = jax.grad(lambda s, r: (DiagonalGram(s) + DiagonalGram(r)).logdet())(tiny, tiny)
+    np.testing.assert_allclose(total, 1e20, rtol=1e-6)
+    zero = jax.grad(lambda s: (DiagonalGram(s) + DiagonalGram(0 * s)).trace())(0 * one)
+    np.testing.assert_array_equal(zero, 0)
+    huge = DiagonalGram(1e18 * one)
+    np.testing.assert_allclose(DiagonalGram(tiny).inner(huge), 1e-4, rtol=1e-6)
+    np.testing.assert_allclose(DiagonalGram(tiny).inner(Gram(huge.factor)), 1e-4, rtol=1e-6)
+    s = jnp.array([1.0, 1e-21], "float32")
+    p, q = (TraceOneGaussian(0 * s, A, 1.0) for A in (DiagonalGram(s), Gram(jnp.diag(s))))
+    np.testing.assert_allclose(kl_divergence(q, p), 0, atol=1e-6)
