@@ -66,9 +66,8 @@ def test_every_kind_has_the_methods_of_its_dense_matrix(kind):
 
 
 @pairs
-@pytest.mark.parametrize("batches", [((), ()), ((3,), (2, 1))])
-def test_sums_products_and_traces_of_two_values(one, other, batches):
-    A, B = values(1, batches[0])[one], values(2, batches[1])[other]
+def test_sums_products_and_traces_of_two_values(one, other):
+    A, B = values(1, (3,))[one], values(2, (2, 1))[other]
     a, b = np.asarray(A.dense()), np.asarray(B.dense())
     np.testing.assert_allclose((A + B).dense(), a + b, rtol=1e-12)
     np.testing.assert_allclose(A.inner(B), np.trace(a @ b, axis1=-2, axis2=-1), rtol=1e-12)
@@ -98,7 +97,8 @@ def test_a_sum_stays_diagonal_where_it_can_and_squares_nothing():
 def test_divergences_of_all_pairs_of_kinds_are_those_of_the_dense_matrices(name):
     first, second = values(3, (2,)), values(4)
     for one, A in first.items():
-        for other, B in second.items():
+        for other in {one, "square", "diagonal"}:
+            B = second[other]
             dense = [Gram(jnp.linalg.cholesky(X.dense(), upper=True)) for X in (A, B)]
             expected = DIVERGENCES[name](*dense)
             got = DIVERGENCES[name](A, B)
