@@ -29,12 +29,13 @@ from mmlp.networks import (
     Dense,
     Diagonal,
     JointMatrixMLP,
+    LowRank,
     MatrixMLP,
     ShallowMatrixMLP,
     Triangular,
 )
 from mmlp.registry import register
-from mmlp.spd import SPD, DiagonalGram, Gram
+from mmlp.spd import SPD, DiagonalGram, Gram, LowRankGram
 from mmlp.training import EpochInfo, FitResult, NonFiniteError, default_optimizer, fit, fit_many
 from mmlp.vae import VAE, paper_vae
 
@@ -52,6 +53,8 @@ __all__ = [
     "Gram",
     "JointMatrixMLP",
     "Linear",
+    "LowRank",
+    "LowRankGram",
     "MatrixMLP",
     "MercerSigmoid",
     "NonFiniteError",

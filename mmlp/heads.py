@@ -53,8 +53,15 @@ class Head(eqx.Module):
     def probe(self, x: Array):
         return self(x)
 
-    def calibrated(self, X: Array, *, key):
-        return eqx.tree_at(lambda m: m.network, self, calibrated(self.network, X, key=key))
+    def calibrated(self, X: Array, *, key, targets: Array | None = None):
+        """With targets (n', d), also about their mean and total variance."""
+        network = calibrated(self.network, X, key=key, targets=targets)
+        if targets is not None:
+            mean, rest = jnp.mean(targets, axis=0), jnp.zeros(self.extra, targets.dtype)
+            variance = jnp.sum(jnp.mean((targets - mean) ** 2, axis=0))
+            log_eta = jnp.log(jnp.where(variance > 0, variance, 1))
+            network = network.shifted(jnp.concatenate([mean, rest.at[0].set(log_eta)]))
+        return eqx.tree_at(lambda m: m.network, self, network)
 
 
 @register

@@ -15,19 +15,26 @@ from mmlp.linalg.checks import checked_floats
 from mmlp.networks.layers import calibrated
 
 
-def calibrate(model, X: Array, *, key):
+def calibrate(model, X: Array, *, key, targets: Array | None = None):
     """A new model of the same shapes whose layers all respond to the inputs X (n, p), 100 or so.
 
     The model is a network, a head, a VAE, or one's own with a method `calibrated(X, *, key)`.
+    With targets (n', d), some or all of what it is to learn (of a VAE: data), a head starts about
+    their mean and total variance, and the output `LowRank` at their principal directions.
 
     >>> from mmlp.networks import MatrixMLP
     >>> model = MatrixMLP(3, 2, (4, 4), key=jax.random.key(0))
     >>> X = jax.random.normal(jax.random.key(1), (50, 3))
     >>> model = calibrate(model, X, key=jax.random.key(2))
     """
-    X = jnp.asarray(checked_floats(X, "calibrate(X=...)", "(n, p)", ndim=2))
-    if X.ndim != 2 or len(X) < 2:
-        wanted = "shape (n, p) with at least two rows"
-        raise ValueError(f"`calibrate(X=...)` must have {wanted}, got shape {X.shape}.")
     weights = jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
-    return calibrated(model, X.astype(weights[0].dtype if weights else X.dtype), key=key)
+
+    def rows(values, argument: str) -> Array:
+        X = jnp.asarray(checked_floats(values, f"calibrate({argument}=...)", "(n, p)", ndim=2))
+        if X.ndim != 2 or len(X) < 2:
+            wanted = f"shape (n, p) with at least two rows, got shape {X.shape}"
+            raise ValueError(f"`calibrate({argument}=...)` must have {wanted}.")
+        return X.astype(weights[0].dtype if weights else X.dtype)
+
+    Y = None if targets is None else rows(targets, "targets")
+    return calibrated(model, rows(X, "X"), key=key, targets=Y)

@@ -69,12 +69,15 @@ class VAE(eqx.Module):
         """What `load` tries, without computing: see `mmlp.networks.Network`."""
         return self.terms(x, jax.random.key(0))
 
-    def calibrated(self, X: Array, *, key) -> "VAE":
-        """The encoder calibrated on X (n, p), the decoder on as many draws of the prior."""
+    def calibrated(self, X: Array, *, key, targets: Array | None = None) -> "VAE":
+        """The encoder calibrated on X (n, p), the decoder on as many draws of the prior.
+
+        The targets (n', p) are the decoder's: data, about which it starts.
+        """
         keys = jax.random.split(key, 3)
         s = self.prior.sample(keys[2], (len(X),)).astype(X.dtype)
         encoder = calibrated(self.encoder, X, key=keys[0])
-        decoder = calibrated(self.decoder, s, key=keys[1])
+        decoder = calibrated(self.decoder, s, key=keys[1], targets=targets)
         return eqx.tree_at(lambda m: (m.encoder, m.decoder), self, (encoder, decoder))
 
     def encode(self, x: Array):

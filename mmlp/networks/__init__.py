@@ -3,6 +3,7 @@
 from mmlp.networks.cholesky import CholeskyMLP
 from mmlp.networks.joint import JointMatrixMLP
 from mmlp.networks.layers import MatrixLayer, Network, Perceptron, VectorLayer
+from mmlp.networks.low_rank import LowRank
 from mmlp.networks.matrix_mlp import MatrixMLP
 from mmlp.networks.outputs import Dense, Diagonal, Output, Triangular
 from mmlp.networks.shallow import ShallowMatrixMLP
@@ -12,6 +13,7 @@ __all__ = [
     "Dense",
     "Diagonal",
     "JointMatrixMLP",
+    "LowRank",
     "MatrixLayer",
     "MatrixMLP",
     "Network",

@@ -1,5 +1,7 @@
 """The baseline: a standard MLP that gives the numbers of a vector and of an SPD value."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 from jax import Array
 
@@ -59,5 +61,16 @@ class CholeskyMLP(Network):
         return A if self.out_features is None else (z[:r], A)
 
     @full_precision
-    def calibrated(self, X: Array, *, key=None) -> "CholeskyMLP":
-        return eqx.tree_at(lambda m: m.perceptron, self, self.perceptron.calibrated(X))
+    def calibrated(self, X: Array, *, key=None, targets=None) -> "CholeskyMLP":
+        model = eqx.tree_at(lambda m: m.perceptron, self, self.perceptron.calibrated(X))
+        if targets is None:
+            return model
+        z = self.output.start(targets, key=key).astype(model.perceptron.b[-1].dtype)
+        return model._with_bias(lambda b: b.at[self.out_features or 0 :].add(z))
+
+    def shifted(self, offset: Array) -> "CholeskyMLP":
+        """The same network with a vector that is larger by `offset` (out_features,)."""
+        return self._with_bias(lambda b: b.at[: self.out_features].add(offset))
+
+    def _with_bias(self, change: Callable[[Array], Array]) -> "CholeskyMLP":
+        return eqx.tree_at(lambda m: m.perceptron.b[-1], self, replace_fn=change)

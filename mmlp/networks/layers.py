@@ -41,8 +41,11 @@ class Network(eqx.Module):
         """As a rule an SPD value of trace one, or (vector, value)."""
 
     @abstractmethod
-    def calibrated(self, X: Array, *, key) -> Any:
-        """This network with layers that all respond to the inputs X (n, in_features)."""
+    def calibrated(self, X: Array, *, key, targets: Array | None = None) -> Any:
+        """This network with layers that all respond to the inputs X (n, in_features).
+
+        Targets (n', dim) say about which value it is to vary, where its output can.
+        """
 
     def probe(self, x: Array):
         """What `load` tries, without computing: it fails where parts do not fit each other."""
@@ -100,15 +103,15 @@ class MatrixLayer(eqx.Module):
     def __call__(self, source: Array | SPD, h: Any = None) -> SPD:
         return self.output(self.product(source) + self.bias(h))
 
-    def calibrated(self, source: Array | SPD, h: Any = None, *, key) -> "MatrixLayer":
+    def calibrated(self, source, h: Any = None, *, key, targets=None) -> "MatrixLayer":
         """Z varies over the samples by a set amount, about a random matrix."""
-        Z = jax.vmap(self.product)(source)  # (n, d, d)
-        rate = gain(Z, MATRIX_SPREAD)
+        Z, spread = jax.vmap(self.product)(source), self.output.spread(self.dim)  # Z (n, d, d)
+        rate = gain(Z, spread)
         B = self.output.centre(key, self.dim, self.B.dtype) - rate * jnp.mean(Z, axis=0)
         W, V = jnp.sqrt(rate) * self.W, self.V  # Z is quadratic in W
         if V is None:
             return eqx.tree_at(lambda m: (m.W, m.B), self, (W, B))
-        V = gain(h @ V.T, MATRIX_SPREAD) * V
+        V = gain(h @ V.T, spread) * V
         B = B - (V @ jnp.mean(h, axis=0)).reshape(B.shape)
         return eqx.tree_at(lambda m: (m.W, m.B, m.V), self, (W, B, V))
 
@@ -137,7 +140,7 @@ class VectorLayer(eqx.Module):
     def __call__(self, H: SPD, h: Array) -> Array:
         return self.product(H, h) + self.b
 
-    def calibrated(self, H: SPD, h: Array, *, key=None) -> "VectorLayer":
+    def calibrated(self, H: SPD, h: Array, *, key=None, targets=None) -> "VectorLayer":
         """z varies over the samples by a set amount, about zero."""
         z = jax.vmap(self.product)(H, h)
         rate = gain(z, VECTOR_SPREAD)
@@ -170,7 +173,7 @@ class Perceptron(Network):
         return x
 
     @full_precision
-    def calibrated(self, X: Array, *, key=None) -> "Perceptron":
+    def calibrated(self, X: Array, *, key=None, targets=None) -> "Perceptron":
         h, weights, biases = X, [], []
         for W in self.W:
             z = h @ W.T
@@ -181,8 +184,8 @@ class Perceptron(Network):
         return eqx.tree_at(lambda m: (m.W, m.b), self, (tuple(weights), tuple(biases)))
 
 
-def calibrated(model, X: Array, *, key) -> Any:
-    """`model.calibrated(X, key=key)`, or a `ValueError` that says why that cannot be."""
+def calibrated(model, X: Array, *, key, targets: Array | None = None) -> Any:
+    """`model.calibrated(X, ...)`, or a `ValueError` that says why that cannot be."""
     if not hasattr(model, "calibrated"):
         raise ValueError(
             "`calibrate(model=...)` must be one of the library's networks, heads or a VAE of them, "
@@ -191,7 +194,12 @@ def calibrated(model, X: Array, *, key) -> Any:
     if (p := getattr(model, "in_features", None)) not in (None, X.shape[1]):
         wanted = f"{p} columns, as the model does, got {X.shape[1]}"
         raise ValueError(f"`calibrate(X=...)` must have {wanted}.")
-    return model.calibrated(X, key=key)
+    if targets is None:
+        return model.calibrated(X, key=key)
+    if (d := getattr(model, "dim", None)) not in (None, targets.shape[1]):
+        wanted = f"{d} columns, the size of the model's matrix, got {targets.shape[1]}"
+        raise ValueError(f"`calibrate(targets=...)` must have {wanted}.")
+    return model.calibrated(X, key=key, targets=targets)
 
 
 def gain(z: Array, spread: float) -> Array:

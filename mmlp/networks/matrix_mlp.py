@@ -49,7 +49,8 @@ class TwoPaths(Network):
         output, keys = checked_output(output, name), jax.random.split(key, (2, len(d)))
         inputs, n = (p, *d), len(hidden)
         layers = [MatrixLayer(inputs[i], d[i], Dense(kernel), key=keys[0, i]) for i in range(n)]
-        last = output.layer(inputs[n], d[n], r=r[n - 1] if joint else 0, key=keys[0, n])
+        features = r[n - 1] if r and n else 0  # of h_1
+        last = output.layer(inputs[n], d[n], r=features, joint=joint, key=keys[0, n])
         self.matrices = (*layers, last)
         # a joint path begins at x and ends by reading H_1, the paper's at ones and H_0
         vectors, read = ((p, *r), (*hidden, inputs[n])) if joint else ((*r[:1], *r), d)
@@ -69,6 +70,10 @@ class TwoPaths(Network):
     def out_features(self) -> int | None:
         return len(self.vectors[-1].b) if len(self.vectors) == len(self.matrices) else None
 
+    def shifted(self, offset: Array) -> Any:
+        """The same network with a vector that is larger by `offset` (out_features,)."""
+        return eqx.tree_at(lambda m: m.vectors[-1].b, self, self.vectors[-1].b + offset)
+
     @abstractmethod
     def forward(self, x: Array, do: Callable) -> Any:
         """The equations, with `do(layer, *inputs)` for `layer(*inputs)`."""
@@ -78,15 +83,17 @@ class TwoPaths(Network):
         return self.forward(self.checked(x), lambda layer, *inputs: layer(*inputs))
 
     @full_precision
-    def calibrated(self, X: Array, *, key) -> Any:
+    def calibrated(self, X: Array, *, key, targets: Array | None = None) -> Any:
         """A batch goes through, and each layer is calibrated when it comes there."""
         keys = jax.random.split(key, len(self.matrices))
         keys = {id(layer): key for layer, key in zip(self.matrices, keys, strict=True)}
-        fitted = {}
+        fitted, last = {}, self.matrices[-1]
 
         def do(layer, *inputs):
             if hasattr(layer, "calibrated"):
-                fitted[id(layer)] = layer = layer.calibrated(*inputs, key=keys.get(id(layer)))
+                options = {} if targets is None or layer is not last else {"targets": targets}
+                new = layer.calibrated(*inputs, key=keys.get(id(layer)), **options)
+                fitted[id(layer)] = layer = new
             return jax.vmap(layer)(*inputs)
 
         self.forward(X, do)
@@ -124,7 +131,7 @@ class MatrixMLP(TwoPaths):
         A, z = self.vectors[0].A, None
         h = jnp.ones((*x.shape[:-1], A.shape[1]), A.dtype)
         for matrix, vector in zip(self.matrices, self.vectors, strict=True):
-            H = do(matrix, H)
+            H = do(matrix, H, h)
             z = do(vector, H, h)
             h = do(self.activation, z)
         return z, H

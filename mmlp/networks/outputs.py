@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from mmlp.kernels import Kernel, Linear
-from mmlp.networks.layers import MatrixLayer, random_bias
+from mmlp.networks.layers import MATRIX_SPREAD, MatrixLayer, random_bias
 from mmlp.registry import register
 from mmlp.spd import SPD, DiagonalGram, Gram
 
@@ -22,9 +22,12 @@ class Output(eqx.Module):
     call. `size` and `read` serve networks without matrices.
     """
 
-    def layer(self, before: int, dim: int, *, r: int = 0, key) -> Any:
-        """The last layer, after a matrix of size `before`; with r > 0 it also reads h_1 (r,)."""
-        return MatrixLayer(before, dim, self, r=r, key=key)
+    def layer(self, before: int, dim: int, *, r: int = 0, joint: bool = False, key) -> Any:
+        """The last layer, after a matrix of size `before`.
+
+        With r > 0 there is a vector h_1 (r,), which `joint` networks add to Z_0.
+        """
+        return MatrixLayer(before, dim, self, r=r if joint else 0, key=key)
 
     def entries(self, Z: Array) -> Array:
         """What of Z = W_0 H_1 W_0' is read."""
@@ -33,6 +36,14 @@ class Output(eqx.Module):
     def centre(self, key, dim: int, dtype=None) -> Array:
         """What the entries vary about at the start."""
         return random_bias(key, dim, dtype)
+
+    def spread(self, dim: int) -> float:
+        """How much, as a deviation over the samples."""
+        return MATRIX_SPREAD
+
+    def start(self, targets: Array, *, key) -> Array:
+        """Free numbers, as `read` takes them, with which to start for targets (n, dim)."""
+        return jnp.zeros(self.size(targets.shape[1]), targets.dtype)
 
     @abstractmethod
     def size(self, dim: int) -> int:

@@ -47,7 +47,7 @@ class ShallowMatrixMLP(Network):
         output = Dense(kernel) if output is None else checked_output(output, "ShallowMatrixMLP")
         key_hidden, key_output = jax.random.split(key)
         self.perceptron = Perceptron((p, *r), key=key_hidden)
-        self.last = output.layer(r[-1], d, key=key_output)
+        self.last = output.layer(r[-1], d, r=r[-1], key=key_output)
 
     @property
     def in_features(self) -> int:
@@ -63,10 +63,13 @@ class ShallowMatrixMLP(Network):
 
     @full_precision
     def __call__(self, x: Array) -> SPD:
-        return self.last(self.hidden(self.checked(x)))
+        h = self.hidden(self.checked(x))
+        return self.last(h, h)
 
     @full_precision
-    def calibrated(self, X: Array, *, key) -> "ShallowMatrixMLP":
+    def calibrated(self, X: Array, *, key, targets=None) -> "ShallowMatrixMLP":
         model = eqx.tree_at(lambda m: m.perceptron, self, self.perceptron.calibrated(X))
-        last = self.last.calibrated(jax.vmap(model.hidden)(X), key=key)
+        h = jax.vmap(model.hidden)(X)
+        options = {} if targets is None else {"targets": targets}
+        last = self.last.calibrated(h, h, key=key, **options)
         return eqx.tree_at(lambda m: m.last, model, last)

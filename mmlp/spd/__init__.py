@@ -2,5 +2,6 @@
 
 from mmlp.spd.base import SPD, Gram
 from mmlp.spd.diagonal import DiagonalGram
+from mmlp.spd.low_rank import LowRankGram
 
-__all__ = ["SPD", "DiagonalGram", "Gram"]
+__all__ = ["SPD", "DiagonalGram", "Gram", "LowRankGram"]

@@ -87,6 +87,18 @@ def rows_of(T: Array, x: Array | None, batch: tuple[int, ...]) -> Array:
     return jnp.moveaxis(jnp.broadcast_to(T, batch + T.shape[-2:]), -2, 0)
 
 
+def some_of(columns, d: int, argument: str) -> np.ndarray:
+    """Distinct places from 0 to d - 1, from a slice or a list of whole numbers."""
+    try:
+        chosen = np.atleast_1d(np.arange(d)[columns])
+    except (IndexError, TypeError, ValueError):
+        chosen = np.array([], int)
+    if chosen.ndim != 1 or len(chosen) == 0 or len(set(chosen.tolist())) < len(chosen):
+        wanted = f"must be distinct columns of 0 to {d - 1}, such as [0, {d - 1}]"
+        raise ValueError(f"`{argument}` {wanted}, got {columns!r:.80}.")
+    return chosen
+
+
 class Columns:
     """Vectors x (..., d) as columns, so that many of them share one factorisation of a matrix.
 

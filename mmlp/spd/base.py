@@ -108,12 +108,11 @@ class SPD(eqx.Module):
     @full_precision
     def congruence(self, W: ArrayLike) -> "SPD":
         """W A W' for W (..., k, d): the factor is T W'. Singular, and so refused, for k > d."""
-        name, d = type(self).__name__, self.dim
-        W = jnp.asarray(checked_floats(W, f"{name}.congruence(W=...)", "(..., k, d)", ndim=2))
-        if W.shape[-1] != d or W.shape[-2] > d:
-            wanted = f"have shape (..., k, {d}) with k <= {d}, or W A W' is singular"
-            raise ValueError(f"`{name}.congruence(W=...)` must {wanted}, got shape {W.shape}.")
-        return Gram(self.factor @ W.mT)
+        return Gram(self.factor @ self._rectangle(W).mT)
+
+    def marginal(self, columns) -> "SPD":
+        """A_ij for i and j of these columns, an index or slice: the covariance of these alone."""
+        return Gram(self.factor[..., self._some(columns)])
 
     def root(self) -> tuple[Array, bool]:
         """A square factor (..., d, d), by QR of a tall one, and whether it is upper triangular."""
@@ -168,6 +167,19 @@ class SPD(eqx.Module):
     def _columns(self, x: ArrayLike, argument: str) -> arguments.Columns:
         name = f"{type(self).__name__}.{argument}"
         return arguments.Columns(self.batch_shape, self._vectors(x, argument), name)
+
+    def _rectangle(self, W: ArrayLike) -> Array:
+        """W (..., k, d) of a `congruence`."""
+        name, d = type(self).__name__, self.dim
+        W = jnp.asarray(checked_floats(W, f"{name}.congruence(W=...)", "(..., k, d)", ndim=2))
+        if W.shape[-1] != d or W.shape[-2] > d:
+            wanted = f"have shape (..., k, {d}) with k <= {d}, or W A W' is singular"
+            raise ValueError(f"`{name}.congruence(W=...)` must {wanted}, got shape {W.shape}.")
+        return W
+
+    def _some(self, columns) -> np.ndarray:
+        """Distinct columns of a `marginal`, from 0 to d - 1."""
+        return arguments.some_of(columns, self.dim, f"{type(self).__name__}.marginal(columns=...)")
 
     def _pair(self, other: "SPD", name: str) -> tuple[Array, Array]:
         """The factors of both, in one dtype, with their batch dimensions broadcast."""

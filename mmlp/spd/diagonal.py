@@ -59,6 +59,9 @@ class DiagonalGram(SPD):
     def scaled(self, c: ArrayLike) -> "DiagonalGram":
         return DiagonalGram(root_of(c, "DiagonalGram.scaled(c=...)")[..., None] * self.scale)
 
+    def marginal(self, columns) -> "DiagonalGram":
+        return DiagonalGram(self.scale[..., self._some(columns)])
+
     def __matmul__(self, x: ArrayLike) -> Array:
         return self.scale**2 * self._vectors(x, "__matmul__(x=...)")
 
@@ -91,7 +94,7 @@ class DiagonalGram(SPD):
         if not isinstance(other, DiagonalGram):
             return NotImplemented  # the other kind knows better what the sum is
         check_pair(self, other, "A + B")
-        return DiagonalGram(_hypotenuse(self.scale, other.scale))
+        return DiagonalGram(hypotenuse(self.scale, other.scale))
 
     def inner(self, other: SPD) -> Array:
         check_pair(self, other, "A.inner(B)")
@@ -121,7 +124,7 @@ def _squares(B: SPD, operation: Callable, scale: Array) -> Array:
     return jnp.sum(operation(B.factor, scale[..., None, :]) ** 2, axis=-2)
 
 
-def _hypotenuse(a: Array, b: Array) -> Array:
+def hypotenuse(a: Array, b: Array) -> Array:
     """sqrt(a^2 + b^2), with right second derivatives, unlike `jnp.hypot`; zero where both are."""
     largest = lax.stop_gradient(jnp.maximum(jnp.abs(a), jnp.abs(b)))
     zero = largest == 0

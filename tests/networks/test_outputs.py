@@ -144,7 +144,8 @@ class FactorLayer(eqx.Module):
 class Factors(Output):
     rank: int = eqx.field(static=True)
 
-    def layer(self, before, dim, *, r=0, key):
+    def layer(self, before, dim, *, r=0, joint=False, key):
+        r = r if joint else 0
         inner = MatrixLayer(before, self.rank, Dense(MercerSigmoid()), r=r, key=key)
         return FactorLayer(inner, jax.random.normal(key, (dim, self.rank)), jnp.zeros(dim))
 
