@@ -38,8 +38,7 @@ def factorise(scale: Array, U: Array) -> Thin:
 
 def half_log_det(F: Thin) -> Array:
     """log det(A) / 2 = sum log|s| + sum log C_ii, shape (...)."""
-    C = jnp.diagonal(_root(F), axis1=-2, axis2=-1)
-    return jnp.sum(jnp.log(jnp.abs(F.scale)), axis=-1) + jnp.sum(jnp.log(C), axis=-1)
+    return _sum_of_logs(F.scale, jnp.diagonal(_root(F), axis1=-2, axis2=-1))
 
 
 @full_precision
@@ -73,14 +72,15 @@ def shares(F: Thin) -> Array:
 
 
 def _solve(C: Array, b: Array, *, transpose: bool = False) -> Array:
-    return lax.linalg.triangular_solve(C, b, left_side=True, lower=True, transpose_a=transpose)
+    """C^-1 b or C^-T b, by the rows of b: LAPACK counts along columns, and so need not copy."""
+    return lax.linalg.triangular_solve(C, b.mT, lower=True, transpose_a=not transpose).mT
 
 
 def _no_rule(primals, tangents):
     raise NotImplementedError("constants have no derivatives")
 
 
-def _in_float64(function):
+def _in_float64(function, rule=_no_rule):
     """`function` of arrays, computed in float64; its result has the dtype of the last one."""
 
     def wide(x):
@@ -92,7 +92,7 @@ def _in_float64(function):
             return function(jax.tree.map(wide, arrays), dtype)
 
     wrapped.__name__ = function.__name__
-    return partial(primitive, rule=_no_rule)(wrapped)
+    return primitive(wrapped, rule)
 
 
 @_in_float64
@@ -127,6 +127,18 @@ def _inverse_transposed(arrays, dtype):
     P, C = U / scale[..., None, :], C + rest
     w = _solve(C, _solve(jnp.eye(C.shape[-1]) + C, P @ y), transpose=True)
     return lax.convert_element_type((y - P.mT @ w) / scale[..., None], dtype)
+
+
+def _logs_rule(primals, tangents):
+    pairs = zip(primals, tangents, strict=True)
+    return sum(jnp.sum(x_dot / x, axis=-1) for x, x_dot in pairs if not is_zero(x_dot))
+
+
+@partial(_in_float64, rule=_logs_rule)
+def _sum_of_logs(arrays, dtype):
+    """sum log|s| + sum log C_ii: where s is tiny, C is large."""
+    total = sum(jnp.sum(jnp.log(jnp.abs(x)), axis=-1) for x in arrays)
+    return lax.convert_element_type(total, dtype)
 
 
 def _root_rule(primals, tangents):

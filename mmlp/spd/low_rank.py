@@ -79,8 +79,9 @@ class LowRankGram(SPD):
         """The dense factor diag(scale) on top of U, shape (..., d + m, d)."""
         if self.dim > MOST:
             raise ValueError(
-                f"a dense factor of {self.dim} x {self.dim} numbers is refused above {MOST}: use "
-                "`stein` or `quadratic`, `marginal(columns)` for some of the columns, or `dense()`."
+                f"`LowRankGram.factor` of {self.dim} x {self.dim} numbers is refused above {MOST}, "
+                "and so is what needs it, such as `logm`: use `stein` or `quadratic`, "
+                "`marginal(columns)` for some of the columns, or `dense()`."
             )
         return jnp.concatenate([DiagonalGram(self.scale).factor, self.U], axis=-2)
 

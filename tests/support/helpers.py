@@ -1,6 +1,7 @@
 """The divergences by name; factors with a chosen spectrum, a root; accurate differences."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -98,3 +99,11 @@ def equations(jaxpr: Jaxpr):
         ):
             if isinstance(parameter, Jaxpr | ClosedJaxpr):
                 yield from equations(getattr(parameter, "jaxpr", parameter))
+
+
+def program(function, *arguments):
+    """All primitives of value and gradient, and the size of the largest array."""
+    both = jax.value_and_grad(function, tuple(range(len(arguments))))
+    found = list(equations(jax.make_jaxpr(both)(*arguments).jaxpr))
+    sizes = [math.prod(v.aval.shape) for e in found for v in e.outvars]
+    return {e.primitive.name for e in found}, max(sizes)
