@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
-from mmlp.networks.layers import calibrated
+from mmlp.networks.layers import calibrated, variances
 from mmlp.registry import register
 
 
@@ -58,8 +58,7 @@ class Head(eqx.Module):
         network = calibrated(self.network, X, key=key, targets=targets)
         if targets is not None:
             mean, rest = jnp.mean(targets, axis=0), jnp.zeros(self.extra, targets.dtype)
-            variance = jnp.sum(jnp.mean((targets - mean) ** 2, axis=0))
-            log_eta = jnp.log(jnp.where(variance > 0, variance, 1))
+            log_eta = jnp.log(jnp.sum(variances(targets)))
             network = network.shifted(jnp.concatenate([mean, rest.at[0].set(log_eta)]))
         return eqx.tree_at(lambda m: m.network, self, network)
 

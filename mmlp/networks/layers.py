@@ -209,6 +209,13 @@ def gain(z: Array, spread: float) -> Array:
     return jnp.where(varies, spread / jnp.where(varies, deviation, 1), 1)
 
 
+def variances(Y: Array) -> Array:
+    """Of each column of Y (n, d); one, as in the estimators, where it varies by rounding only."""
+    square = jnp.var(Y, axis=0)
+    rounding = Y.shape[0] * jnp.finfo(Y.dtype).eps * jnp.max(jnp.abs(Y), axis=0)
+    return jnp.where(square > rounding**2, square, 1)
+
+
 def normal(key, rows: int, columns: int) -> Array:
     return jax.random.normal(key, (rows, columns)) / columns**0.5
 

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from mmlp.linalg.checks import checked_size
-from mmlp.networks.layers import MATRIX_SPREAD, MatrixLayer, gain, normal
+from mmlp.networks.layers import MATRIX_SPREAD, MatrixLayer, gain, normal, variances
 from mmlp.networks.outputs import Output
 from mmlp.registry import register
 from mmlp.spd import SPD, LowRankGram
 
 SHARE = 0.5  # of the variance along principal directions that loadings have at the start
+SPARE = 0.1  # of each deviation, that loadings have which no direction was left for
 
 
 @register
@@ -117,17 +118,28 @@ class Loadings(eqx.Module):
 
 
 def principal(Y: Array, L: Array) -> tuple[Array, Array]:
-    """log s (d,) and loadings (d, m) with s^2 + diag(LL') the variances of Y (n, d).
+    """log s (d,) and loadings (d, m): s^2 + diag(LL') are the variances of Y (n, d), to scale.
 
-    LL' has `SHARE` of the variance along the first m principal directions of Y. Loadings beyond
-    those that Y has are a tenth of the given random ones: at zero they would never move.
+    Their mean is one. LL' has `SHARE` of the variance along the first m principal directions of Y.
+    Loadings beyond those that Y has are a tenth of random ones: at zero they would never move.
     """
-    Y = Y - jnp.mean(Y, axis=0)
-    variance = jnp.mean(Y**2, axis=0)
-    variance = jnp.where(variance > 0, variance, 1)  # of a constant column, as in the estimators
-    n, m = len(Y), min(L.shape[1], len(Y) - 1, Y.shape[1])
-    vectors = jnp.linalg.eigh(Y @ Y.T)[1][:, ::-1][:, :m]  # (n, m): columns of Y' u are directions
-    known = (SHARE / n) ** 0.5 * (Y.T @ vectors)
-    spare = 0.1 * jnp.sqrt(variance)[:, None] * L[:, m:]
-    left = variance - jnp.sum(known**2, axis=1)  # (1 - SHARE) of it at least
+    n, d = Y.shape
+    variance = variances(Y)
+    size = jnp.sqrt(jnp.mean(variance))
+    Y, variance = (Y - jnp.mean(Y, axis=0)) / size, variance / size**2
+    m = min(L.shape[1], n - 1, d)
+    if n < d:  # directions, as long as the singular values of Y, from the smaller of two matrices
+        known = Y.T @ _leading(Y @ Y.T, m)
+    else:
+        vectors = _leading(Y.T @ Y, m)
+        known = jnp.linalg.norm(Y @ vectors, axis=0) * vectors
+    known = (SHARE / n) ** 0.5 * known
+    spare = L[:, m:] / jnp.linalg.norm(L[:, m:], axis=1, keepdims=True)  # none if m is the rank
+    spare = SPARE * jnp.sqrt(variance)[:, None] * spare
+    left = variance - jnp.sum(known**2, axis=1) - jnp.sum(spare**2, axis=1)  # 0.49 of it at least
     return jnp.log(left) / 2, jnp.concatenate([known, spare], axis=1)
+
+
+def _leading(A: Array, m: int) -> Array:
+    """The eigenvectors (n, m) of A (n, n) with the largest eigenvalues."""
+    return jnp.linalg.eigh(A)[1][:, ::-1][:, :m]
