@@ -101,12 +101,11 @@ class Diagonal(Output):
 class Triangular(Output):
     """T'T / tr(T'T) for the upper triangle T of Z_0, with exp on its diagonal.
 
-    A density then needs no factorisation. The numbers are the diagonal, then what is above it, row
-    by row: B_0 and V have d(d+1)/2 rows.
+    A density then needs no factorisation. B_0 and V have d(d+1)/2 rows, in the order of `_fold`.
     """
 
     def entries(self, Z: Array) -> Array:
-        return jnp.concatenate([jnp.diagonal(Z), Z[jnp.triu_indices(len(Z), 1)]])
+        return _fold(jnp.triu(Z))
 
     def centre(self, key, dim: int, dtype=None) -> Array:
         return jnp.zeros(self.size(dim), dtype)  # the identity; random triangles are near singular
@@ -118,8 +117,27 @@ class Triangular(Output):
         return dim * (dim + 1) // 2
 
     def read(self, z: Array, dim: int) -> Gram:
-        T = jnp.diag(jnp.exp(z[:dim])).at[jnp.triu_indices(dim, 1)].set(z[dim:])
-        return Gram.trace_one(T, upper=True)
+        T = _unfold(z, dim)
+        diagonal = jnp.eye(dim, dtype=bool)
+        return Gram.trace_one(
+            jnp.where(diagonal, jnp.exp(jnp.where(diagonal, T, 0)), T), upper=True
+        )
+
+
+def _unfold(z: Array, d: int) -> Array:
+    """An upper triangle (d, d) of d(d+1)/2 numbers without gather or scatter, which are slow.
+
+    The numbers, and behind them all but the first d backwards, are d rows of d: each number stands
+    once above the diagonal or on it (the order of TensorFlow Probability's `fill_triangular`).
+    """
+    return jnp.triu(jnp.concatenate([z, z[: d - 1 : -1]]).reshape(d, d))
+
+
+def _fold(T: Array) -> Array:
+    """The numbers of an upper triangle T (d, d), for `_unfold`."""
+    d, rows = len(T), T.reshape(-1)
+    size = d * (d + 1) // 2
+    return rows[:size] + jnp.concatenate([jnp.zeros(d, T.dtype), rows[size:][::-1]])
 
 
 def checked_output(output, name: str) -> Output:
