@@ -91,7 +91,9 @@ def flat(tree):
 )
 def test_two_devices_give_the_weights_of_one(names, tmp_path):
     """float64 to 1e-6 (it is 1e-15 or so); float32 to the order of summation, which is printed."""
-    flags = environment(XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    flags = environment(
+        XLA_FLAGS=os.environ["XLA_FLAGS"] + " --xla_force_host_platform_device_count=2"
+    )
     subprocess.run(
         [sys.executable, __file__, str(tmp_path / "two.npz"), *names],
         env=flags,
