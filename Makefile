@@ -30,10 +30,10 @@ demo: setup     ## the tour: three small runs and a page to open, demo/index.htm
 	$(RUN) -m mmlp.cli demo
 
 test: setup     ## the fast tests (what CI runs)
-	$(RUN) -m pytest -n 2 -m "not slow"
+	$(RUN) -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-all: setup browser  ## all tests
-	$(RUN) -m pytest -n 2 -o faulthandler_timeout=1800
+	$(RUN) -m pytest -n 2 --dist worksteal -o faulthandler_timeout=1800
 
 browser:        ## a Chromium for the tests of web pages, unless there is one (by apt-get)
 	@$(PYTHON) -c 'import sys; sys.path.insert(0, "tests/support"); import browser; browser.find()' 2>/dev/null || { \
