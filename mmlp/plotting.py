@@ -13,6 +13,8 @@ from mmlp.distributions import Elliptical
 from mmlp.metrics import calibration_curve
 from mmlp.spd import SPD
 
+MOST = 4096  # columns of a heat map: no screen has more
+
 
 def plot_ellipses(
     distribution: Elliptical,
@@ -42,7 +44,7 @@ def plot_ellipses(
         )
     ax = _axes(ax)
     mean = np.asarray(distribution.mean, float)[..., [i, j]].reshape(-1, 2)
-    V = np.asarray(distribution.covariance.dense(), float)[..., [[i], [j]], [i, j]]
+    V = np.asarray(distribution.covariance.marginal([i, j]).dense(), float)
     V = np.broadcast_to(V, (*batch, 2, 2)).reshape(-1, 2, 2)
     radius = distribution.radius_quantile(level, dim=2)  # by eta omega; now by the covariance
     radius = radius / np.sqrt(np.asarray(distribution.variance_factor(dim=2), float))
@@ -68,7 +70,10 @@ def plot_ellipses(
 def plot_covariance(
     A: ArrayLike | SPD, *, names: Sequence[str] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """A covariance matrix A, (d, d) or an SPD value, as a heat map with numbers where they fit."""
+    """A covariance matrix A, (d, d) or an SPD value, as a heat map with numbers where they fit.
+
+    More than a few thousand columns are refused; `A.marginal(columns)` has some of them.
+    """
     A = _matrix(A, "plot_covariance")
     return _heatmap(A, float(np.abs(A).max()), "covariance", names, ax)
 
@@ -80,6 +85,52 @@ def plot_correlation(
     A = _matrix(A, "plot_correlation")
     scale = np.sqrt(np.diag(A))
     return _heatmap(A / scale / scale[:, None], 1.0, "correlation", names, ax)
+
+
+def plot_loadings(
+    A: SPD,
+    shape: tuple[int, int] | None = None,
+    *,
+    names: Sequence[str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """The rows of U of a `LowRankGram` A: what varies together, beyond the diagonal.
+
+    The longest row comes first. With the `shape` of an image each row is one; without, up to 20
+    targets are drawn as bars, more as lines.
+
+    >>> from mmlp import LowRankGram
+    >>> ax = plot_loadings(LowRankGram(np.ones(6), np.eye(2, 6)), shape=(2, 3))
+    >>> plt.close()
+    """
+    U = np.asarray(getattr(A, "U", np.nan), float)
+    if U.ndim != 2:
+        got = f"got {type(A).__name__}" + (
+            f" with batch dimensions {U.shape[:-2]}" if U.ndim else ""
+        )
+        wanted = "must be one `LowRankGram`, such as `network(x)` with the output `LowRank(rank)`"
+        raise ValueError(f"`plot_loadings(A=...)` {wanted}, {got}; choose a row first.")
+    U = U[np.argsort(-np.sum(U**2, axis=1))]
+    limit = float(np.abs(U).max()) or 1.0
+    if shape is not None:
+        ax = plot_images(U, shape, ax=ax)
+        ax.images[0].set(cmap="RdBu_r", clim=(-limit, limit))
+        ax.figure.colorbar(ax.images[0], ax=ax, label="loading", fraction=0.046, pad=0.04)
+        return ax
+    ax = _axes(ax)
+    (m, d), places = U.shape, np.arange(U.shape[1])
+    for k, row in enumerate(U):
+        if d <= 20:
+            ax.bar(places + 0.8 * ((k + 0.5) / m - 0.5), row, 0.8 / m, label=f"loading {k}")
+        else:
+            ax.plot(places, row, linewidth=1, label=f"loading {k}")
+    if names is not None or d <= 8:
+        ax.set_xticks(places, _names(names, d, ""))
+    ax.axhline(0, color="0.6", linewidth=0.8, zorder=0)
+    ax.set(xlabel="target", ylabel="loading")
+    if m <= 8:
+        ax.legend(frameon=False, fontsize="small")
+    return ax
 
 
 def plot_calibration(pit: ArrayLike, *, label: str | None = None, ax: Axes | None = None) -> Axes:
@@ -174,6 +225,9 @@ def _heatmap(A: np.ndarray, limit: float, label: str, names, ax: Axes | None) ->
 
 
 def _matrix(A, call: str) -> np.ndarray:
+    if isinstance(A, SPD) and A.dim > MOST:
+        use = "choose some with `A.marginal(columns)`"
+        raise ValueError(f"`{call}(A=...)` draws at most {MOST} columns, got {A.dim}; {use}.")
     A = np.asarray(A.dense() if isinstance(A, SPD) else A, float)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
         got = f"got shape {A.shape}; choose a row first"

@@ -6,7 +6,7 @@ import pytest
 from matplotlib.patches import Ellipse
 from student_t import StudentT
 
-from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential, metrics, plotting
+from mmlp import Gram, LowRankGram, TraceOneGaussian, TraceOnePowerExponential, metrics, plotting
 
 RNG = np.random.default_rng(0)
 
@@ -102,6 +102,35 @@ def test_images_lie_in_a_grid_in_order(ax):
     np.testing.assert_allclose(canvas[3:5, 4:7], images[4].reshape(2, 3))
 
 
+U = np.array([[1.0, 0, -1, 0, 0, 0], [0, 2, 0, 0, 0, -3]])
+
+
+def test_loadings_as_images_share_one_scale_and_the_longest_comes_first(ax):
+    assert plotting.plot_loadings(LowRankGram(np.ones(6), U), (2, 3), ax=ax) is ax
+    canvas = np.asarray(ax.images[0].get_array())
+    np.testing.assert_allclose(canvas[:2, :3], U[1].reshape(2, 3))
+    assert ax.images[0].get_clim() == (-3, 3)
+
+
+def test_loadings_are_bars_of_few_targets_and_lines_of_many(ax):
+    assert plotting.plot_loadings(LowRankGram(np.ones(6), U), names=list("abcdef"), ax=ax) is ax
+    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], np.ravel(U[::-1]))
+    assert [label.get_text() for label in ax.get_xticklabels()] == list("abcdef")
+    lines = plotting.plot_loadings(LowRankGram(np.ones(60), np.tile(U, 10))).lines
+    np.testing.assert_allclose(lines[0].get_ydata(), np.tile(U[1], 10))
+
+
+def test_a_value_with_many_columns_is_drawn_by_some_of_them(ax):
+    A = LowRankGram.trace_one(np.ones(5000), np.ones((1, 5000)))
+    p = TraceOneGaussian(np.zeros((1, 5000)), A, 1.0)
+    assert len(plotting.plot_ellipses(p, columns=(4999, 0), ax=ax).patches) == 1
+    for call in (plotting.plot_covariance, plotting.plot_correlation):
+        with pytest.raises(ValueError, match=r"at most 4096 columns, got 5000.*`A.marginal\(colu"):
+            call(A, ax=ax)
+    ax = plotting.plot_correlation(A.marginal([0, 4999]))
+    np.testing.assert_allclose(ax.images[0].get_array(), [[1, 0.5], [0.5, 1]])
+
+
 def test_errors_name_call_and_remedy(ax):
     with pytest.raises(ValueError, match="no ellipse"):
         plotting.plot_ellipses(gaussian(2, 1), ax=ax)
@@ -111,3 +140,9 @@ def test_errors_name_call_and_remedy(ax):
         plotting.plot_covariance(np.eye(2), names=["a"], ax=ax)
     with pytest.raises(ValueError, match="shape of an image"):
         plotting.plot_images(np.zeros((2, 6)), ax=ax)
+    for value, got in (
+        (Gram(np.eye(2)), "got Gram"),
+        (LowRankGram(np.ones((3, 6)), U), "dimensio"),
+    ):
+        with pytest.raises(ValueError, match=rf"plot_loadings\(A=...\)` must be one.*{got}"):
+            plotting.plot_loadings(value, ax=ax)
