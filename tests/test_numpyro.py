@@ -12,12 +12,21 @@ from numpyro.infer import MCMC, NUTS, SVI, Trace_ELBO, init_to_value
 from numpyro.infer.util import log_density
 
 import mmlp
-from mmlp.numpyro import TraceOneGaussian, TraceOnePowerExponential
-from mmlp.spd import Gram
+from mmlp.numpyro import (
+    LowRankGaussian,
+    LowRankPowerExponential,
+    TraceOneGaussian,
+    TraceOnePowerExponential,
+)
+from mmlp.spd import Gram, LowRankGram
 
 T = np.array([[1.0, 0.4, -0.3], [0.2, 0.8, 0.5], [0.0, -0.1, 0.6]])
 MU = np.array([0.3, -1.0, 2.0])
+W, DIAGONAL = T[:, :2] - 0.3, np.array([0.5, 1.0, 2.0])
 CASES = [
+    (LowRankGaussian, (MU, W, DIAGONAL, 2.0)),
+    (LowRankGaussian, (MU, np.stack([W, -2 * W]), DIAGONAL, np.array([[1.0], [3.0]]))),
+    (LowRankPowerExponential, (np.stack([MU, -MU]), W, np.stack([DIAGONAL, MU**2]), 2.0, 1.0, 0.7)),
     (TraceOneGaussian, (MU, T, 2.0)),
     (TraceOneGaussian, (np.stack([MU, -MU]), T, np.array([1.0, 3.0]))),
     (TraceOneGaussian, (MU, np.stack([T, T.T + np.eye(3)]), 2.0)),
@@ -27,7 +36,16 @@ CASES = [
         (MU, np.concatenate([T, T]), np.array([[1.0], [2.0]]), 0.8, np.array([0.6, 1.0, 3.0])),
     ),
 ]
-IDS = ["gaussian", "gaussian-loc-batch", "gaussian-factor-batch", "power", "power-batch"]
+IDS = [
+    "low-rank",
+    "low-rank-batch",
+    "low-rank-power",
+    "gaussian",
+    "gaussian-loc-batch",
+    "gaussian-factor-batch",
+    "power",
+    "power-batch",
+]
 
 
 def cases(function):
@@ -37,9 +55,12 @@ def cases(function):
 @cases
 def test_shapes_follow_from_the_parameters(cls, args):
     d = cls(*args)
-    expected = jnp.broadcast_shapes(
-        args[0].shape[:-1], args[1].shape[:-2], *(np.shape(x) for x in args[2:])
+    events = {"loc": 1, "factor": 2, "cov_factor": 2, "cov_diag": 1}  # axes of one of them
+    batches = (
+        np.shape(x)[: np.ndim(x) - events.get(name, 0)]
+        for name, x in zip(cls.arg_constraints, args, strict=True)
     )
+    expected = jnp.broadcast_shapes(*batches)
     assert (d.batch_shape, d.event_shape) == (expected, (3,))
     assert cls.infer_shapes(*(np.shape(x) for x in args)) == (expected, (3,))
     x = d.sample(jax.random.key(0), (5, 4))
@@ -51,8 +72,13 @@ def test_shapes_follow_from_the_parameters(cls, args):
 
 @cases
 def test_density_and_moments_are_those_of_mmlp(cls, args):
-    loc, factor, *scalars = args
-    reference = getattr(mmlp, cls.__name__)(loc, Gram.trace_one(factor), *scalars)
+    if issubclass(cls, TraceOneGaussian | TraceOnePowerExponential):
+        loc, factor, *scalars = args
+        omega = Gram.trace_one(factor)
+    else:
+        loc, factor, diagonal, *scalars = args
+        omega = LowRankGram.trace_one(np.sqrt(diagonal), np.swapaxes(factor, -1, -2))
+    reference = getattr(mmlp, cls.__name__.replace("LowRank", "TraceOne"))(loc, omega, *scalars)
     x = jax.random.normal(jax.random.key(1), (*reference.batch_shape, 3))
     np.testing.assert_array_equal(cls(*args).log_prob(x), reference.log_prob(x))
     diagonal = jnp.diagonal(reference.covariance.dense(), axis1=-2, axis2=-1)
@@ -83,7 +109,7 @@ def test_distribution_is_a_pytree_through_jit_and_vmap(cls, args):
 
 @cases
 def test_invalid_parameters_are_refused_when_validation_is_on(cls, args):
-    for name, value in (("eta", -1.0), ("beta", 0.0), ("alpha", -2.0)):
+    for name, value in (("eta", -1.0), ("beta", 0.0), ("alpha", -2.0), ("cov_diag", -DIAGONAL)):
         names = list(cls.arg_constraints)
         if name in names:
             bad = list(args)
@@ -92,6 +118,17 @@ def test_invalid_parameters_are_refused_when_validation_is_on(cls, args):
                 cls(*bad, validate_args=True)
     assert cls.support is constraints.real_vector
     assert np.all(cls.support(cls(*args).sample(jax.random.key(4))))
+
+
+def test_low_rank_density_and_moments_are_those_of_numpyro():
+    theirs = dist.LowRankMultivariateNormal(MU, W, DIAGONAL)
+    ours = LowRankGaussian(MU, W, DIAGONAL, np.sum(theirs.variance))  # any scale, and the trace
+    scaled = LowRankGaussian(MU, 3 * W, 9 * DIAGONAL, np.sum(theirs.variance))
+    x = theirs.sample(jax.random.key(0), (5,))
+    for p in (ours, scaled):
+        np.testing.assert_allclose(p.log_prob(x), theirs.log_prob(x), rtol=1e-12)
+        np.testing.assert_allclose(p.variance, theirs.variance, rtol=1e-12)
+        np.testing.assert_allclose(p.entropy(), theirs.entropy(), rtol=1e-12)
 
 
 def power_exponential_model(data=None, *, n=None, d=2):
@@ -175,6 +212,24 @@ def test_svi_fits_a_power_exponential_guide_to_a_gaussian():
     np.testing.assert_allclose(result.params["loc"], mu, atol=0.1)
     np.testing.assert_allclose(result.params["beta"], 1.0, atol=0.1)
     assert abs(np.mean(result.losses[-100:])) < 0.02
+
+
+def test_svi_fits_a_low_rank_guide():
+    """The guide's family holds the target, so that the ELBO's maximum is log Z = 0."""
+    target = dist.LowRankMultivariateNormal(MU, W[:, :1], DIAGONAL)
+
+    def guide():
+        loc = numpyro.param("loc", jnp.zeros(3))
+        factor = numpyro.param("factor", jnp.full((3, 1), 0.1))
+        diagonal = numpyro.param("diagonal", jnp.ones(3), constraint=constraints.positive)
+        eta = numpyro.param("eta", 1.0, constraint=constraints.positive)
+        numpyro.sample("x", LowRankGaussian(loc, factor, diagonal, eta))
+
+    optimizer = optax.adam(optax.cosine_decay_schedule(0.1, 300))
+    svi = SVI(lambda: numpyro.sample("x", target), guide, optimizer, Trace_ELBO(num_particles=16))
+    result = svi.run(jax.random.key(7), 300, progress_bar=False)
+    np.testing.assert_allclose(result.params["loc"], MU, atol=0.2)
+    assert abs(np.mean(result.losses[-50:])) < 0.02 < result.losses[0]
 
 
 def test_model_density_counts_each_observation_once():
