@@ -10,7 +10,8 @@ the dense `Gram` of diag(s) on top of U, and by the textbook's formula
 
     x'A^-1 x = |y|^2 - |C^-1 P y|^2,    y = x / s,    P = U / s,    CC' = I + PP'
 
-And in float32 and float64 the absolute errors near A = B of what is computed from determinants and
+Then errors of gradients by s and U of the log-density of x; and in float32 and float64 the absolute
+errors near A = B of what is computed from determinants and
 traces.
 """
 
@@ -92,6 +93,33 @@ def errors(shape: str, condition: float) -> dict[str, list[float]]:
     return found
 
 
+def density_gradient(make):
+    def log_density(scale, U, x):
+        logdet, square = of_value(make(scale[None], U[None]), x[None])
+        return jnp.sum(logdet + square)
+
+    return jax.jit(jax.vmap(jax.grad(log_density, (0, 1))))
+
+
+GRADIENTS = {
+    "low rank": density_gradient(LowRankGram),
+    "dense": density_gradient(lambda scale, U: Gram(stacked(scale, U))),
+}
+
+
+def gradient_errors(shape: str, condition: float) -> dict[str, list[float]]:
+    """The largest relative errors of log det + x'A^-1 x by s and by U, against float64."""
+    drawn, found = draw(shape, condition), {}
+    with jax.enable_x64(True):
+        wide = [np.asarray(g) for g in GRADIENTS["dense"](*(a.astype(float) for a in drawn))]
+    for name, gradient in GRADIENTS.items():
+        pairs = zip(gradient(*drawn), wide, strict=True)
+        off = [(np.reshape(g - e, (TRIALS, -1)), np.reshape(e, (TRIALS, -1))) for g, e in pairs]
+        norm = np.linalg.norm
+        found[name] = [float(np.max(norm(a, axis=1) / norm(e, axis=1))) for a, e in off]
+    return found
+
+
 def near_equality(dtype, d: int = 1000, m: int = 8) -> dict[str, list[float]]:
     """Absolute errors at B = (1 + eps) A for each eps of `EPSILONS`, with scales of 1/2 to 2.
 
@@ -124,12 +152,15 @@ EPSILONS = (1e-1, 1e-3, 1e-5, 1e-7)
 
 def main():
     print(f"\nfloat32, A = diag(s^2) + U'U with d = {D}, m = {RANK}: largest relative error over")
-    print(f"{TRIALS} draws of log det A, x'A^-1 x: low rank / dense factor / textbook\n")
+    print(f"{TRIALS} draws of log det A, x'A^-1 x: low rank / dense factor / textbook;")
+    print("and of the gradient by s, U: low rank / dense factor\n")
     for shape in SHAPES:
         print(shape)
         for condition in CONDITIONS:
-            pairs = (" ".join(f"{x:7.0e}" for x in e) for e in errors(shape, condition).values())
-            print(f"  cond(A) = {condition:.0e}   " + "  /  ".join(pairs))
+            row = [f"  cond(A) = {condition:.0e} "]
+            for found in (errors(shape, condition), gradient_errors(shape, condition)):
+                row.append(" / ".join(" ".join(f"{x:5.0e}" for x in e) for e in found.values()))
+            print("    ".join(row))
 
 
 def near():

@@ -43,10 +43,10 @@ def half_log_det(F: Thin) -> Array:
 
 @full_precision
 def times_root(F: Thin, e: Array) -> Array:
-    """M e for columns e (..., d, k)."""
-    P, C = F.U / F.scale[..., None, :], _root(F)
-    eye = jnp.eye(C.shape[-1], dtype=C.dtype)
-    return F.scale[..., None] * (e + P.mT @ _solve(eye + C, P @ e))
+    """M e = s o e + U' Q^-1 P e for columns e (..., d, k), with Q = I + C: Q^-1 P = W - Q^-1 W."""
+    w, C = shares(F) @ e, _root(F)
+    w -= _solve(jnp.eye(C.shape[-1], dtype=C.dtype) + C, w)
+    return F.scale[..., None] * e + F.U.mT @ w
 
 
 def solve_root(F: Thin, x: Array, *, transpose: bool = False) -> Array:
@@ -63,12 +63,6 @@ def solve_root(F: Thin, x: Array, *, transpose: bool = False) -> Array:
     return lax.custom_linear_solve(
         lambda y: forward(y)[0], x, lambda _, x: solves[1](x), lambda _, x: solves[0](x)
     )
-
-
-@full_precision
-def shares(F: Thin) -> Array:
-    """W = C^-1 P, with A^-1 = diag(1/s)(I - W'W) diag(1/s): entries are below one."""
-    return _solve(_root(F), F.U / F.scale[..., None, :])
 
 
 def _solve(C: Array, b: Array, *, transpose: bool = False) -> Array:
@@ -141,21 +135,39 @@ def _sum_of_logs(arrays, dtype):
     return lax.convert_element_type(total, dtype)
 
 
-def _root_rule(primals, tangents):
-    """dC = C tril(N + N') with half of its diagonal, N = C^-1 dP P' C^-T."""
-    (F,), (F_dot,) = primals, tangents
-    C, P = _root(F), F.U / F.scale[..., None, :]
-    P_dot = jnp.zeros_like(P)
+def _moved(F: Thin, F_dot: Thin) -> tuple[Array, Array]:
+    """B = C^-1 dP, and the triangle C^-1 dC = tril(N + N') with half of its diagonal, N = B W'.
+
+    With W to all digits, what is large by 1/s is too: 1 - |W_i|^2 is small where s_i is.
+    """
+    W = shares(F)
+    B = jnp.zeros_like(W)
     if not is_zero(F_dot.U):
-        P_dot += F_dot.U / F.scale[..., None, :]
+        B += _solve(_root(F), F_dot.U / F.scale[..., None, :])
     if not is_zero(F_dot.scale):
-        P_dot -= P * (F_dot.scale / F.scale)[..., None, :]
-    N = _solve(C, P_dot) @ _solve(C, P).mT
+        B -= W * (F_dot.scale / F.scale)[..., None, :]
+    N = B @ W.mT
     N = N + N.mT
-    return C @ (jnp.tril(N, -1) + jnp.tril(jnp.triu(N)) / 2)
+    return B, jnp.tril(N, -1) + jnp.tril(jnp.triu(N)) / 2
+
+
+def _root_rule(primals, tangents):
+    return _root(*primals) @ _moved(*primals, *tangents)[1]
 
 
 @partial(primitive, rule=_root_rule)
 def _root(F: Thin) -> Array:
     """C, which depends on scale and U."""
     return F.C
+
+
+def _shares_rule(primals, tangents):
+    B, triangle = _moved(*primals, *tangents)
+    return B - triangle @ shares(*primals)
+
+
+@partial(_in_float64, rule=_shares_rule)
+def shares(arrays, dtype):
+    """W = C^-1 P, with A^-1 = diag(1/s)(I - W'W) diag(1/s): entries are below one."""
+    ((scale, U, C, rest),) = arrays
+    return lax.convert_element_type(_solve(C + rest, U / scale[..., None, :]), dtype)

@@ -76,3 +76,13 @@ def test_float32_errs_no_more_than_ten_times_a_dense_factor(shape):
             for ours, dense in zip(errors["low rank"], errors["dense"], strict=True):
                 assert ours <= 10 * dense, (condition, errors)
         assert errors["textbook"][1] > 1
+
+
+@pytest.mark.parametrize("shape", low_rank_accuracy.SHAPES)
+def test_float32_gradients_err_like_the_condition_of_a_factor(shape):
+    with jax.enable_x64(False):
+        for condition in low_rank_accuracy.CONDITIONS:
+            errors = low_rank_accuracy.gradient_errors(shape, condition)
+            rounding = np.finfo(np.float32).eps * condition**0.5
+            for ours, dense in zip(errors["low rank"], errors["dense"], strict=True):
+                assert ours <= 10 * max(rounding, dense), (condition, errors)
