@@ -54,6 +54,7 @@ docs: .venv/.docs  ## build the documentation into docs/_build/html (the example
 bench: .venv/.bench  ## speed, accuracy and scaling tables
 	$(RUN) benchmarks/accuracy.py
 	$(RUN) benchmarks/scaling.py
+	$(RUN) benchmarks/low_rank.py
 	$(RUN) benchmarks/speed.py
 
 TARGETS ?= all

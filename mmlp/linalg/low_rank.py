@@ -7,7 +7,9 @@ of the matrix in the middle, has QQ' = Q + Q' + PP', and that is (Q - I)(Q - I)'
 but a triangle of size m is decomposed, and derivatives know no equal eigenvalues.
 
 R^-1 x is small where x, P and R are large, so that float32 loses digits like cond(R). Values are
-therefore computed in float64, and rounded; products of size d m^2 and less are all that costs.
+therefore computed in float64, and rounded; products of size d m^2 and less are all that costs. So
+is W = C^-1 P, in which derivatives are written: its entries are below one, and 1 - |W_i|^2 tiny
+where s_i is.
 Functions broadcast nothing: their arguments share the leading dimensions.
 """
 
@@ -136,10 +138,7 @@ def _sum_of_logs(arrays, dtype):
 
 
 def _moved(F: Thin, F_dot: Thin) -> tuple[Array, Array]:
-    """B = C^-1 dP, and the triangle C^-1 dC = tril(N + N') with half of its diagonal, N = B W'.
-
-    With W to all digits, what is large by 1/s is too: 1 - |W_i|^2 is small where s_i is.
-    """
+    """B = C^-1 dP, and the triangle C^-1 dC = tril(N + N') with half of its diagonal, N = B W'."""
     W = shares(F)
     B = jnp.zeros_like(W)
     if not is_zero(F_dot.U):

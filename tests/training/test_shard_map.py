@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from processes import environment
 
-from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential
+from mmlp import Gram, LowRankGram, TraceOneGaussian, TraceOnePowerExponential
 
 AXIS = "rows"
 FUNCTIONS = {  # of factors T and S (n, d, d) and vectors x (n, d), to numbers (n,)
@@ -30,6 +30,12 @@ FUNCTIONS = {  # of factors T and S (n, d, d) and vectors x (n, d), to numbers (
     "power exponential": lambda T, S, x: TraceOnePowerExponential(
         x, Gram.trace_one(T), 2.0, 1.0, 0.7
     ).log_prob(x + 1),
+    "low rank": lambda T, S, x: TraceOneGaussian(
+        x, LowRankGram.trace_one(jnp.exp(x), T[:, :2]), 2.0
+    ).log_prob(x + 1),
+    "solve low rank of a constant": lambda T, S, x: jnp.sum(
+        LowRankGram(jnp.ones(3, T.dtype), S[:, :1]).solve(x), -1
+    ),
     "a draw": lambda T, S, x: jnp.sum(drawn(T, x), -1),
 }
 
