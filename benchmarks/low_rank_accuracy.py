@@ -113,11 +113,26 @@ def gradient_errors(shape: str, condition: float) -> dict[str, list[float]]:
     with jax.enable_x64(True):
         wide = [np.asarray(g) for g in GRADIENTS["dense"](*(a.astype(float) for a in drawn))]
     for name, gradient in GRADIENTS.items():
-        pairs = zip(gradient(*drawn), wide, strict=True)
+        pairs = zip((np.asarray(g, float) for g in gradient(*drawn)), wide, strict=True)
         off = [(np.reshape(g - e, (TRIALS, -1)), np.reshape(e, (TRIALS, -1))) for g, e in pairs]
         norm = np.linalg.norm
         found[name] = [float(np.max(norm(a, axis=1) / norm(e, axis=1))) for a, e in off]
     return found
+
+
+def trace_errors(shape: str, condition: float) -> tuple[float, float]:
+    """The largest relative errors of tr(A^-1 B) with B of condition one: low rank, dense."""
+    (scale, U, _), (r, V, _) = draw(shape, condition), draw("loadings", 1e0)
+
+    def traces(make):
+        return jax.jit(lambda s, U, r, V: make(s, U).trace_solve(make(r, V)))
+
+    ways = traces(LowRankGram), traces(lambda s, U: Gram(stacked(s, U)))
+    with jax.enable_x64(True):
+        exact = np.asarray(ways[1](*(a.astype(float) for a in (scale, U, r, V))))
+    values = (np.asarray(way(scale, U, r, V), float) for way in ways)
+    ours, dense = (float(np.max(np.abs(value - exact) / exact)) for value in values)
+    return ours, dense
 
 
 def near_equality(dtype, d: int = 1000, m: int = 8) -> dict[str, list[float]]:
@@ -153,13 +168,14 @@ EPSILONS = (1e-1, 1e-3, 1e-5, 1e-7)
 def main():
     print(f"\nfloat32, A = diag(s^2) + U'U with d = {D}, m = {RANK}: largest relative error over")
     print(f"{TRIALS} draws of log det A, x'A^-1 x: low rank / dense factor / textbook;")
-    print("and of the gradient by s, U: low rank / dense factor\n")
+    print("of the gradient by s, U, and of tr(A^-1 B): low rank / dense factor\n")
     for shape in SHAPES:
         print(shape)
         for condition in CONDITIONS:
             row = [f"  cond(A) = {condition:.0e} "]
             for found in (errors(shape, condition), gradient_errors(shape, condition)):
                 row.append(" / ".join(" ".join(f"{x:5.0e}" for x in e) for e in found.values()))
+            row.append(" / ".join(f"{x:5.0e}" for x in trace_errors(shape, condition)))
             print("    ".join(row))
 
 

@@ -40,13 +40,13 @@ def factorise(scale: Array, U: Array) -> Thin:
 
 def half_log_det(F: Thin) -> Array:
     """log det(A) / 2 = sum log|s| + sum log C_ii, shape (...)."""
-    return _sum_of_logs(F.scale, jnp.diagonal(_root(F), axis1=-2, axis2=-1))
+    return _sum_of_logs(F.scale, jnp.diagonal(root(F), axis1=-2, axis2=-1))
 
 
 @full_precision
 def times_root(F: Thin, e: Array) -> Array:
     """M e = s o e + U' Q^-1 P e for columns e (..., d, k), with Q = I + C: Q^-1 P = W - Q^-1 W."""
-    w, C = shares(F) @ e, _root(F)
+    w, C = shares(F) @ e, root(F)
     w -= _solve(jnp.eye(C.shape[-1], dtype=C.dtype) + C, w)
     return F.scale[..., None] * e + F.U.mT @ w
 
@@ -76,7 +76,7 @@ def _no_rule(primals, tangents):
     raise NotImplementedError("constants have no derivatives")
 
 
-def _in_float64(function, rule=_no_rule):
+def in_float64(function, rule=_no_rule):
     """`function` of arrays, computed in float64; its result has the dtype of the last one."""
 
     def wide(x):
@@ -91,7 +91,7 @@ def _in_float64(function, rule=_no_rule):
     return primitive(wrapped, rule)
 
 
-@_in_float64
+@in_float64
 def _triangle(arrays, dtype):
     """C (..., m, m), rounded to the dtype, and what is left of it, shape (..., 2, m, m)."""
     scale, U = arrays
@@ -107,7 +107,7 @@ def _triangle(arrays, dtype):
     return jnp.stack([rounded, rest], axis=-3)
 
 
-@_in_float64
+@in_float64
 def _inverse(arrays, dtype):
     """R^-1 (x / s)."""
     (scale, U, C, rest), x = arrays
@@ -116,7 +116,7 @@ def _inverse(arrays, dtype):
     return lax.convert_element_type(y - P.mT @ w, dtype)
 
 
-@_in_float64
+@in_float64
 def _inverse_transposed(arrays, dtype):
     """(R^-T y) / s."""
     (scale, U, C, rest), y = arrays
@@ -130,7 +130,7 @@ def _logs_rule(primals, tangents):
     return sum(jnp.sum(x_dot / x, axis=-1) for x, x_dot in pairs if not is_zero(x_dot))
 
 
-@partial(_in_float64, rule=_logs_rule)
+@partial(in_float64, rule=_logs_rule)
 def _sum_of_logs(arrays, dtype):
     """sum log|s| + sum log C_ii: where s is tiny, C is large."""
     total = sum(jnp.sum(jnp.log(jnp.abs(x)), axis=-1) for x in arrays)
@@ -151,11 +151,11 @@ def _moved(F: Thin, F_dot: Thin) -> tuple[Array, Array]:
 
 
 def _root_rule(primals, tangents):
-    return _root(*primals) @ _moved(*primals, *tangents)[1]
+    return root(*primals) @ _moved(*primals, *tangents)[1]
 
 
 @partial(primitive, rule=_root_rule)
-def _root(F: Thin) -> Array:
+def root(F: Thin) -> Array:
     """C, which depends on scale and U."""
     return F.C
 
@@ -165,25 +165,25 @@ def _shares_rule(primals, tangents):
     return B - triangle @ shares(*primals)
 
 
-@partial(_in_float64, rule=_shares_rule)
+@partial(in_float64, rule=_shares_rule)
 def shares(arrays, dtype):
     """W = C^-1 P, with A^-1 = diag(1/s)(I - W'W) diag(1/s): entries are below one."""
     ((scale, U, C, rest),) = arrays
-    return lax.convert_element_type(_inverted(C + rest) @ (U / scale[..., None, :]), dtype)
+    return lax.convert_element_type(inverted(C + rest) @ (U / scale[..., None, :]), dtype)
 
 
 def _inverse_rule(primals, tangents):
     return -_moved(*primals, *tangents)[1] @ _inverse_root(*primals)
 
 
-@partial(_in_float64, rule=_inverse_rule)
+@partial(in_float64, rule=_inverse_rule)
 def _inverse_root(arrays, dtype):
     """C^-1, to all digits."""
     ((_, _, C, rest),) = arrays
-    return lax.convert_element_type(_inverted(C + rest), dtype)
+    return lax.convert_element_type(inverted(C + rest), dtype)
 
 
-def _inverted(C: Array) -> Array:
+def inverted(C: Array) -> Array:
     """C^-1 (..., m, m): on a CPU, times d columns it is many times faster than to solve for them.
 
     LAPACK is called for each matrix, and would use all cores for each.

@@ -6,7 +6,7 @@ from jax import Array
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from mmlp.linalg import low_rank
+from mmlp.linalg import low_rank, low_rank_trace
 from mmlp.linalg.primitive import full_precision
 from mmlp.registry import register
 from mmlp.spd.arguments import check_pair, checked, norm, root_of, rows_of, together
@@ -153,10 +153,7 @@ class LowRankGram(SPD):
         return DiagonalGram(self.scale).inner(other) + along
 
     def logdet_and_trace_solve(self, other: SPD, x: Array | None = None) -> tuple[Array, Array]:
-        """diag(b^2) + V'V meets the diagonal of A^-1 = diag(1/s)(I - W'W) diag(1/s), and V A^-1 V'.
-
-        The rest, one minus a share, is rounded like one.
-        """
+        """diag(b^2) + V'V meets the diagonal of A^-1, and V A^-1 V'."""
         if not isinstance(other, LowRankGram | DiagonalGram):
             return super().logdet_and_trace_solve(other, x)
         check_pair(self, other, "A.trace_solve(B)")
@@ -164,8 +161,7 @@ class LowRankGram(SPD):
         columns = self._columns(rows_of(V, x, self.batch_shape), "trace_solve(B)")
         F = self._thin(columns)
         y = columns.restore(low_rank.solve_root(F, columns.array))
-        left = 1 - jnp.sum(low_rank.shares(F) ** 2, axis=-2)
-        own = jnp.sum((other.scale / self.scale) ** 2 * left, axis=-1)
+        own = low_rank_trace.trace_solve(*together(F, other.scale, trailing=1))
         return 2 * low_rank.half_log_det(F), own + jnp.sum(y**2, axis=(0, -1))
 
     def _thin(self, columns) -> low_rank.Thin:

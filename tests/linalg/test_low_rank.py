@@ -75,6 +75,8 @@ def test_float32_errs_no_more_than_ten_times_a_dense_factor(shape):
             errors = low_rank_accuracy.errors(shape, condition)
             for ours, dense in zip(errors["low rank"], errors["dense"], strict=True):
                 assert ours <= 10 * dense, (condition, errors)
+            ours, dense = low_rank_accuracy.trace_errors(shape, condition)
+            assert ours <= 10 * dense, (condition, ours, dense)
         assert errors["textbook"][1] > 1
 
 
