@@ -1,10 +1,10 @@
 """Question: what does a training step cost with thousands of targets, by the output `LowRank(32)`?
 
-Answer (2 CPU cores, jax 0.9.0.1): the table this prints, quoted in docs/numerics.md. Time and
-memory grow like d: there is nothing of size d^2. Each row is a process of its own, so that its peak
-memory is its own, and the better of the times of a few steps.
+Answer (2 CPU cores, jax 0.9.0.1): the table this prints, quoted in docs/numerics.md. The work is
+linear in d: there is nothing of size d^2. Each row is a process of its own, so that its peak memory
+is its own, and has the fastest of a few steps.
 
-    python benchmarks/low_rank.py                                      3 minutes
+    python benchmarks/low_rank.py                                      5 minutes
     python benchmarks/low_rank.py --dims 100000 --rank 64              on a GPU, also its memory
 """
 
