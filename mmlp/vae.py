@@ -174,13 +174,15 @@ def paper_vae(
     The first pair is the decoder, the second the encoder; N Gaussian, E power exponential, d
     diagonal, f full. `outputs` says what d and f are, such as {"f": Triangular()}: by default
     `Diagonal` and `Dense` of `MercerSigmoid()`, for another network than the paper's `Diagonal()`
-    and its own default. `network_options` go to both networks; `CholeskyMLP` is the baseline.
+    and its own default; {"decoder": LowRank(10)} is for the decoder alone.
+    `network_options` go to both networks; `CholeskyMLP` is the baseline.
     """
     if name not in MODELS:
         raise ValueError(f"`paper_vae(name=...)` must be one of {', '.join(MODELS)}, got {name!r}.")
     papers = {"d": Diagonal(MercerSigmoid()), "f": Dense(MercerSigmoid())}
-    if outputs is not None and not (isinstance(outputs, dict) and outputs.keys() <= {"d", "f"}):
-        wanted = 'a dict of "d" and "f", such as {"f": Triangular()}'
+    known = {"d", "f", "decoder"}
+    if outputs is not None and not (isinstance(outputs, dict) and outputs.keys() <= known):
+        wanted = 'a dict of "d", "f" and "decoder", such as {"f": Triangular()}'
         raise ValueError(f"`paper_vae(outputs=...)` must be {wanted}, got {outputs!r:.80}.")
     given = (papers if network is MatrixMLP else {"d": Diagonal()}) | (outputs or {})
     keys = jax.random.split(key)
@@ -194,4 +196,5 @@ def paper_vae(
     features = checked_size(features, "paper_vae(features=...)")
     latent = checked_size(latent, "paper_vae(latent=...)")
     encoder = part(name[2], name[3], features, latent, keys[0])
-    return VAE(encoder, part(name[0], name[1], latent, features, keys[1]))
+    form = "decoder" if "decoder" in given else name[1]
+    return VAE(encoder, part(name[0], form, latent, features, keys[1]))
