@@ -14,7 +14,8 @@ import jax
 
 from mmlp import estimators, tables
 from mmlp.cli import fitting
-from mmlp.cli.arguments import Demo, FitOptions, Info, Predict, Reproduce, Sample, Score
+from mmlp.cli.arguments import Demo, Info, Predict, Reproduce, Sample, Score
+from mmlp.cli.fit_arguments import FitOptions
 from mmlp.estimators.saved import kinds
 from mmlp.experiments import demo as tour
 from mmlp.experiments.harness import run as harness
@@ -51,10 +52,9 @@ def fit(command: FitOptions) -> int:
 def predict(command: Predict) -> int:
     estimator, inputs, targets = _loaded(command.model)
     out = _results_file(command.out, command.data)
-    if out is not None:
-        tables.check_output(out, list(estimator.results))
+    text = out is None or tables.check_output(out, list(estimator.results)) == ".csv"
     X = tables.read(command.data).columns(inputs)
-    arrays = {name: result(estimator, X) for name, result in estimator.results.items()}
+    arrays = estimator.predicted(X, text=text)
     width = max((array.shape[1] for array in arrays.values() if array.ndim > 1), default=0)
     tables.write(out, arrays, targets or tables.numbered("", width))
     return 0

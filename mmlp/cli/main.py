@@ -23,7 +23,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, OmitSubcommandPrefixe
 
 from mmlp import tables
 from mmlp._version import __version__
-from mmlp.cli import arguments
+from mmlp.cli import arguments, fit_arguments
 from mmlp.cli.arguments import COMMANDS, KINDS, Group
 
 CONFIG = (OmitArgPrefixes, OmitSubcommandPrefixes, FlagCreatePairsOff)
@@ -80,13 +80,14 @@ def check(command) -> None:
     """Refuse what can be refused before any file is read."""
     given = vars(command)
     sizes = {"rows": "-n", "epochs": "--epochs", "latent": "--latent", "seeds": "--seeds"}
+    sizes |= {"rank": "--rank"}
     for field, flag in sizes.items():
         value = given.get(field)
         if value is not None and value < 1:
             raise ValueError(f"{flag} must be at least 1, got {value}.")
     if not 0 <= given.get("seed", 0) < 2**32:
         raise ValueError(f"--seed must be from 0 to {2**32 - 1}, got {command.seed}.")
-    needed = isinstance(command, arguments.FitRegression) and not command.targets
+    needed = isinstance(command, fit_arguments.FitColumns) and not command.targets
     if needed and not command.data.name.lower().endswith(".npz"):
         raise ValueError(
             f"--targets is needed: the columns of {command.data} to predict, such as --targets u,v."
@@ -101,7 +102,7 @@ def check(command) -> None:
     if isinstance(command, arguments.Reproduce) and not command.targets:
         remedy = "`mmlp reproduce --help` lists the names"
         raise ValueError(f"name what to reproduce, such as `mmlp reproduce all`; {remedy}.")
-    if isinstance(command, arguments.FitOptions) and command.out is not None:
+    if isinstance(command, fit_arguments.FitOptions) and command.out is not None:
         tables.extension(command.out, (".safetensors",), "write")
     results = isinstance(command, arguments.Predict | arguments.Sample)
     if results and command.out not in (None, Path("-")):
@@ -114,7 +115,7 @@ def parse(argv: Sequence[str], group: Group = COMMANDS, program: str = "mmlp"):
     chosen = group.commands.get(first)
     if chosen is None and group is KINDS and first.isidentifier() and first != "help":
         kinds = importlib.import_module("mmlp.estimators.saved").kinds()
-        chosen = arguments.for_estimator(kinds[first]) if first in kinds else None
+        chosen = fit_arguments.for_estimator(kinds[first]) if first in kinds else None
     if isinstance(chosen, Group):
         return parse(rest, chosen, f"{program} {first}")
     if chosen is not None:

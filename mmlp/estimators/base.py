@@ -79,6 +79,10 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
     def scores(self, X, y: Any = None) -> dict[str, float]:
         """How good predictions are for these rows, by name."""
 
+    def predicted(self, X, *, text: bool = False) -> dict[str, np.ndarray]:
+        """The results by name; with `text` those that a table of text is to hold."""
+        return {name: result(self, X) for name, result in self.results.items()}
+
     @abc.abstractmethod
     def _check_fitted(self) -> None:
         """Refuse fitted numbers and networks, of a file, that cannot belong together."""
@@ -172,11 +176,15 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
         flags = np.concatenate([unfinished(history, *limits) for history in histories])
         return int(flags.sum()), len(flags)
 
-    def _predict(self, function: Callable, X, part: str | None = None):
-        """function(model, x) of standardised rows and all models, or those of a part of them."""
+    def _predict(self, function: Callable, X, part: str | None = None, *, together: bool = False):
+        """function(model, x) of standardised rows and all models, or those of a part of them.
+
+        With `together` it is a function of all of them at once, and counts as one model's.
+        """
         check_is_fitted(self)
         X = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
         models = self.models_ if part is None else self.models_[part]
+        models = as_one(models) if together else models
         return predictions(function, models, self._cast(self.input_.forward(X), "X"))
 
     def _cast(self, values: np.ndarray, argument: str) -> np.ndarray:
@@ -205,6 +213,11 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
             text = ", ".join(f"{x.dtype} {x.shape}" for x in found)
             needed = f"{row.dtype} {shapes} are needed of each model"
             raise ValueError(f"its {what} gives {text} where {needed}")
+
+
+def as_one(models):
+    """Stacked models as a stack of one, which is all of them."""
+    return jax.tree.map(lambda x: x[None] if eqx.is_array(x) else x, models)
 
 
 def predictions(function: Callable, models, X: np.ndarray):

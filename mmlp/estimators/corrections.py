@@ -68,6 +68,10 @@ def gain(log_V: np.ndarray, e: np.ndarray, apart: np.ndarray, weight, count: int
         squares = np.einsum("nij,ni->nj", vectors, x) ** 2
         return float(np.average(np.sum(squares * np.exp(-values), axis=1), weights=weight))
 
-    whole = size(e)
-    share = min(size(apart) / 2, 2 * whole) / whole if whole > 0 else 0.0
+    return gain_of(size(e), size(apart), count)
+
+
+def gain_of(whole: float, apart: float, count: int) -> float:
+    """`gain`, of the mean squares of both in units of V."""
+    share = min(apart / 2, 2 * whole) / whole if whole > 0 else 0.0
     return 1 - (1 / 2 - 1 / count) * share

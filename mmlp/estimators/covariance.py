@@ -1,7 +1,9 @@
-"""The networks of `MultivariateRegressor`: MLPs for means; heads about zero for covariances."""
+"""The networks of `MultivariateRegressor`, and what a form of its covariances has to provide."""
 
+import abc
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -21,6 +23,8 @@ FAMILIES = {"gaussian": GaussianHead, "power_exponential": PowerExponentialHead}
 # the last place, h. With that of the target y it costs a Gaussian h^2 / 3 of its mean log density
 # for each target on average: at 0.05 this is 0.0008, and at the very worst 0.005.
 ROUNDING = 0.05
+FEW = 30  # targets up to which covariances are full by default
+LARGEST = 4 * 2**30  # bytes of covariances that are made at once
 FLOOR = 0.5  # of the output's kernel: a row unlike the others must not get a singular covariance
 
 
@@ -51,7 +55,7 @@ class Separated(eqx.Module):
 class Centred(eqx.Module):
     """A network whose head has mean zero: x -> ((0, vector), SPD)."""
 
-    network: Any  # `Separated`, or a `CholeskyMLP`
+    network: Any  # x -> (vector, SPD)
     dim: int = eqx.field(static=True)
 
     @property
@@ -98,10 +102,83 @@ class Covariance:
         return head(Centred(network, d))
 
 
-def check_precision(call: str, dtype, mean: np.ndarray, R: np.ndarray) -> None:
-    """Refuse means (n, d) and covariances R'R that the dtype cannot hold, or rounds too much."""
-    limits, eta = np.finfo(dtype), np.sum(R**2, axis=(-2, -1))
-    diagonal = np.abs(R.diagonal(axis1=-2, axis2=-1)) / np.sqrt(eta)[:, None]
+def call(model, x):
+    return model(x)
+
+
+def squared_error(model, key, t, x, z):
+    return jnp.sum((model(x) - z) ** 2)
+
+
+def minus_log_density(model, key, t, x, e):
+    return -model(x).log_prob(e)
+
+
+class Form(abc.ABC):
+    """A form of covariances: how `MultivariateRegressor` learns, corrects and predicts them.
+
+    It is stateless. What is fitted are `shape_`, by which residuals are made standard, of total
+    variance one, `contrast_` and `gain_`, by which held residuals correct what was learnt. The
+    function `learnt` gives the parts of one row's covariance in standard units, then the tail.
+    """
+
+    together: ClassVar[bool]  # whether `learnt` takes all networks at once, or one
+
+    @abc.abstractmethod
+    def check_sizes(self, regressor) -> None:
+        """Refuse widths of layers that its networks cannot have."""
+
+    @abc.abstractmethod
+    def shape(self, residuals: np.ndarray, weight: np.ndarray) -> np.ndarray: ...
+
+    @abc.abstractmethod
+    def standard(self, shape: np.ndarray, residuals: np.ndarray) -> np.ndarray: ...
+
+    @abc.abstractmethod
+    def builder(self, regressor, p: int, e: np.ndarray, weight) -> tuple[Callable, Any]:
+        """What makes a network, and the rows of e that it starts from, if it needs any."""
+
+    @abc.abstractmethod
+    def corrections(self, family, models, inputs, e, apart, weight, parts) -> tuple[Any, float]:
+        """The contrast and the gain."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def learnt(model, x) -> tuple: ...
+
+    @abc.abstractmethod
+    def assembled(self, learnt, shape, contrast, gain) -> tuple[Any, list[np.ndarray]]:
+        """V of the standardised targets, as a batch in float64, and the tail."""
+
+    @abc.abstractmethod
+    def check(self, shape, contrast, d: int) -> tuple[tuple, ...]:
+        """Refuse numbers, of a file, that cannot be; gives the shapes of what `learnt` gives."""
+
+
+def form_for(estimator, d: int) -> str:
+    """The form of covariances of d columns, after the arguments that say it are checked."""
+    estimator._one_of("covariance", ("auto", "full", "low_rank"))
+    if estimator.rank is not None:
+        estimator._size("rank")
+    few = "full" if d <= FEW else "low_rank"
+    return few if estimator.covariance == "auto" else estimator.covariance
+
+
+def check_memory(call: str, n: int, d: int) -> None:
+    """Refuse matrices (n, d, d) in float64 that are too large."""
+    size = 8 * n * d**2
+    if size > LARGEST:
+        raise ValueError(
+            f"`{call}` would make {n} matrices of {d} x {d}, {size / 2**30:.1f} GiB, which is "
+            f"refused above {LARGEST / 2**30:g} GiB: give fewer rows, or the `columns` that are "
+            "wanted; `predict_distribution(X).covariance` has `diagonal()`, `marginal(columns)` "
+            "and products without it."
+        )
+
+
+def check_range(call: str, dtype, eta: np.ndarray, diagonal: np.ndarray, mean: np.ndarray) -> None:
+    """Refuse means and covariances (traces eta, roots of the rest) that the dtype cannot hold."""
+    limits = np.finfo(dtype)
     smallest = min(eta.min(), diagonal.min())
     largest = max(eta.max(), diagonal.max(), np.abs(mean).max())
     if not (limits.tiny <= smallest and largest <= limits.max):
@@ -109,9 +186,13 @@ def check_precision(call: str, dtype, mean: np.ndarray, R: np.ndarray) -> None:
             f"`{call}` needs numbers (means, scales) from {smallest:.3g} to {largest:.3g}, which "
             f'{limits.dtype} cannot hold; fit targets in other units, or use dtype="float64".'
         )
+
+
+def check_rounding(call: str, dtype, mean: np.ndarray, precision: np.ndarray) -> None:
+    """Refuse means (n, d) that the dtype rounds too much: `precision` is 1 / deviation."""
+    limits = np.finfo(dtype)
     half = np.spacing(np.abs(mean).astype(dtype)).astype(np.float64) / 2
-    # 1 / deviation^2 is the diagonal of the inverse of R'R
-    share = half * np.linalg.norm(np.linalg.inv(R), axis=-1)
+    share = half * precision
     row, target = np.unravel_index(np.argmax(share), share.shape)
     if share[row, target] > ROUNDING:
         better = ', fit with dtype="float64"' if limits.dtype == np.float32 else ""

@@ -12,10 +12,12 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mmlp.estimators.base import NetworkEstimator, guarded, predictions
+from mmlp.estimators.covariance import form_for
 from mmlp.estimators.ensemble import Scaling, fit_folds
+from mmlp.estimators.low_rank import chosen_rank, evenly
 from mmlp.initialisation import calibrate
 from mmlp.linalg.checks import checked_size
-from mmlp.networks import CholeskyMLP, JointMatrixMLP
+from mmlp.networks import CholeskyMLP, JointMatrixMLP, LowRank
 from mmlp.vae import MODELS, VAE, paper_vae
 
 WARM_UP = 0.2  # of training, in which the KL term gains its weight: without it the VAE collapses
@@ -31,6 +33,10 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
     the rows is kept from training, which stops when they have not improved for `patience` epochs
     more than that (`None`: never).
 
+    `covariance="low_rank"` makes that of x given s the sum of a diagonal and `rank` loadings, by
+    default as many as X has correlations beyond chance, up to 64: time and memory then grow like p
+    in place of p^2. "auto" does so for more than 30 columns.
+
     >>> X = np.random.default_rng(0).standard_normal((40, 3))
     >>> sizes = {"n_components": 1, "hidden_dims": (4,), "n_samples": 10}
     >>> vae = MatrixVAE(**sizes, max_epochs=5, random_state=0).fit(X)
@@ -45,6 +51,8 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
     n_components: int = 2
     _: dataclasses.KW_ONLY
     model: str = "NfNf"
+    covariance: str = "auto"
+    rank: int | None = None
     hidden_dims: tuple[int, ...] = (20, 20)
     n_samples: int = 100
     max_epochs: int = 300
@@ -70,9 +78,13 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         order = np.random.default_rng(seed).permutation(len(X))
         held = min(max(1, round(share * len(X))), len(X) - 1)
         parts = [(order[held:], order[:held])]
-        build, data = _Build(self.model, X.shape[1], latent, widths), (self.input_.forward(X),)
-        how = {"training": self, "seed": seed, "checkpoint": checkpoint}
-        fitted = fit_folds(build, _minus_elbo, data, weight, parts, **how)
+        z, rank, start = self.input_.forward(X), None, None
+        if form_for(self, X.shape[1]) == "low_rank" and self.model[1] == "f":
+            rank = chosen_rank(self.rank, z, weight)
+            start = evenly(z)
+        build = _Build(self.model, X.shape[1], latent, widths, rank)
+        how = {"training": self, "seed": seed, "checkpoint": checkpoint, "start": start}
+        fitted = fit_folds(build, _minus_elbo, (z,), weight, parts, **how)
         self.models_, self.history_ = fitted
         return self
 
@@ -133,14 +145,16 @@ class _Build:
     features: int
     latent: int
     widths: tuple[int, ...]
+    rank: int | None  # of the decoder's covariance; None is full
 
-    def __call__(self, key, X) -> VAE:
+    def __call__(self, key, X, start=None) -> VAE:
         keys = jax.random.split(key)
+        outputs: Any = None if self.rank is None else {"decoder": LowRank(self.rank)}
         sizes = (self.features, self.latent, self.widths)
         # what is left of it without hidden layers is a linear map to a vector and a triangle
         network = JointMatrixMLP if self.widths else CholeskyMLP
-        vae = paper_vae(self.model, *sizes, network=network, key=keys[0])
-        return calibrate(vae, X, key=keys[1])
+        vae = paper_vae(self.model, *sizes, network=network, outputs=outputs, key=keys[0])
+        return calibrate(vae, X, key=keys[1], targets=start)
 
 
 def _minus_elbo(vae: VAE, key, t, x):

@@ -66,19 +66,29 @@ def folds(n: int, count: int, rng: np.random.Generator) -> list[Part]:
 
 
 def fit_folds(
-    build, sample_loss, data, weight, parts: list[Part], *, training: Training, seed, checkpoint
+    build,
+    sample_loss,
+    data,
+    weight,
+    parts: list[Part],
+    *,
+    training: Training,
+    seed,
+    checkpoint,
+    start: np.ndarray | None = None,
 ) -> FitResult:
     """One network for each part, all trained together.
 
-    `build(key, X)` makes one, with some rows X of data[0], the inputs; `sample_loss(model, key, t,
-    *row)` is the loss of one row of the arrays `data`, whose weights are `weight` (n,). Both are
-    hashable: equal ones are compiled once.
+    `build(key, X)` makes one, with some rows X of data[0], the inputs, or `build(key, X, start)`;
+    `sample_loss(model, key, t, *row)` is the loss of one row of the arrays `data`, whose weights
+    are `weight` (n,). Both are hashable: equal ones are compiled once.
     """
     epochs, batch_size, dtype = training.max_epochs, training.batch_size, training.dtype
     data = tuple(np.asarray(x, dtype) for x in data)
     keys = jax.random.split(jax.random.key(seed), (2, len(parts)))
     some = np.random.default_rng(seed).integers(len(weight), size=CALIBRATION)
-    params, frozen, static = _initial(build, keys[0], data[0][some])
+    first = (data[0][some], *(() if start is None else (start.astype(dtype),)))
+    params, frozen, static = _initial(build, keys[0], *first)
     padded = (_padded(rows, weight, batch_size) for rows in zip(*parts, strict=True))
     seen, judging = ((tuple(x[i] for x in data), w.astype(dtype)) for i, w in padded)
     optimizer = default_optimizer(epochs * (seen[1].shape[1] // batch_size), training.learning_rate)
@@ -137,9 +147,9 @@ def _padded(parts, weight: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.
 
 
 @functools.partial(Compiled, quickly=True)
-def _initial(build, keys, X):
+def _initial(build, keys, X, *start):
     def one(key):
-        model = build(key, X)
+        model = build(key, X, *start)
         return jax.tree.map(lambda x: x.astype(X.dtype) if eqx.is_inexact_array(x) else x, model)
 
     params, frozen, static = split(eqx.filter_vmap(one)(keys))

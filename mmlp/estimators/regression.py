@@ -1,4 +1,4 @@
-"""`MultivariateRegressor`: a mean and a full covariance for each sample, that hold on unseen rows.
+"""`MultivariateRegressor`: a mean and a covariance for each sample, that hold on unseen rows.
 
 Trained together by likelihood, a mean and a covariance spoil each other: rows that are hard to fit
 are declared noisy, and covariances shrink onto residuals of rows that the mean has seen. So, with
@@ -6,7 +6,8 @@ cross-fitting (Chernozhukov et al., 2018), networks learn the mean by squared er
 its own fold of the rows, then the covariance on residuals of held rows. These also correct it:
 
 - log V varies too much over rows, as the output of any fitted network does: it is moved towards
-  its centre by the factor (`contrast_`) that makes the held residuals most likely.
+  its centre by the factor (`contrast_`) that makes the held residuals most likely. Of low rank,
+  the diagonal and the loadings are each multiplied by a number.
 - The mean of all networks errs less than that of those that have not seen a row. Rows are split
   into folds twice: the difference of two such means tells by how much (`gain_`).
 
@@ -21,22 +22,40 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_is_fitted,
+    validate_data,
+)
 
 from mmlp import metrics
 from mmlp.distributions import Elliptical
-from mmlp.estimators import corrections, saved
-from mmlp.estimators.base import NetworkEstimator, guarded, predictions
-from mmlp.estimators.covariance import FAMILIES, Covariance, Mean, check_precision
+from mmlp.estimators import saved
+from mmlp.estimators.base import NetworkEstimator, as_one, guarded, predictions
+from mmlp.estimators.covariance import (
+    FAMILIES,
+    Form,
+    Mean,
+    call,
+    check_memory,
+    form_for,
+    minus_log_density,
+    squared_error,
+)
 from mmlp.estimators.ensemble import Scaling, fit_folds, folds, held
+from mmlp.estimators.full import Full
+from mmlp.estimators.low_rank import Thinned
 from mmlp.estimators.outliers import Columns, names_of
 from mmlp.linalg.checks import checked_floats
-from mmlp.spd import Gram
+from mmlp.spd.arguments import some_of
+
+FORMS = {"full": Full(), "low_rank": Thinned()}
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
-    """x -> a power exponential, or N(mu(x), V(x)) with `family="gaussian"`, with a full covariance.
+    """x -> a power exponential, or N(mu(x), V(x)) with `family="gaussian"`, V a whole covariance.
 
     Shapes: X (n, p), y (n,) or (n, d). `hidden_dims` are the widths of the matrix MLP for the shape
     of the covariance, `hidden_features` those of the MLPs for the mean and for the scales; with
@@ -44,6 +63,12 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     2 `n_models` networks for the mean and `n_models` for the covariance are averaged, covariances
     by their logarithms (arithmetic means cover too much); each stops when its own fold of the rows
     has not improved for `patience` epochs (`None`: never).
+
+    `covariance="full"` is for few targets. "low_rank" is V = diag(s^2) + U'U with `rank` loadings,
+    by default as many as residuals have correlations beyond chance, up to 64: nothing then has d^2
+    numbers, `predict_distribution(X).covariance` is a `LowRankGram`, and thousands of targets are
+    fine. "auto" is full up to 30 targets: with more, both score alike and full takes far longer
+    (benchmarks/many_targets.py).
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((60, 3))
@@ -61,6 +86,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     family: str = "power_exponential"
     network: str = "matrix"
+    covariance: str = "auto"
+    rank: int | None = None
     hidden_dims: tuple[int, ...] = (10, 10)
     hidden_features: tuple[int, ...] = (64, 64)
     n_models: int = 5
@@ -75,7 +102,12 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self.is_vector_ = y.ndim == 1
         y = y.reshape(len(y), -1)
         self._check_cells(rows, X, Columns("y", y, names))
-        build_mean, build_covariance = self._builders(X.shape[1], y.shape[1])
+        self._one_of("family", FAMILIES)
+        self._one_of("network", ("matrix", "cholesky"))
+        self._sizes("hidden_dims")
+        form = FORMS[form_for(self, y.shape[1])]
+        form.check_sizes(self)
+        build_mean = Mean((X.shape[1], *self._sizes("hidden_features"), y.shape[1]))
         rng, count = np.random.default_rng(seed), self._folds(len(X))
         parts, others = folds(len(X), count, rng), folds(len(X), count, rng)
         runs = [checkpoint and Path(checkpoint, name) for name in ("mean", "covariance")]
@@ -84,21 +116,18 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         x, z = self.input_.forward(X), self.target_.forward(y)
         inputs = x.astype(self.dtype)
         how = {"training": self, "seed": seed, "checkpoint": runs[0]}
-        means = fit_folds(build_mean, _squared_error, (x, z), weight, parts + others, **how)
-        mean = predictions(_mean, means.model, inputs)  # (n, 2 count, d)
+        means = fit_folds(build_mean, squared_error, (x, z), weight, parts + others, **how)
+        mean = predictions(call, means.model, inputs)  # (n, 2 count, d)
         one, other = held(mean[:, :count], parts), held(mean[:, count:], others)
 
         residuals = z - (one + other) / 2
-        self.shape_ = corrections.shape(residuals, weight)
-        e, apart = (np.linalg.solve(self.shape_, r.T).T for r in (residuals, one - other))
-        how |= {"seed": seed + 1, "checkpoint": runs[1]}
-        heads = fit_folds(build_covariance, _minus_log_density, (x, e), weight, parts, **how)
-        learnt = predictions(_log_covariance_and_tail, heads.model, inputs)
-        log_V, *tail = (held(values, parts) for values in learnt)
-        family: Any = FAMILIES[self.family].distribution
-        self.contrast_ = corrections.contrast(family, log_V, tail, e, weight)
-        log_V = drawn_in(log_V, self.contrast_)
-        self.gain_ = corrections.gain(log_V, e, apart, weight, 2 * count)
+        self.shape_ = form.shape(residuals, weight)
+        e, apart = (form.standard(self.shape_, r) for r in (residuals, one - other))
+        build, start = form.builder(self, X.shape[1], e, weight)
+        how |= {"seed": seed + 1, "checkpoint": runs[1], "start": start}
+        heads = fit_folds(build, minus_log_density, (x, e), weight, parts, **how)
+        given = (inputs, e, apart, weight, parts)
+        self.contrast_, self.gain_ = form.corrections(self._family, heads.model, *given)
         self.models_ = {"mean": means.model, "covariance": heads.model}
         self.history_, self.covariance_history_ = means.history, heads.history
         return self
@@ -109,30 +138,34 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         mean = self.target_.back(mean)
         return mean[:, 0] if self.is_vector_ else mean
 
-    def predict_covariance(self, X) -> np.ndarray:
-        """The covariance of each row, (n, d, d)."""
-        R = self._factor(X)[0] * self.target_.scale
-        return R.mT @ R
+    def predict_covariance(self, X, columns=None) -> np.ndarray:
+        """The covariance of each row, (n, d, d), or that of some columns of y alone, (n, k, k)."""
+        check_is_fitted(self)
+        name, n, d = f"{type(self).__name__}.predict_covariance", _num_samples(X), self.n_targets
+        some = slice(None) if columns is None else some_of(columns, d, f"{name}(columns=...)")
+        check_memory(name, n, len(np.arange(d)[some]))
+        return self._spread(X)[0].in_units(self.target_.scale).dense(some)
 
     def predict_distribution(self, X) -> Elliptical:
         """The distribution of each row, with batch shape (n,): it has `log_prob`, `sample`, ..."""
-        R, *tail = self._factor(X)
-        return self._law(self.target_.back(self._mean(X)), R * self.target_.scale, *tail)
+        V, *tail = self._spread(X)
+        mean = self.target_.back(self._mean(X))
+        return self._law(mean, V.in_units(self.target_.scale), *tail)
 
     def _error_distribution(self, X) -> Elliptical:
         """That of the errors y - predict(X): about zero, where no digits are lost."""
-        R, *tail = self._factor(X)
-        return self._law(np.zeros(R.shape[:2]), R * self.target_.scale, *tail)
+        V, *tail = self._spread(X)
+        return self._law(np.zeros((len(X), self.n_targets)), V.in_units(self.target_.scale), *tail)
 
     def log_density(self, X, y) -> np.ndarray:
         """log p(y | x) of each row, (n,)."""
-        R, *tail = self._factor(X)
+        V, *tail = self._spread(X)
         mean = self._mean(X)
         z = self.target_.forward(self._targets(y, len(mean)))
         self._cast(z, "y")
         # of errors about zero, in standard units: no digits are lost
         errors = jnp.asarray((z - mean).astype(self.dtype))
-        log_density = self._law(np.zeros_like(mean), R, *tail).log_prob(errors)
+        log_density = self._law(np.zeros_like(mean), V, *tail).log_prob(errors)
         return np.asarray(log_density, np.float64) - np.sum(np.log(self.target_.scale))
 
     def log_score(self, X, y, sample_weight=None) -> float:
@@ -150,21 +183,25 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
             **({"r2": self.score(X, y)} if len(X) > 1 else {}),  # of one row it is not defined
         }
 
-    results: ClassVar = {
-        "mean": lambda self, X: self.predict(X).reshape(len(X), -1),
-        "covariance": predict_covariance,
-    }
+    results: ClassVar = {"mean": predict, "covariance": predict_covariance}
+
+    def predicted(self, X, *, text: bool = False) -> dict[str, np.ndarray]:
+        """The mean (n, d) and, in the form that was fitted, the covariance."""
+        V = self._spread(X)[0].in_units(self.target_.scale)
+        return {"mean": self.target_.back(self._mean(X)), **V.results(text)}
 
     @property
     def n_targets(self) -> int:
         return np.size(self.target_.scale)
 
-    def _builders(self, p: int, d: int) -> tuple[Mean, Covariance]:
-        self._one_of("family", FAMILIES)
-        self._one_of("network", ("matrix", "cholesky"))
-        head, features = FAMILIES[self.family], self._sizes("hidden_features")
-        build = Covariance(head, self.network, p, d, self._sizes("hidden_dims"), features)
-        return Mean((p, *features, d)), build
+    @property
+    def _family(self) -> Any:
+        return FAMILIES[self.family].distribution
+
+    @property
+    def _form(self) -> Form:
+        """That of the fitted covariances."""
+        return FORMS["full" if np.ndim(self.shape_) == 2 else "low_rank"]
 
     def _check_fitted(self) -> None:
         if self.family not in FAMILIES:
@@ -173,14 +210,13 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         saved.check_scaling(self.target_, "target_", d)
         if not isinstance(self.is_vector_, bool) or (self.is_vector_ and d > 1):
             raise ValueError(f"its is_vector_ is {self.is_vector_!r:.80} for {d} targets")
-        if not saved.is_finite(self.shape_, (d, d)):
-            raise ValueError(f"its shape_ is not a matrix ({d}, {d}) of finite numbers")
-        saved.check_number(self.contrast_, "contrast_", 0, 1)
+        shapes = self._form.check(self.shape_, self.contrast_, d)
         saved.check_number(self.gain_, "gain_", np.finfo(float).tiny, 1)
-        tail = ((),) * (FAMILIES[self.family].extra - 1)
-        self._check_outputs("mean", _mean, models["mean"], (d,))
+        shapes += ((),) * (FAMILIES[self.family].extra - 1)
+        self._check_outputs("mean", call, models["mean"], (d,))
         networks = models["covariance"]
-        self._check_outputs("covariance", _log_covariance_and_tail, networks, (d, d), *tail)
+        networks = as_one(networks) if self._form.together else networks
+        self._check_outputs("covariance", self._form.learnt, networks, *shapes)
 
     def _targets(self, y, n: int) -> np.ndarray:
         """y of `log_density`, (n, d), checked."""
@@ -195,45 +231,18 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     def _mean(self, X) -> np.ndarray:
         """Of the standardised targets, (n, d)."""
-        return self._predict(_mean, X, "mean").mean(axis=1)
+        return self._predict(call, X, "mean").mean(axis=1)
 
-    def _factor(self, X) -> tuple[np.ndarray, ...]:
-        """Of the standardised targets: upper triangular R (n, d, d), V = R'R; and the tail (n,)."""
-        learnt = self._predict(_log_covariance_and_tail, X, "covariance")
-        log_V, *tail = (x.mean(axis=1) for x in learnt)
-        log_V = drawn_in(log_V.astype(np.float64), self.contrast_)
-        values, vectors = np.linalg.eigh(log_V)  # of the log-Euclidean mean over models
-        root = np.exp((values + np.log(self.gain_)) / 2)[..., None] * vectors.mT
-        R: Any = np.linalg.qr(root @ self.shape_.T, mode="r")
-        return R, *tail
+    def _spread(self, X) -> tuple:
+        """Of the standardised targets: V, in the form that was fitted, and the tail (n,)."""
+        check_is_fitted(self)
+        form = self._form
+        learnt = self._predict(form.learnt, X, "covariance", together=form.together)
+        V, tail = form.assembled(learnt, self.shape_, self.contrast_, self.gain_)
+        return V, *tail
 
-    def _law(self, mean: np.ndarray, R: np.ndarray, *tail: np.ndarray) -> Elliptical:
-        """The distribution with this mean (n, d) and the covariance R'R, if the dtype holds it."""
-        check_precision(f"{type(self).__name__}.predict_distribution", self.dtype, mean, R)
-        loc, factor, *rest = (jnp.asarray(array, self.dtype) for array in (mean, R, *tail))
-        family: Any = FAMILIES[self.family].distribution
-        return family.from_moments(loc, Gram(factor, upper=True), *rest)
-
-
-def drawn_in(log_V: np.ndarray, contrast: float) -> np.ndarray:
-    """log V, moved towards log(I / d), that of the covariance of all rows."""
-    d = log_V.shape[-1]
-    centre = -np.log(d) * np.eye(d)
-    return centre + contrast * (log_V - centre)
-
-
-def _mean(model, x):
-    return model(x)
-
-
-def _log_covariance_and_tail(model, x):
-    p = model(x)
-    return p.covariance.logm(), *p.tail
-
-
-def _squared_error(model, key, t, x, z):
-    return jnp.sum((model(x) - z) ** 2)
-
-
-def _minus_log_density(model, key, t, x, e):
-    return -model(x).log_prob(e)
+    def _law(self, mean: np.ndarray, V, *tail: np.ndarray) -> Elliptical:
+        """The distribution with this mean (n, d) and covariance V, if the dtype holds it."""
+        value = V.value(f"{type(self).__name__}.predict_distribution", self.dtype, mean)
+        loc, *rest = (jnp.asarray(array, self.dtype) for array in (mean, *tail))
+        return self._family.from_moments(loc, value, *rest)

@@ -70,6 +70,8 @@ WRONG_ARGUMENTS = [
     ("fit vae d.csv --epochs many", "--epochs"),
     ("fit vae d.csv --epochs 0", "mmlp: --epochs must be at least 1, got 0."),
     ("fit vae d.csv --latent -1", "mmlp: --latent must be at least 1, got -1."),
+    ("fit vae d.csv --rank 0", "mmlp: --rank must be at least 1, got 0."),
+    ("fit regression d.npz --covariance thin", "--covariance"),
     ("fit vae d.csv --seed -1", "mmlp: --seed must be from 0 to 4294967295, got -1."),
     ("fit vae d.csv --test 20", "mmlp: --test must be a share below 1, such as 0.2, got 20."),
     ("fit vae d.csv --targets a", "Unrecognized options: --targets, a"),

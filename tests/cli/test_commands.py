@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import run, start
+from command import no_training, run, start
 
 import mmlp
 from mmlp import cli, metrics, tables
-from mmlp.estimators import MultivariateRegressor
+from mmlp.estimators import MultivariateRegressor, ensemble
 from mmlp.experiments.harness import run as harness
 
 
@@ -41,6 +41,27 @@ def test_predict_by_kind_and_by_format(here, capsys):
         )
     assert run(capsys, "predict", "spd.safetensors", "X.npy", "-o", "p.npy") == (0, "", "")
     assert np.linalg.eigvalsh(np.load("p.npy")).min() > 0
+
+
+def test_a_covariance_of_low_rank_is_predicted_by_its_parts(here, capsys, monkeypatch):
+    monkeypatch.setattr(ensemble, "fit_many", no_training)
+    data = "fit regression wind.csv --targets u,v --ignore station --epochs 2 --quiet"
+    form = "--covariance low_rank --rank 1 -o thin.safetensors"
+    assert run(capsys, *data.split(), *form.split())[0] == 0
+    out = run(capsys, "predict", "thin.safetensors", "wind.csv")[1]
+    assert out.splitlines()[0] == "mean_u,mean_v,std_u,std_v"
+    assert run(capsys, "predict", "thin.safetensors", "wind.csv", "-o", "t.npz") == (0, "", "")
+    with np.load("t.npz") as results:
+        assert set(results) == {"mean", "std", "scale", "loadings"}
+        scale, U = results["scale"], results["loadings"]
+        np.testing.assert_allclose(results["std"] ** 2, scale**2 + np.sum(U**2, axis=1))
+    V = U.mT @ U + np.eye(2) * (scale**2)[:, None]
+    model, X = mmlp.estimators.load("thin.safetensors"), tables.read(here / "wind.csv")
+    del model.feature_names_in_
+    np.testing.assert_allclose(model.predict_covariance(X.columns(["a", "b"])), V)
+    status, out, _ = run(capsys, "score", "thin.safetensors", "wind.csv", "--json")
+    assert status == 0
+    assert np.isfinite(json.loads(out)["energy_score"])
 
 
 def test_scores_in_words_and_as_json(here, capsys):

@@ -6,7 +6,7 @@ import pytest
 
 import mmlp
 from mmlp.estimators import corrections
-from mmlp.estimators.regression import drawn_in
+from mmlp.estimators.full import drawn_in
 
 
 @pytest.mark.parametrize("excess", [1.0, 2.0])
