@@ -67,8 +67,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     `covariance="full"` is for few targets. "low_rank" is V = diag(s^2) + U'U with `rank` loadings,
     by default as many as residuals have correlations beyond chance, up to 64: nothing then has d^2
     numbers, `predict_distribution(X).covariance` is a `LowRankGram`, and thousands of targets are
-    fine. "auto" is full up to 30 targets: with more, both score alike and full takes far longer
-    (benchmarks/many_targets.py).
+    fine. "auto" is full up to 30 targets, where a step of full ones takes 4 times as long
+    (`benchmarks/many_targets.py`).
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((60, 3))
