@@ -21,7 +21,7 @@ SPARE = 0.1  # of each deviation, that loadings have which no direction was left
 class LowRank(Output):
     """(diag(exp(2v)) + L H L') over its trace: `rank` loadings L (d, rank), turned and weighed.
 
-        Z = W H_1 W' + B (+ V h_1),    T = I + Z,    H = T'T,    v = V_0 h_1 + b_0
+        Z = W H_1 W' + B,    T = I + Z,    H = T'T,    v = V h_1 + b
 
     H is one more hidden matrix, which starts near the identity; v comes from the vector path, and
     is constant without one. Nothing has d^2 numbers. A standard MLP (`CholeskyMLP`) gives v and
@@ -41,7 +41,7 @@ class LowRank(Output):
         self.rank = checked_size(rank, "LowRank(rank=...)")
 
     def layer(self, before: int, dim: int, *, r: int = 0, joint: bool = False, key) -> "Loadings":
-        return Loadings(before, dim, self.rank, r=r, joint=joint, key=key)
+        return Loadings(before, dim, self.rank, r=r, key=key)
 
     def size(self, dim: int) -> int:
         return dim * (1 + self.rank)
@@ -80,14 +80,14 @@ class Turn(Output):
 class Loadings(eqx.Module):
     """The last layer of a network with the output `LowRank`: (H_1, h_1) -> a `LowRankGram`."""
 
-    turn: MatrixLayer  # (H_1, h_1) -> T (m, m)
+    turn: MatrixLayer  # H_1 -> T (m, m)
     L: Array  # (d, m)
     V: Array | None  # (d, r)
     b: Array  # (d,)
 
-    def __init__(self, before: int, d: int, m: int, *, r: int, joint: bool, key):
+    def __init__(self, before: int, d: int, m: int, *, r: int, key):
         keys = jax.random.split(key, 3)
-        self.turn = MatrixLayer(before, m, Turn(), r=r if joint else 0, key=keys[0])
+        self.turn = MatrixLayer(before, m, Turn(), key=keys[0])
         self.L, self.b = normal(keys[1], d, m), jnp.zeros(d)
         self.V = normal(keys[2], d, r) if r else None
 
@@ -100,13 +100,13 @@ class Loadings(eqx.Module):
         return len(self.L)
 
     def __call__(self, source: Array | SPD, h: Any = None) -> LowRankGram:
-        T: Any = self.turn(source, h)
+        T: Any = self.turn(source)
         v = self.b if self.V is None else self.V @ h + self.b
         return LowRankGram.trace_one(jnp.exp(v), T @ self.L.T)
 
     def calibrated(self, source, h: Any = None, *, key, targets: Array | None = None) -> "Loadings":
         """T varies about the identity, v about zero or what the principal directions leave."""
-        turn = self.turn.calibrated(source, h, key=key)
+        turn = self.turn.calibrated(source, key=key)
         b, L, V = jnp.zeros_like(self.b), self.L, self.V
         if targets is not None:
             b, L = principal(targets.astype(L.dtype), L)

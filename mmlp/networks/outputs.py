@@ -110,6 +110,9 @@ class Triangular(Output):
     def centre(self, key, dim: int, dtype=None) -> Array:
         return jnp.zeros(self.size(dim), dtype)  # the identity; random triangles are near singular
 
+    def spread(self, dim: int) -> float:
+        return MATRIX_SPREAD / dim**0.5  # or T would be near singular for large d
+
     def __call__(self, entries: Array) -> Gram:
         return self.read(entries, math.isqrt(2 * len(entries)))
 

@@ -1,15 +1,18 @@
-"""The dense covariance of all pixels: the same density of the same numbers for all models."""
+"""Covariances of all pixels: the same density of the same numbers for all models."""
 
 import dataclasses
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+from sklearn.decomposition import FactorAnalysis
 
 from mmlp.datasets import Components
 from mmlp.experiments import frey_pixels
 from mmlp.experiments.harness.run import main
-from mmlp.experiments.vaes import data, recipes
+from mmlp.experiments.vaes import analysers, data, recipes
 
 PIXELS = frey_pixels.Settings(train=60, validation=20, components=4, images="digits")
 
@@ -60,20 +63,55 @@ def test_variances_are_shrunk_as_validation_has_it_best(monkeypatch):
     np.testing.assert_allclose(one.scale, one.scale[0])  # the last is 1: all are equal
 
 
+def stub(recipe, latent, rotated, settings, most):
+    """In place of training: better with more loadings."""
+    images = len(settings.parts()[0][2])
+    values = np.random.default_rng(recipe.rank).normal(recipe.rank + recipe.turned, 1, images)
+    scores = dict.fromkeys(("KLD", "ELBO", "IW"), np.tile(values, (settings.seeds, 1)).tolist())
+    return {"scores": scores, "costs": {"steps": 6, "skipped steps": 0}, "images": ""}
+
+
 def test_each_model_of_the_pixels_is_kept_by_itself(tmp_path, monkeypatch):
-    """Two of them have one recipe, in other coordinates."""
     monkeypatch.setattr(data.Data, "read", lambda settings: (fake_images(), (3, 4)))
-
-    def stub(recipe, splits, latent, samples, most):
-        scores = np.full((3, 1, len(splits[0].test)), splits[0].test.std())
-        return {"scores": scores.tolist(), "costs": {"steps": 6, "skipped steps": 0}, "images": ""}
-
-    monkeypatch.setattr(frey_pixels, "trained_and_scored", stub)
-    settings = dataclasses.replace(PIXELS, keep=tmp_path, seeds=1)
+    monkeypatch.setattr(frey_pixels, "MIXTURES", ((1, 2), (2, 2)))
+    monkeypatch.setattr(frey_pixels, "trained", stub)
+    settings = dataclasses.replace(PIXELS, keep=tmp_path, seeds=2)
     first = frey_pixels.run(settings)
-    assert len(list(tmp_path.iterdir())) == 4
-    monkeypatch.setattr(frey_pixels, "trained_and_scored", lambda: None)
+    assert len(list(tmp_path.iterdir())) == 6
+    monkeypatch.setattr(frey_pixels, "trained", pytest.fail)
+    monkeypatch.setattr(frey_pixels, "mixtures", pytest.fail)
     assert frey_pixels.run(dataclasses.replace(settings, data=tmp_path)) == first
+    rivals, turned, finite = first["claims"]
+    assert "not for plain MLP" in rivals["verdict"]  # of as many loadings
+    assert (turned["verdict"], turned["evidence"]) == ("holds", "IW, nats per image: +1.00 ± 0.00.")
+    assert finite["verdict"] == "holds"
+
+
+def test_a_mixture_of_one_analyser_finds_the_factors_of_its_data():
+    rng = np.random.default_rng(0)
+    L, noise, mean = rng.normal(size=(12, 2)), rng.uniform(0.1, 0.5, 12), rng.normal(size=12)
+    X = mean + rng.normal(size=(4000, 2)) @ L.T + np.sqrt(noise) * rng.normal(size=(4000, 12))
+    fitted = analysers.fit(X[:3000], X[3000:], 1, 2, least=np.zeros(12))
+    covariance = fitted.loadings[0] @ fitted.loadings[0].T + np.diag(fitted.noise[0])
+    truth = L @ L.T + np.diag(noise)
+    np.testing.assert_allclose(covariance, truth, atol=0.1 * np.abs(truth).max())
+    exact = scipy.stats.multivariate_normal(fitted.mean[0], covariance).logpdf(X)
+    np.testing.assert_allclose(fitted.log_prob(X), exact, rtol=1e-9)
+    by_library = FactorAnalysis(2, svd_method="lapack", tol=1e-8).fit(X[:3000])
+    assert abs(by_library.score(X[3000:]) - fitted.log_prob(X[3000:]).mean()) < 0.02
+    sample = fitted.sample(rng, 20000)
+    np.testing.assert_allclose(np.cov(sample.T), covariance, atol=0.1 * np.abs(truth).max())
+
+
+def test_each_step_of_a_mixture_raises_its_likelihood():
+    rng = np.random.default_rng(1)
+    X = np.concatenate([rng.normal(c, 1, (150, 5)) @ rng.normal(size=(5, 5)) for c in (0, 4)])
+    mixture, scores = analysers._start(X, 2, 2, 1e-6), []
+    for _ in range(15):
+        scores.append(mixture.log_prob(X).mean())
+        mixture = analysers._improved(mixture, X, 1e-6)
+    assert np.all(np.diff(scores) > -1e-9)
+    assert scores[-1] > scores[0]
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
@@ -90,24 +128,40 @@ def test_the_coordinates_of_the_dense_model_are_those_of_all_pixels(power):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", ["matrix", "cholesky"])
-def test_the_dense_covariance_of_all_pixels_is_trained_and_compared(network, tmp_path, monkeypatch):
+def test_the_covariances_of_all_pixels_are_trained_and_compared(tmp_path, monkeypatch):
     monkeypatch.setattr(data.Data, "read", lambda settings: (fake_images(), (3, 4)))
-    flags = f"--quick --network {network} --hidden 4 --components 4 --epochs 6".split()
+    monkeypatch.setattr(frey_pixels, "MIXTURES", ((1, 2), (2, 2)))
+    flags = "--quick --hidden 4 --epochs 6".split()
     result = main("frey-pixels", [*flags, "--out", str(tmp_path)])["result"]
-    assert result["costs"]["dense"]["steps"] == 6
-    assert result["costs"]["dense"]["skipped steps"] == 0
-    assert result["costs"]["dense"]["peak memory (GiB)"] > 0
-    assert {len(by["IW"][0]) for by in result["scores"].values()} == {5}
+    for costs in result["costs"].values():
+        assert costs["steps"] == 6
+        assert costs["skipped steps"] == 0
+        assert costs["peak memory (GiB)"] > 0
+    assert {np.shape(by["IW"]) for by in result["scores"].values()} == {(2, 5)}
     assert np.isfinite([np.mean(by["IW"]) for by in result["scores"].values()]).all()
     assert (tmp_path / "frey-pixels.png").exists()
 
 
-def test_the_recipes_of_the_pixels_are_those_of_the_results():
-    """results/frey-pixels.json: 6,000 steps of 50 images, of 850."""
-    found = frey_pixels.recipes(frey_pixels.Settings())
-    dense, latent = found[frey_pixels.DENSE]
-    assert (dense.network, dense.epochs * 17, latent) == ("direct", 6001, 20)
-    assert found[frey_pixels.ROTATED] == found[frey_pixels.DIAGONAL]
-    assert found[frey_pixels.DIAGONAL][0].model == "NdNd"
-    assert found[frey_pixels.PIPELINE] == (recipes.tuned("joint", "NfNf"), 5)
+def test_low_rank_models_differ_in_what_makes_the_loadings_alone():
+    ours, fixed, plain = (
+        frey_pixels.Settings().recipe(name)
+        for name in (frey_pixels.LOW_RANK, frey_pixels.FIXED, frey_pixels.PLAIN)
+    )
+    assert dataclasses.replace(ours[0], turned=False) == fixed[0]
+    assert {latent for _, latent in (ours, fixed, plain)} == {50}
+    assert {recipe.rank for recipe, _ in (ours, fixed, plain)} == {120}
+    small = frey_pixels.Settings(size=3, hidden=(8,)).recipe(frey_pixels.LOW_RANK)
+    assert (small[0].rank, small[0].hidden, small[1]) == (3, (8,), 3)
+
+
+@pytest.mark.parametrize("turned", [True, False])
+def test_loadings_start_at_principal_directions(turned):
+    recipe = recipes.Recipe(network="joint", hidden=(4,), rank=2, turned=turned, output="linear")
+    X = np.random.default_rng(0).normal(size=(80, 6)) * np.arange(1.0, 7)
+    vae = recipe.start(jnp.asarray(X), 3, jax.random.key(0))
+    A = vae.decode(jnp.zeros(3)).covariance
+    assert A.U.shape == (2, 6)
+    np.testing.assert_allclose(A.trace(), X.var(axis=0).sum(), rtol=0.3)
+    vectors = np.linalg.eigh(np.cov(X.T))[1][:, -2:]
+    inside = np.linalg.norm(np.asarray(A.U) @ vectors) / np.linalg.norm(A.U)
+    assert inside > (0.95 if turned else 1 - 1e-6)

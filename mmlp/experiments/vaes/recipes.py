@@ -8,12 +8,22 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import optax
 from optax.contrib import muon
 
+from mmlp.heads import GaussianHead
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear, MercerSigmoid
-from mmlp.networks import CholeskyMLP, Dense, Diagonal, JointMatrixMLP, MatrixMLP
+from mmlp.networks import (
+    CholeskyMLP,
+    Dense,
+    Diagonal,
+    JointMatrixMLP,
+    LowRank,
+    MatrixMLP,
+    Triangular,
+)
 from mmlp.training.optimizers import CLIP, equal_by_arguments
 from mmlp.vae import VAE, paper_vae
 
@@ -35,6 +45,15 @@ NETWORKS |= {"joint": JointMatrixMLP, "cholesky": CholeskyMLP}
 KERNELS = {"mercer": MercerSigmoid(), "linear": Linear()}
 
 
+class Still(eqx.Module):
+    """In place of the matrix that turns loadings: the identity."""
+
+    size: int = eqx.field(static=True)
+
+    def __call__(self, H_1):
+        return jnp.eye(self.size)
+
+
 @dataclasses.dataclass(frozen=True)
 class Recipe:
     """How a VAE is made and trained; `Recipe(model, literal=True)` is the paper's own."""
@@ -43,11 +62,13 @@ class Recipe:
     network: str = "matrix"  # "direct", "joint" or "cholesky"
     hidden: tuple[int, ...] = (30, 30, 30)
     features: tuple[int, ...] | None = None  # widths of a vector path, by default `hidden`
-    output: str = "mercer"  # or "linear": the output kernel of a matrix MLP
+    output: str = "mercer"  # or "linear", the output kernel of a matrix MLP; or "triangular"
     literal: bool = False  # initial weights of scale 1/sqrt(fan-in) in the paper's constants
     scale: float = 1.0  # of the initial weights, biases of matrices included
     calibrated: int = 0  # rows that calibrate the initial weights
     unit: bool = False  # the decoder's mean variance starts at about 1, not at 1 / d
+    rank: int = 0  # of a low-rank decoder, which starts at principal directions; 0: see `model`
+    turned: bool = True  # whether its loadings are, by a matrix; if not they are constants
     optimizer: str = "adam"  # or "muon"
     rate: float = 1e-3
     cosine: bool = False  # decay of the rate over the run
@@ -62,9 +83,12 @@ class Recipe:
 
     def start(self, X, latent: int, key) -> VAE:
         """A VAE with which training begins; X (calibrated, p) are some of its data."""
-        kernel, options = KERNELS[self.output], {}
+        if self.rank:
+            return self.low_rank(X, latent, key)
+        kernel, options = KERNELS.get(self.output), {}
         if self.network != "cholesky":
-            outputs = {"d": Diagonal(kernel), "f": Dense(kernel)}
+            outputs = {"d": Diagonal(kernel or Linear())}
+            outputs["f"] = Dense(kernel) if kernel else Triangular()
             options = {"outputs": outputs, "hidden_features": self.features}
         sizes, network = (X.shape[1], latent, self.hidden), NETWORKS[self.network]
         vae = paper_vae(self.model, *sizes, network=network, key=key, **options)
@@ -75,13 +99,26 @@ class Recipe:
 
     def with_unit_variance(self, vae: VAE) -> VAE:
         """The decoder's eta, the trace of its covariance, times d: far for a bias to go."""
+        network, d = vae.decoder.network, vae.decoder.dim
+        offset = jnp.zeros(network.out_features).at[d].set(math.log(d))  # (mu, log eta, ...)
+        return eqx.tree_at(lambda vae: vae.decoder.network, vae, network.shifted(offset))
 
-        def bias(vae):  # of the vector output, in which log eta stands after mu
-            network = vae.decoder.network
-            return network.perceptron.b[-1] if self.network == "cholesky" else network.vectors[-1].b
+    def low_rank(self, X, latent: int, key) -> VAE:
+        """A full encoder; a decoder with the last of the hidden layers and `rank` loadings."""
+        keys, p = jax.random.split(key), X.shape[1]
 
-        d = vae.decoder.dim
-        return eqx.tree_at(bias, vae, replace_fn=lambda b: b.at[d].add(math.log(d)))
+        def head(layers: slice, inputs: int, dim: int, key, **options) -> GaussianHead:
+            if self.features is not None:
+                options["hidden_features"] = self.features[layers]
+            sizes = inputs, dim, self.hidden[layers], dim + GaussianHead.extra
+            return GaussianHead(NETWORKS[self.network](*sizes, key=key, **options))
+
+        encoder = head(slice(None), p, latent, keys[0])
+        decoder = head(slice(-1, None), latent, p, keys[1], output=LowRank(self.rank))
+        vae = calibrate(VAE(encoder, decoder), X, key=key, targets=X)
+        if self.turned:
+            return vae
+        return eqx.tree_at(lambda vae: vae.decoder.network.matrices[-1].turn, vae, Still(self.rank))
 
     def changed(self, epochs: int | None, hidden: tuple[int, ...] | None) -> "Recipe":
         """With this number of epochs and these widths of all paths, where they are given."""
@@ -110,10 +147,20 @@ def clipped(name: str, rate: float, steps: int | None, decay: float):
     return optax.chain(optax.clip_by_global_norm(CLIP), make(schedule, weight_decay=decay))
 
 
+def of_pixels(name: str) -> tuple[Recipe, int]:
+    """The chosen settings of a model of all pixels, and its number of latent variables."""
+    settings = dict(TUNED[f"pixels, {name}"])
+    latent = settings.pop("latent")
+    return Recipe(**_with_tuples(settings)), latent
+
+
 def tuned(group: str, model: str) -> Recipe:
     """The chosen settings of a group of frey_settings.json, for one of the six models."""
-    sizes: dict[str, Any] = {k: tuple(v) for k, v in TUNED[group].items() if isinstance(v, list)}
-    return Recipe(model, **TUNED[group] | sizes)
+    return Recipe(model, **_with_tuples(TUNED[group]))
+
+
+def _with_tuples(settings: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
 
 
 def in_papers_constants(vae: VAE) -> VAE:
