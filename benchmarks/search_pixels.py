@@ -30,12 +30,13 @@ EPOCHS = 176  # half of the table's
 # (latent variables, rank): (rate, noise) of each trial
 LARGE = ((0.006, 0.3), (0.012, 0.3), (0.012, 0.45), (0.012, 0.2), (0.012, 0.1))
 SMALL = ((0.0015, 0.3), (0.003, 0.3), (0.006, 0.3), (0.003, 0.45), (0.003, 0.2))
+NOISY = ((0.006, 0.3), (0.012, 0.3), (0.012, 0.45), (0.012, 0.6), (0.012, 0.9))
 THREE = slice(1, 4)
 TRIALS = {
     "low rank": {(30, 80): LARGE, (50, 120): LARGE[THREE]},
     "fixed loadings": {(30, 80): LARGE, (50, 120): LARGE[THREE]},
     "plain MLP": {(30, 80): SMALL, (20, 40): SMALL[THREE]},
-    "diagonal": {(30, 0): LARGE, (50, 0): LARGE[THREE]},
+    "diagonal": {(30, 0): NOISY, (50, 0): NOISY[2:]},
 }
 
 

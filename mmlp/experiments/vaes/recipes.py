@@ -22,7 +22,6 @@ from mmlp.networks import (
     JointMatrixMLP,
     LowRank,
     MatrixMLP,
-    Triangular,
 )
 from mmlp.training.optimizers import CLIP, equal_by_arguments
 from mmlp.vae import VAE, paper_vae
@@ -62,7 +61,7 @@ class Recipe:
     network: str = "matrix"  # "direct", "joint" or "cholesky"
     hidden: tuple[int, ...] = (30, 30, 30)
     features: tuple[int, ...] | None = None  # widths of a vector path, by default `hidden`
-    output: str = "mercer"  # or "linear", the output kernel of a matrix MLP; or "triangular"
+    output: str = "mercer"  # or "linear": the output kernel of a matrix MLP
     literal: bool = False  # initial weights of scale 1/sqrt(fan-in) in the paper's constants
     scale: float = 1.0  # of the initial weights, biases of matrices included
     calibrated: int = 0  # rows that calibrate the initial weights
@@ -85,10 +84,9 @@ class Recipe:
         """A VAE with which training begins; X (calibrated, p) are some of its data."""
         if self.rank:
             return self.low_rank(X, latent, key)
-        kernel, options = KERNELS.get(self.output), {}
+        kernel, options = KERNELS[self.output], {}
         if self.network != "cholesky":
-            outputs = {"d": Diagonal(kernel or Linear())}
-            outputs["f"] = Dense(kernel) if kernel else Triangular()
+            outputs = {"d": Diagonal(kernel), "f": Dense(kernel)}
             options = {"outputs": outputs, "hidden_features": self.features}
         sizes, network = (X.shape[1], latent, self.hidden), NETWORKS[self.network]
         vae = paper_vae(self.model, *sizes, network=network, key=key, **options)
