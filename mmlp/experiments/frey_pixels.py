@@ -45,7 +45,7 @@ TITLES = {
     FIXED: "low rank with fixed loadings, no H",
     PLAIN: "plain MLP with a low-rank head",
     DIAGONAL: "diagonal along principal directions",
-    DENSE: "dense (triangular factor)",
+    DENSE: "dense",
     MIXTURE: MIXTURE,
     GAUSSIAN: "one Gaussian, shrunk",
 }
@@ -154,12 +154,16 @@ def trained(recipe: Recipe, latent: int, rotated: bool, settings: Settings, most
 def notes(settings: Settings, found: dict[str, dict]) -> list[str]:
     """What a reader must know."""
     chosen = ", ".join(f"{K} of {q}" for K, q in found[MIXTURE]["chosen"])
+    splits = {name: len(by["scores"]["IW"]) for name, by in found.items()}
+    few = [f"The {k} model has {n} of the splits." for k, n in splits.items() if n < settings.seeds]
     return [
-        "Each VAE had eight trials of rate, noise, rank and latent variables (a dense and a "
-        "diagonal one, which have no rank: of the others), judged by the validation images of a "
-        "split that this table does not have (results/search/pixels.json).",
+        "Each VAE had eight trials of rate, noise, rank and latent variables, judged by the "
+        "validation images of a split that this table does not have (results/search/pixels.json); "
+        "the plain MLP then has the sizes of ours. The dense one had eight of rate, noise and "
+        "coordinates, on the first split.",
         f"The mixture is the best of {len(MIXTURES)} numbers of components and factors, by the "
         f"validation images of each split: {chosen}.",
+        *few,
         f"IW has {settings.samples} importance samples, and where it is far above the ELBO more "
         "would raise it. Of the mixture and the Gaussian it is the exact log-density.",
         "The images are frames of one video, random ones in each part: they are not independent.",
@@ -237,7 +241,7 @@ def draw(record: dict, out: Path) -> None:
         TITLES.get(name, name): data.unpack(text, shape[0] * shape[1])
         for name, text in packed.items()
     }
-    data.mosaic(images, shape, 255, out / "frey-pixels.png")
+    data.mosaic(images, shape, 255, out / "frey-pixels.png", size=(4.2, 3.8))
 
 
 if __name__ == "__main__":
