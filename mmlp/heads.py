@@ -54,7 +54,11 @@ class Head(eqx.Module):
         return self(x)
 
     def calibrated(self, X: Array, *, key, targets: Array | None = None):
-        """With targets (n', d), also about their mean and total variance."""
+        """With targets (n', d), also about their mean and total variance, by `network.shifted`."""
+        if targets is not None and not hasattr(self.network, "shifted"):
+            wanted = "needs a network with a method `shifted(offset)`, which adds to its vector"
+            got = f"got {type(self.network).__name__}"
+            raise ValueError(f"`calibrate(targets=...)` {wanted}, {got}.")
         network = calibrated(self.network, X, key=key, targets=targets)
         if targets is not None:
             mean, rest = jnp.mean(targets, axis=0), jnp.zeros(self.extra, targets.dtype)

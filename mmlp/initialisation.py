@@ -9,7 +9,9 @@ unit-variance initialisation (Mishkin and Matas, 2016); see `calibrated` in `mml
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from jax.core import Tracer
 
 from mmlp.linalg.checks import checked_floats
 from mmlp.networks.layers import calibrated
@@ -20,7 +22,8 @@ def calibrate(model, X: Array, *, key, targets: Array | None = None):
 
     The model is a network, a head, a VAE, or one's own with a method `calibrated(X, *, key)`.
     With targets (n', d), some or all of what it is to learn (of a VAE: data), a head starts about
-    their mean and total variance, and the output `LowRank` at their principal directions.
+    their mean and total variance, and the output `LowRank` at their principal directions. One's own
+    model then takes `targets`, too, and a network under a head has a method `shifted(offset)`.
 
     >>> from mmlp.networks import MatrixMLP
     >>> model = MatrixMLP(3, 2, (4, 4), key=jax.random.key(0))
@@ -37,4 +40,9 @@ def calibrate(model, X: Array, *, key, targets: Array | None = None):
         return X.astype(weights[0].dtype if weights else X.dtype)
 
     Y = None if targets is None else rows(targets, "targets")
+    if Y is not None and not isinstance(Y, Tracer):
+        sizes, known = np.std(np.asarray(Y, np.float64), axis=0), jnp.finfo(Y.dtype)
+        if np.sum(sizes**2) > known.max or np.any((sizes > 0) & (sizes**2 < known.tiny)):
+            got = f"got deviations of {sizes.min():.3g} to {sizes.max():.3g}; scale them to one"
+            raise ValueError(f"`calibrate(targets=...)` must have squares in {Y.dtype}, {got}.")
     return calibrated(model, rows(X, "X"), key=key, targets=Y)

@@ -9,13 +9,15 @@ from mmlp import (
     Dense,
     Diagonal,
     GaussianHead,
+    Gram,
     JointMatrixMLP,
+    LowRank,
     MatrixMLP,
     ShallowMatrixMLP,
     Triangular,
     calibrate,
 )
-from mmlp.networks.layers import MATRIX_SPREAD, VECTOR_SPREAD, gain
+from mmlp.networks.layers import MATRIX_SPREAD, VECTOR_SPREAD, Perceptron, gain
 
 KEY = jax.random.key(0)
 X = np.random.default_rng(0).normal(size=(200, 6)) * 100 + 1000  # badly scaled on purpose
@@ -50,9 +52,9 @@ def test_both_parts_of_a_joint_mlp_vary_by_the_set_amount(output, out_features):
         h = jax.vmap(layer)(source, h)
         np.testing.assert_allclose(spread(h), VECTOR_SPREAD, rtol=1e-6)
         h = jnp.tanh(h)
-    last = model.matrices[-1]
-    np.testing.assert_allclose(spread(jax.vmap(last.product)(H)), MATRIX_SPREAD, rtol=1e-6)
-    np.testing.assert_allclose(spread(h @ last.V.T), MATRIX_SPREAD, rtol=1e-6)
+    last, wanted = model.matrices[-1], MATRIX_SPREAD / (2 if output == Triangular() else 1)
+    np.testing.assert_allclose(spread(jax.vmap(last.product)(H)), wanted, rtol=1e-6)
+    np.testing.assert_allclose(spread(h @ last.V.T), wanted, rtol=1e-6)
     centre = np.mean(jax.vmap(last.product)(H) + jax.vmap(last.bias)(h), axis=0)
     if output == Triangular():  # the identity
         np.testing.assert_allclose(centre, np.zeros(10), atol=1e-9)
@@ -144,3 +146,30 @@ def test_what_does_not_vary_is_left_alone(dtype):
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call(MatrixMLP(6, 2, (3,), key=KEY))
+
+
+class Own(eqx.Module):
+    """A network of one's own that takes no targets."""
+
+    dim, out_features, in_features = 2, 3, 6
+
+    def __call__(self, x):
+        return jnp.zeros(3), Gram(jnp.eye(2) / 2**0.5)
+
+    def calibrated(self, X, *, key):
+        return self
+
+
+def test_targets_that_nothing_reads_or_no_float_holds_are_refused():
+    Y = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match=r"`calibrated\(X, \*, key, targets\)`, got Own"):
+        calibrate(Own(), X, key=KEY, targets=Y)
+    with pytest.raises(ValueError, match=r"needs a network with a method `shifted\(offset\)`"):
+        calibrate(GaussianHead(Own()), X, key=KEY, targets=Y)
+    with pytest.raises(ValueError, match=r"got Perceptron"):
+        calibrate(Perceptron((6, 4, 2), key=KEY), X, key=KEY, targets=Y)
+    head = GaussianHead(JointMatrixMLP(6, 2, (3,), 3, output=LowRank(1), key=KEY))
+    head = jax.tree.map(lambda x: x.astype("float32"), head)
+    for size in (1e20, 1e-21):
+        with pytest.raises(ValueError, match=r"must have squares in float32, got deviations"):
+            calibrate(head, X, key=KEY, targets=size * Y)

@@ -6,6 +6,7 @@ of scale 1/sqrt(fan-in) suit every width. That moves constants only: the paper's
 sqrt(d_{l+1}) W_l here (at the input layer just W), its C_l is d_l C_l.
 """
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -41,10 +42,10 @@ class Network(eqx.Module):
         """As a rule an SPD value of trace one, or (vector, value)."""
 
     @abstractmethod
-    def calibrated(self, X: Array, *, key, targets: Array | None = None) -> Any:
+    def calibrated(self, X: Array, *, key) -> Any:
         """This network with layers that all respond to the inputs X (n, in_features).
 
-        Targets (n', dim) say about which value it is to vary, where its output can.
+        One that also takes `targets` (n', dim) starts about the value that suits them.
         """
 
     def probe(self, x: Array):
@@ -140,7 +141,7 @@ class VectorLayer(eqx.Module):
     def __call__(self, H: SPD, h: Array) -> Array:
         return self.product(H, h) + self.b
 
-    def calibrated(self, H: SPD, h: Array, *, key=None, targets=None) -> "VectorLayer":
+    def calibrated(self, H: SPD, h: Array, *, key=None) -> "VectorLayer":
         """z varies over the samples by a set amount, about zero."""
         z = jax.vmap(self.product)(H, h)
         rate = gain(z, VECTOR_SPREAD)
@@ -173,7 +174,7 @@ class Perceptron(Network):
         return x
 
     @full_precision
-    def calibrated(self, X: Array, *, key=None, targets=None) -> "Perceptron":
+    def calibrated(self, X: Array, *, key=None) -> "Perceptron":
         h, weights, biases = X, [], []
         for W in self.W:
             z = h @ W.T
@@ -196,6 +197,9 @@ def calibrated(model, X: Array, *, key, targets: Array | None = None) -> Any:
         raise ValueError(f"`calibrate(X=...)` must have {wanted}.")
     if targets is None:
         return model.calibrated(X, key=key)
+    if "targets" not in inspect.signature(model.calibrated).parameters:
+        wanted = "needs a model with a method `calibrated(X, *, key, targets)`"
+        raise ValueError(f"`calibrate(targets=...)` {wanted}, got {type(model).__name__}.")
     if (d := getattr(model, "dim", None)) not in (None, targets.shape[1]):
         wanted = f"{d} columns, the size of the model's matrix, got {targets.shape[1]}"
         raise ValueError(f"`calibrate(targets=...)` must have {wanted}.")

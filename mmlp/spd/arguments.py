@@ -89,12 +89,15 @@ def rows_of(T: Array, x: Array | None, batch: tuple[int, ...]) -> Array:
 
 def some_of(columns, d: int, argument: str) -> np.ndarray:
     """Distinct places from 0 to d - 1, from a slice or a list of whole numbers."""
+    if isinstance(columns, Tracer):
+        raise ValueError(f"`{argument}` must be known numbers, not traced ones; use NumPy for it.")
     try:
-        chosen = np.atleast_1d(np.arange(d)[columns])
+        index = list(columns) if isinstance(columns, tuple) else columns
+        chosen = np.atleast_1d(np.arange(d)[index])
     except (IndexError, TypeError, ValueError):
         chosen = np.array([], int)
     if chosen.ndim != 1 or len(chosen) == 0 or len(set(chosen.tolist())) < len(chosen):
-        wanted = f"must be distinct columns of 0 to {d - 1}, such as [0, {d - 1}]"
+        wanted = f"must be distinct columns of 0 to {d - 1}, such as {[0, d - 1][: min(d, 2)]}"
         raise ValueError(f"`{argument}` {wanted}, got {columns!r:.80}.")
     return chosen
 

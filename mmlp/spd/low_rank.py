@@ -48,7 +48,7 @@ class LowRankGram(SPD):
             wanted = f"(..., m, {scale.shape[-1]}) to fit scale, got shape {np.shape(U)}"
             raise ValueError(f"`LowRankGram(U=...)` must have shape {wanted}.")
         if np.shape(U)[-2] == 0:  # held as a row of zeros
-            U = jnp.zeros((*np.shape(U)[:-2], 1, np.shape(U)[-1]), scale.dtype)
+            U = jnp.zeros((*np.shape(U)[:-2], 1, np.shape(U)[-1]), jnp.asarray(U).dtype)
         U = jnp.asarray(checked(U, "LowRankGram(U=...)", "(..., m, d)", ndim=2))
         try:
             row, self.U = together(scale[..., None, :], U)

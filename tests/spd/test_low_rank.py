@@ -227,3 +227,14 @@ def test_bad_arguments_are_named(arguments, message):
 def test_bad_calls_are_named(method, argument, message):
     with pytest.raises(ValueError, match=message):
         getattr(LowRankGram(ONES, U), method)(argument)
+
+
+def test_columns_of_a_marginal_may_be_a_tuple_but_not_traced():
+    A = LowRankGram(jnp.ones(3), jnp.ones((1, 3)))
+    np.testing.assert_array_equal(A.marginal((0, 2)).dense(), A.marginal([0, 2]).dense())
+    with pytest.raises(ValueError, match=r"of 0 to 0, such as \[0\], got \[3\]"):
+        LowRankGram(jnp.ones(1), jnp.ones((1, 1))).marginal([3])
+    with pytest.raises(ValueError, match="must be known numbers, not traced ones"):
+        jax.jit(lambda i: A.marginal(i).trace())(jnp.arange(2))
+    with pytest.raises(ValueError, match=r"`LowRankGram\(U=...\)` must be of float32 or float64"):
+        LowRankGram(jnp.ones(3), jnp.ones((0, 3), "float16"))
