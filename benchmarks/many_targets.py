@@ -87,7 +87,8 @@ def fitted(n: int, d: int, **options) -> tuple[float, float]:
 
 def step(form: str, d: int) -> tuple[float, float]:
     """Seconds to compile, and milliseconds to compute, the gradients of 5 networks, 64 rows."""
-    model = MultivariateRegressor(covariance=form, rank=RANK)
+    rank = RANK if form == "low_rank" else None
+    model = MultivariateRegressor(covariance=form, rank=rank)
     X, y = (jnp.asarray(x, "f4") for x in rows(128, d, 1)[:2])
     e = np.asarray(y) / d**0.5
     build, start = FORMS[form].builder(model, INPUTS, e, np.ones(len(e)))

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from tyro.conf import Positional, arg
 
-from mmlp.cli.fit_arguments import Data, FitRegression, FitSpd, FitVae, default
+from mmlp.cli.fit_arguments import Data, FitRegression, FitSpd, FitVae, MaybeWhole, Whole, default
 from mmlp.experiments.harness.targets import TARGETS, Target
 
 ModelFile = Annotated[Data, arg(metavar="MODEL", help="A file that `mmlp fit` wrote.")]
@@ -75,11 +75,11 @@ class Sample:
     """
 
     model: ModelFile
-    rows: Annotated[int, arg(aliases=["-n"], metavar="N")]
+    rows: Annotated[Whole, arg(aliases=["-n"], metavar="N")]
     """How many rows."""
     out: Out = None
     """Where to write: .csv, .npz, .npy or - for stdout."""
-    seed: int = 0
+    seed: Whole = 0
     """The same seed gives the same rows."""
 
 
@@ -103,7 +103,7 @@ class Reproduce:
     targets: Annotated[Positional[tuple[Literal[Target, "all"], ...]], TARGET]
     quick: bool = False
     """Small runs, to see that everything works; their numbers are not results."""
-    seeds: Annotated[int | None, default("as the experiment has it", "N")] = None
+    seeds: Annotated[MaybeWhole, default("as the experiment has it", "N")] = None
     """Runs with different seeds, where an experiment has them."""
     data: Annotated[Path | None, default("none", "DIR")] = None
     """Folder of the data, where an experiment needs them."""

@@ -52,7 +52,7 @@ def fit(command: FitOptions) -> int:
 def predict(command: Predict) -> int:
     estimator, inputs, targets = _loaded(command.model)
     out = _results_file(command.out, command.data)
-    text = out is None or tables.check_output(out, list(estimator.results)) == ".csv"
+    text = out is None or tables.check_output(out, estimator.result_names()) == ".csv"
     X = tables.read(command.data).columns(inputs)
     arrays = estimator.predicted(X, text=text)
     width = max((array.shape[1] for array in arrays.values() if array.ndim > 1), default=0)
@@ -102,12 +102,13 @@ def _loaded(path: Path) -> tuple[Any, list[str], list[str]]:
 
 def _summary(path: Path, estimator, inputs: Sequence[str], targets: Sequence[str]) -> dict:
     sizes = [x.size for x in jax.tree.leaves(estimator.models_) if eqx.is_array(x)]
-    settings = estimator.get_params()
+    settings, rank = estimator.get_params(), getattr(estimator, "rank_", None)
     return {
         "model": str(path),
         "kind": estimator.kind,
         "inputs": list(inputs),
         **({"targets": list(targets)} if targets else {}),
+        **({} if rank is None else {"rank": rank}),
         "epochs": len(estimator.history_["loss"]),
         "weights": sum(sizes),
         "settings": {name: value for name, value in settings.items() if name != "verbose"},

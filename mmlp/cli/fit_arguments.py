@@ -18,6 +18,24 @@ NAMES = PrimitiveConstructorSpec(
 Names = Annotated[tuple[str, ...], NAMES]
 
 
+def _whole(words: list[str]) -> int:
+    try:
+        return int(words[0])
+    except ValueError:
+        raise ValueError(f"it must be a whole number, got {words[0]}.") from None
+
+
+WHOLE = PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="INT",
+    instance_from_str=_whole,
+    is_instance=lambda value: value is None or isinstance(value, int),
+    str_from_instance=lambda number: [str(number)],
+)
+Whole = Annotated[int, WHOLE]
+MaybeWhole = Annotated[int | None, WHOLE]
+
+
 def default(text: str | int, metavar: str | None = None, *aliases: str):
     """Says what happens without an argument whose default, such as None, does not say it."""
     return arg(aliases=aliases, metavar=metavar, help_behavior_hint=f"(default: {text})")
@@ -26,7 +44,7 @@ def default(text: str | int, metavar: str | None = None, *aliases: str):
 HERE = default("the name of DATA, with .safetensors, here", "MODEL", "-o")
 # `max_epochs` of the estimators, which are not asked: scikit-learn takes seconds to import
 EPOCHS, VAE_EPOCHS = default(500, "N"), default(300, "N")
-RANK = default("as the data ask for, up to 64", "M")
+RANK = default("as many as the data ask for, up to 64", "M")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +53,9 @@ class FitOptions:
     data: Data
     out: Annotated[Path | None, HERE] = None
     """The model file to write, .safetensors; an interrupted fit goes on from MODEL.checkpoint."""
-    epochs: Annotated[int | None, EPOCHS] = None
+    epochs: Annotated[MaybeWhole, EPOCHS] = None
     """The most passes over the data; it ends earlier when rows held out improve no more."""
-    seed: int = 0
+    seed: Whole = 0
     """For the weights, the order of rows and which are held out; the same gives the same model."""
     test: Annotated[float, arg(metavar="SHARE")] = 0.0
     """Keep this share of the rows, such as 0.2, from training, and report the scores on them."""
@@ -55,9 +73,9 @@ class FitOptions:
 @dataclass(frozen=True, kw_only=True)
 class FormOptions(FitOptions):
     covariance: Literal["auto", "full", "low_rank"] = "auto"
-    """Full, or for many columns of low rank: a diagonal and M loadings; auto: by their number."""
-    rank: Annotated[int | None, RANK] = None
-    """M."""
+    """Full, or of low rank, for many columns; auto: low_rank with --rank or above 30 columns."""
+    rank: Annotated[MaybeWhole, RANK] = None
+    """The number of loadings of a low-rank covariance, which is a diagonal and these."""
 
     def params(self) -> dict[str, Any]:
         return super().params() | {"covariance": self.covariance, "rank": self.rank}
@@ -112,8 +130,8 @@ class FitVae(FormOptions, FitRows):
     """
 
     kind = "vae"
-    epochs: Annotated[int | None, VAE_EPOCHS] = None
-    latent: Annotated[int, arg(metavar="K")] = 2
+    epochs: Annotated[MaybeWhole, VAE_EPOCHS] = None
+    latent: Annotated[Whole, arg(metavar="K")] = 2
     """The number of latent variables: more for columns that depend on each other in more ways."""
 
     def params(self) -> dict[str, Any]:
@@ -126,7 +144,7 @@ FORMS = {"matrices": FitSpd, "columns": FitColumns, None: FitRows}
 
 def for_estimator(estimator: Any) -> type:
     """Those of `mmlp fit` for an estimator that has no class here, after the form of its data."""
-    epochs = ("epochs", Annotated[int | None, default(estimator().max_epochs, "N")], None)
+    epochs = ("epochs", Annotated[MaybeWhole, default(estimator().max_epochs, "N")], None)
     rest = {"kind": estimator.kind, "__doc__": estimator.__doc__}
     options = {"bases": (FORMS[estimator.targets],), "namespace": rest}
     return make_dataclass(f"Fit {estimator.kind}", [epochs], **options, frozen=True, kw_only=True)

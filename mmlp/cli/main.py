@@ -92,6 +92,11 @@ def check(command) -> None:
         raise ValueError(
             f"--targets is needed: the columns of {command.data} to predict, such as --targets u,v."
         )
+    if given.get("covariance") == "full" and given.get("rank") is not None:
+        raise ValueError(
+            f"--rank {given['rank']} is for a covariance of low rank; leave out --covariance full, "
+            "or --rank."
+        )
     if not 0 <= given.get("test", 0) < 1:
         raise ValueError(f"--test must be a share below 1, such as 0.2, got {command.test:g}.")
     model = given.get("model")

@@ -21,11 +21,8 @@ from mmlp import checkpoint
 from mmlp.estimators import saved
 from mmlp.estimators.ensemble import Scaling, Training, unfinished
 from mmlp.estimators.outliers import Columns, check_cells
+from mmlp.estimators.pieces import each, predictions
 from mmlp.linalg.checks import checked_size, checked_sizes
-from mmlp.training.compiled import Compiled
-from mmlp.training.data import join, split
-
-PIECE = 256  # rows that are predicted at once: one shape, and no row depends on how many others
 
 
 def guarded(fit: Callable) -> Callable:
@@ -78,6 +75,10 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
     @abc.abstractmethod
     def scores(self, X, y: Any = None) -> dict[str, float]:
         """How good predictions are for these rows, by name."""
+
+    def result_names(self, *, text: bool = False) -> tuple[str, ...]:
+        """The names of what `predicted` gives."""
+        return tuple(self.results)
 
     def predicted(self, X, *, text: bool = False) -> dict[str, np.ndarray]:
         """The results by name; with `text` those that a table of text is to hold."""
@@ -176,16 +177,15 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
         flags = np.concatenate([unfinished(history, *limits) for history in histories])
         return int(flags.sum()), len(flags)
 
-    def _predict(self, function: Callable, X, part: str | None = None, *, together: bool = False):
-        """function(model, x) of standardised rows and all models, or those of a part of them.
-
-        With `together` it is a function of all of them at once, and counts as one model's.
-        """
+    def _standard(self, X) -> np.ndarray:
+        """Rows X, checked, in standard units and the networks' dtype."""
         check_is_fitted(self)
         X = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
-        models = self.models_ if part is None else self.models_[part]
-        models = as_one(models) if together else models
-        return predictions(function, models, self._cast(self.input_.forward(X), "X"))
+        return self._cast(self.input_.forward(X), "X")
+
+    def _predict(self, function: Callable, X):
+        """function(model, x) of standardised rows and all models."""
+        return predictions(function, self.models_, self._standard(X))
 
     def _cast(self, values: np.ndarray, argument: str) -> np.ndarray:
         """Standardised values (n, p) in the networks' dtype, which must hold their squares too."""
@@ -213,30 +213,3 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
             text = ", ".join(f"{x.dtype} {x.shape}" for x in found)
             needed = f"{row.dtype} {shapes} are needed of each model"
             raise ValueError(f"its {what} gives {text} where {needed}")
-
-
-def as_one(models):
-    """Stacked models as a stack of one, which is all of them."""
-    return jax.tree.map(lambda x: x[None] if eqx.is_array(x) else x, models)
-
-
-def predictions(function: Callable, models, X: np.ndarray):
-    """function(model, x) of rows x of X and stacked models: a tree of arrays (n, models, ...)."""
-    n = len(X)
-    padded = np.concatenate([X, np.broadcast_to(X[:1], (-n % PIECE, X.shape[1]))])
-    params, frozen, static = split(models)
-    starts = range(0, len(padded), PIECE)
-    pieces = [_applied((function, static), params, frozen, padded[i : i + PIECE]) for i in starts]
-    return jax.tree.map(lambda *x: np.concatenate([np.asarray(piece) for piece in x])[:n], *pieces)
-
-
-@Compiled
-def _applied(static, params, frozen, X):
-    function, rest = static
-    return each(function, join(params, frozen, rest), X)
-
-
-def each(function: Callable, models, X):
-    """`predictions` without pieces, to be traced."""
-    over_models = eqx.filter_vmap(function, in_axes=(eqx.if_array(0), None))
-    return jax.vmap(lambda x: over_models(models, x))(X)

@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from mmlp.estimators.pieces import as_one
 from mmlp.heads import GaussianHead, Head, PowerExponentialHead
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear
+from mmlp.linalg.checks import checked_floats
 from mmlp.networks import CholeskyMLP, Dense, MatrixMLP, Perceptron
 from mmlp.registry import register
 from mmlp.spd import SPD, Gram
@@ -142,6 +144,10 @@ class Form(abc.ABC):
     def corrections(self, family, models, inputs, e, apart, weight, parts) -> tuple[Any, float]:
         """The contrast and the gain."""
 
+    def stack(self, networks):
+        """As `learnt` takes them."""
+        return as_one(networks) if self.together else networks
+
     @staticmethod
     @abc.abstractmethod
     def learnt(model, x) -> tuple: ...
@@ -151,6 +157,10 @@ class Form(abc.ABC):
         """V of the standardised targets, as a batch in float64, and the tail."""
 
     @abc.abstractmethod
+    def results(self, *, text: bool) -> dict[str, Callable]:
+        """What is told of V, by name: functions of it; with `text` those for a table of text."""
+
+    @abc.abstractmethod
     def check(self, shape, contrast, d: int) -> tuple[tuple, ...]:
         """Refuse numbers, of a file, that cannot be; gives the shapes of what `learnt` gives."""
 
@@ -158,10 +168,29 @@ class Form(abc.ABC):
 def form_for(estimator, d: int) -> str:
     """The form of covariances of d columns, after the arguments that say it are checked."""
     estimator._one_of("covariance", ("auto", "full", "low_rank"))
-    if estimator.rank is not None:
+    rank, form = estimator.rank, estimator.covariance
+    if rank is not None:
         estimator._size("rank")
-    few = "full" if d <= FEW else "low_rank"
-    return few if estimator.covariance == "auto" else estimator.covariance
+        if form == "full":
+            name = type(estimator).__name__
+            raise ValueError(
+                f"`{name}(rank={rank!r})` is the number of loadings of a low-rank covariance, but "
+                'covariance="full"; use covariance="low_rank", or leave out rank.'
+            )
+    thin = rank is not None or d > FEW
+    return ("low_rank" if thin else "full") if form == "auto" else form
+
+
+def checked_targets(regressor, y, n: int) -> np.ndarray:
+    """y of `log_density`, (n, d)."""
+    y, d, name = np.asarray(y, np.float64), regressor.n_targets, type(regressor).__name__
+    if y.shape != (n, d) and (y.shape, d) != ((n,), 1):
+        raise ValueError(
+            f"`{name}.log_density(X, y)` needs y of shape ({n}, {d}), a row for each of X and "
+            f"a column for each target of `fit`, got shape {y.shape}."
+        )
+    y = checked_floats(y.reshape(n, d), f"{name}.log_density(y=...)", "(n, d)", ndim=2)
+    return np.asarray(y)
 
 
 def check_memory(call: str, n: int, d: int) -> None:

@@ -11,10 +11,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, Transfor
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mmlp.estimators.base import NetworkEstimator, guarded, predictions
+from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.covariance import form_for
 from mmlp.estimators.ensemble import Scaling, fit_folds
-from mmlp.estimators.low_rank import chosen_rank, evenly
+from mmlp.estimators.low_rank import chosen_rank, evenly, fitted_rank
+from mmlp.estimators.pieces import predictions
 from mmlp.initialisation import calibrate
 from mmlp.linalg.checks import checked_size
 from mmlp.networks import CholeskyMLP, JointMatrixMLP, LowRank
@@ -35,7 +36,8 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
 
     `covariance="low_rank"` makes that of x given s the sum of a diagonal and `rank` loadings, by
     default as many as X has correlations beyond chance, up to 64: time and memory then grow like p
-    in place of p^2. "auto" does so for more than 30 columns.
+    in place of p^2. "auto" does so with a `rank`, or for more than 30 columns. The diagonal ones
+    of "NdNd" and "NdNf" take neither. `rank_` are the loadings of the fitted one, or None.
 
     >>> X = np.random.default_rng(0).standard_normal((40, 3))
     >>> sizes = {"n_components": 1, "hidden_dims": (4,), "n_samples": 10}
@@ -70,6 +72,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
                 f"`MatrixVAE(validation_fraction=...)` must lie between 0 and 1, got {share!r}."
             )
         latent, widths = self._size("n_components"), self._sizes("hidden_dims")
+        self._check_decoder()
         X = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
         rows, weight, X = self._weighted(sample_weight, X)
         self._check_cells(rows, X)
@@ -131,6 +134,22 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
     def full_patience(self) -> int | None:
         return self.patience and self.patience + round(WARM_UP * self.max_epochs)
 
+    @property
+    def rank_(self) -> int | None:
+        """Loadings of the covariance of x given s; None if it has none."""
+        latent = np.zeros((1, self.models_.latent), self.dtype)
+        return fitted_rank(_covariance, self.models_, latent)
+
+    def _check_decoder(self) -> None:
+        """Refuse loadings of a covariance that is diagonal."""
+        name = "rank" if self.rank is not None else "covariance"
+        if self.model[1] == "d" and (name == "rank" or self.covariance == "low_rank"):
+            raise ValueError(
+                f"`MatrixVAE({name}={getattr(self, name)!r})` needs a decoder with loadings, but "
+                f'with model="{self.model}" its covariances are diagonal; use model="NfNf", or '
+                f"leave out {name}."
+            )
+
     def _check_fitted(self) -> None:
         self._size("n_samples")
         p, k = self.n_features_in_, checked_size(self.models_.latent, "VAE(latent=...)")
@@ -182,6 +201,10 @@ def _encoded(vae: VAE, x):
 
 def _decoded(vae: VAE, s):
     return vae.decode(s).mean
+
+
+def _covariance(vae: VAE, s):
+    return vae.decode(s).covariance
 
 
 def _drawn(vae: VAE, s):

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from mmlp.estimators import corrections, saved
-from mmlp.estimators.base import predictions
 from mmlp.estimators.covariance import FAMILIES, Covariance, Form, check_range, check_rounding
 from mmlp.estimators.ensemble import held
+from mmlp.estimators.pieces import predictions
 from mmlp.spd import Gram
 
 
@@ -21,12 +21,9 @@ class Triangles(NamedTuple):
     def in_units(self, scale: np.ndarray) -> "Triangles":
         return Triangles(self.R * scale)
 
-    def dense(self, columns) -> np.ndarray:
+    def dense(self, columns=slice(None)) -> np.ndarray:
         R = self.R[..., columns]
         return R.mT @ R
-
-    def results(self, text: bool) -> dict[str, np.ndarray]:
-        return {"covariance": self.dense(slice(None))}
 
     def value(self, call: str, dtype, mean: np.ndarray) -> Gram:
         """In the dtype, if it holds the covariances, and the means (n, d) finely enough."""
@@ -79,6 +76,9 @@ class Full(Form):
         root = np.exp((values + np.log(gain)) / 2)[..., None] * vectors.mT
         R: Any = np.linalg.qr(root @ shape.T, mode="r")
         return Triangles(R), tail
+
+    def results(self, *, text: bool) -> dict[str, Callable]:
+        return {"covariance": Triangles.dense}
 
     def check(self, shape, contrast, d: int) -> tuple[tuple, ...]:
         if not saved.is_finite(shape, (d, d)):

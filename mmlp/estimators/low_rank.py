@@ -16,9 +16,9 @@ from jax import Array
 from scipy.optimize import minimize
 
 from mmlp.estimators import corrections, saved
-from mmlp.estimators.base import PIECE, predictions
 from mmlp.estimators.covariance import FAMILIES, Centred, Form, check_range, check_rounding
 from mmlp.estimators.ensemble import Part
+from mmlp.estimators.pieces import PIECE, each, predictions
 from mmlp.heads import Head
 from mmlp.initialisation import calibrate
 from mmlp.networks import CholeskyMLP, JointMatrixMLP, LowRank
@@ -41,9 +41,8 @@ class Thin(NamedTuple):
         scale, U = self.scale[..., columns], self.U[..., columns]
         return U.mT @ U + np.eye(scale.shape[-1]) * (scale**2)[..., None]
 
-    def results(self, text: bool) -> dict[str, np.ndarray]:
-        std = np.sqrt(self.scale**2 + np.sum(self.U**2, axis=-2))
-        return {"std": std} | ({} if text else {"scale": self.scale, "loadings": self.U})
+    def std(self) -> np.ndarray:
+        return np.sqrt(self.scale**2 + np.sum(self.U**2, axis=-2))
 
     def value(self, call: str, dtype, mean: np.ndarray) -> LowRankGram:
         """In the dtype, if it holds the covariances, and the means (n, d) finely enough."""
@@ -126,6 +125,10 @@ class Thinned(Form):
         scale = np.sqrt(a * scale.astype(np.float64) ** 2 + b * left)
         return Thin(scale, np.sqrt(b) * U).in_units(shape), tail
 
+    def results(self, *, text: bool) -> dict[str, Callable]:
+        parts = {"scale": lambda V: V.scale, "loadings": lambda V: V.U}
+        return {"std": Thin.std} | ({} if text else parts)
+
     def check(self, shape, contrast, d: int) -> tuple[tuple, ...]:
         for array, name, size in ((shape, "shape_", d), (contrast, "contrast_", 2)):
             if not saved.is_finite(array, (size,)) or not (array > 0).all():
@@ -169,6 +172,12 @@ def chosen_rank(rank: int | None, rows: np.ndarray, weight: np.ndarray) -> int:
     n, d = rows.shape
     values = np.linalg.eigvalsh((rows @ rows.T if n < d else rows.T @ rows) / n)
     return int(np.clip(np.sum(values > (1 + np.sqrt(d / n)) ** 2), 1, MOST))
+
+
+def fitted_rank(covariance: Callable, models, X: np.ndarray) -> int | None:
+    """Loadings of covariance(model, x), which is traced only; None if it has another form."""
+    V = eqx.filter_eval_shape(each, covariance, models, X)
+    return V.U.shape[-2] if isinstance(V, LowRankGram) else None
 
 
 class Held(NamedTuple):

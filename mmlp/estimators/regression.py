@@ -22,32 +22,28 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _num_samples,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from mmlp import metrics
 from mmlp.distributions import Elliptical
 from mmlp.estimators import saved
-from mmlp.estimators.base import NetworkEstimator, as_one, guarded, predictions
+from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.covariance import (
     FAMILIES,
     Form,
     Mean,
     call,
     check_memory,
+    checked_targets,
     form_for,
     minus_log_density,
     squared_error,
 )
 from mmlp.estimators.ensemble import Scaling, fit_folds, folds, held
 from mmlp.estimators.full import Full
-from mmlp.estimators.low_rank import Thinned
+from mmlp.estimators.low_rank import Thinned, fitted_rank
 from mmlp.estimators.outliers import Columns, names_of
-from mmlp.linalg.checks import checked_floats
+from mmlp.estimators.pieces import by_pieces, predictions
 from mmlp.spd.arguments import some_of
 
 FORMS = {"full": Full(), "low_rank": Thinned()}
@@ -67,8 +63,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     `covariance="full"` is for few targets. "low_rank" is V = diag(s^2) + U'U with `rank` loadings,
     by default as many as residuals have correlations beyond chance, up to 64: nothing then has d^2
     numbers, `predict_distribution(X).covariance` is a `LowRankGram`, and thousands of targets are
-    fine. "auto" is full up to 30 targets, where a step of full ones takes 4 times as long
-    (`benchmarks/many_targets.py`).
+    fine. "auto" is low rank with a `rank`, and else full up to 30 targets, where a step of full
+    ones takes 4 times as long (`benchmarks/many_targets.py`). `rank_` is None for full ones.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((60, 3))
@@ -134,39 +130,40 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     def predict(self, X) -> np.ndarray:
         """The mean, (n, d), or (n,) if y was."""
-        mean = self._mean(X)  # first: it refuses an estimator that is not fitted
-        mean = self.target_.back(mean)
+        x = self._standard(X)  # first: it refuses an estimator that is not fitted
+        mean = self.target_.back(by_pieces(self._mean, x))
         return mean[:, 0] if self.is_vector_ else mean
 
     def predict_covariance(self, X, columns=None) -> np.ndarray:
         """The covariance of each row, (n, d, d), or that of some columns of y alone, (n, k, k)."""
-        check_is_fitted(self)
-        name, n, d = f"{type(self).__name__}.predict_covariance", _num_samples(X), self.n_targets
+        x, name, d = self._standard(X), f"{type(self).__name__}.predict_covariance", self.n_targets
         some = slice(None) if columns is None else some_of(columns, d, f"{name}(columns=...)")
-        check_memory(name, n, len(np.arange(d)[some]))
-        return self._spread(X)[0].in_units(self.target_.scale).dense(some)
+        check_memory(name, len(x), len(np.arange(d)[some]))
+        return by_pieces(lambda rows: self._covariance(rows).dense(some), x)
 
     def predict_distribution(self, X) -> Elliptical:
         """The distribution of each row, with batch shape (n,): it has `log_prob`, `sample`, ..."""
-        V, *tail = self._spread(X)
-        mean = self.target_.back(self._mean(X))
-        return self._law(mean, V.in_units(self.target_.scale), *tail)
+        x = self._standard(X)
+        (V, *tail), mean = by_pieces(self._spread, x), by_pieces(self._mean, x)
+        return self._law(self.target_.back(mean), V.in_units(self.target_.scale), *tail)
 
     def _error_distribution(self, X) -> Elliptical:
         """That of the errors y - predict(X): about zero, where no digits are lost."""
-        V, *tail = self._spread(X)
+        V, *tail = by_pieces(self._spread, self._standard(X))
         return self._law(np.zeros((len(X), self.n_targets)), V.in_units(self.target_.scale), *tail)
 
     def log_density(self, X, y) -> np.ndarray:
         """log p(y | x) of each row, (n,)."""
-        V, *tail = self._spread(X)
-        mean = self._mean(X)
-        z = self.target_.forward(self._targets(y, len(mean)))
+        x = self._standard(X)
+        z = self.target_.forward(checked_targets(self, y, len(x)))
         self._cast(z, "y")
-        # of errors about zero, in standard units: no digits are lost
-        errors = jnp.asarray((z - mean).astype(self.dtype))
-        log_density = self._law(np.zeros_like(mean), V, *tail).log_prob(errors)
-        return np.asarray(log_density, np.float64) - np.sum(np.log(self.target_.scale))
+
+        def standard(x, z):  # of errors about zero, in standard units: no digits are lost
+            (V, *tail), mean = self._spread(x), self._mean(x)
+            errors = jnp.asarray((z - mean).astype(self.dtype))
+            return self._law(np.zeros_like(mean), V, *tail).log_prob(errors)
+
+        return by_pieces(standard, x, z).astype(float) - np.sum(np.log(self.target_.scale))
 
     def log_score(self, X, y, sample_weight=None) -> float:
         """The mean of log p(y | x): larger is better. (`score` is R squared of the mean.)"""
@@ -183,12 +180,26 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
             **({"r2": self.score(X, y)} if len(X) > 1 else {}),  # of one row it is not defined
         }
 
-    results: ClassVar = {"mean": predict, "covariance": predict_covariance}
+    results: ClassVar = {"mean": predict}  # and what the form of the covariance tells
+
+    def result_names(self, *, text: bool = False) -> tuple[str, ...]:
+        return (*self.results, *self._form.results(text=text))
 
     def predicted(self, X, *, text: bool = False) -> dict[str, np.ndarray]:
         """The mean (n, d) and, in the form that was fitted, the covariance."""
-        V = self._spread(X)[0].in_units(self.target_.scale)
-        return {"mean": self.target_.back(self._mean(X)), **V.results(text)}
+
+        def arrays(x):
+            V, results = self._covariance(x), self._form.results(text=text)
+            return self.target_.back(self._mean(x)), *(result(V) for result in results.values())
+
+        found = by_pieces(arrays, self._standard(X))
+        return dict(zip(self.result_names(text=text), found, strict=True))
+
+    @property
+    def rank_(self) -> int | None:
+        """Loadings of the fitted covariances; None if these are full."""
+        row, models = np.zeros((1, self.n_features_in_), self.dtype), self.models_["covariance"]
+        return fitted_rank(lambda model, x: model(x).covariance, models, row)
 
     @property
     def n_targets(self) -> int:
@@ -214,30 +225,21 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         saved.check_number(self.gain_, "gain_", np.finfo(float).tiny, 1)
         shapes += ((),) * (FAMILIES[self.family].extra - 1)
         self._check_outputs("mean", call, models["mean"], (d,))
-        networks = models["covariance"]
-        networks = as_one(networks) if self._form.together else networks
+        networks = self._form.stack(models["covariance"])
         self._check_outputs("covariance", self._form.learnt, networks, *shapes)
 
-    def _targets(self, y, n: int) -> np.ndarray:
-        """y of `log_density`, (n, d), checked."""
-        y, d, name = np.asarray(y, np.float64), self.n_targets, type(self).__name__
-        if y.shape != (n, d) and (y.shape, d) != ((n,), 1):
-            raise ValueError(
-                f"`{name}.log_density(X, y)` needs y of shape ({n}, {d}), a row for each of X and "
-                f"a column for each target of `fit`, got shape {y.shape}."
-            )
-        y = checked_floats(y.reshape(n, d), f"{name}.log_density(y=...)", "(n, d)", ndim=2)
-        return np.asarray(y)
+    def _mean(self, x: np.ndarray) -> np.ndarray:
+        """Of the standardised targets, (n, d), given standardised rows."""
+        return predictions(call, self.models_["mean"], x).mean(axis=1)
 
-    def _mean(self, X) -> np.ndarray:
-        """Of the standardised targets, (n, d)."""
-        return self._predict(call, X, "mean").mean(axis=1)
+    def _covariance(self, x: np.ndarray):
+        """V of the targets, in the form that was fitted, given standardised rows."""
+        return self._spread(x)[0].in_units(self.target_.scale)
 
-    def _spread(self, X) -> tuple:
+    def _spread(self, x: np.ndarray) -> tuple:
         """Of the standardised targets: V, in the form that was fitted, and the tail (n,)."""
-        check_is_fitted(self)
         form = self._form
-        learnt = self._predict(form.learnt, X, "covariance", together=form.together)
+        learnt = predictions(form.learnt, form.stack(self.models_["covariance"]), x)
         V, tail = form.assembled(learnt, self.shape_, self.contrast_, self.gain_)
         return V, *tail
 

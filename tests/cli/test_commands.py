@@ -55,6 +55,10 @@ def test_a_covariance_of_low_rank_is_predicted_by_its_parts(here, capsys, monkey
         assert set(results) == {"mean", "std", "scale", "loadings"}
         scale, U = results["scale"], results["loadings"]
         np.testing.assert_allclose(results["std"] ** 2, scale**2 + np.sum(U**2, axis=1))
+    err = run(capsys, "predict", "thin.safetensors", "wind.csv", "-o", "t.npy")[2]
+    assert "there are mean and std and scale and loadings; use .npz" in err
+    assert json.loads(run(capsys, "info", "thin.safetensors", "--json")[1])["rank"] == 1
+    assert "rank" not in json.loads(run(capsys, "info", "regression.safetensors", "--json")[1])
     V = U.mT @ U + np.eye(2) * (scale**2)[:, None]
     model, X = mmlp.estimators.load("thin.safetensors"), tables.read(here / "wind.csv")
     del model.feature_names_in_

@@ -7,7 +7,7 @@ from sklearn.base import clone
 from small_estimators import DENSITY, REGRESSION, X
 
 from mmlp import estimators, metrics
-from mmlp.estimators import MatrixVAE, MultivariateRegressor, covariance, ensemble, low_rank
+from mmlp.estimators import MatrixVAE, MultivariateRegressor, covariance, ensemble, low_rank, pieces
 from mmlp.estimators.corrections import gain
 from mmlp.training import FitResult
 
@@ -79,6 +79,7 @@ def test_files_give_the_model_back_and_refuse_what_cannot_be(model, tmp_path):
     model.save(tmp_path / "model")
     again = estimators.load(tmp_path / "model")
     np.testing.assert_array_equal(again.log_density(X, Y), model.log_density(X, Y))
+    assert again.rank_ == model.rank_ == 2
     again.contrast_ = np.array([1.0, -1.0])
     again.save(tmp_path / "model")
     with pytest.raises(ValueError, match="contrast_ is not 2 positive numbers"):
@@ -88,11 +89,39 @@ def test_files_give_the_model_back_and_refuse_what_cannot_be(model, tmp_path):
 @pytest.mark.parametrize(("most", "form"), [(4, "low_rank"), (5, "full")])
 def test_auto_is_full_up_to_a_number_of_targets(most, form, untrained, monkeypatch):
     monkeypatch.setattr(covariance, "FEW", most)
-    options = {**LOW_RANK, "covariance": "auto"}
+    options = {**LOW_RANK, "covariance": "auto", "rank": None}
     fitted = MultivariateRegressor(**options).fit(X, Y)
+    assert (fitted.rank_ is None) == (form == "full")
     same = MultivariateRegressor(**options | {"covariance": form}).fit(X, Y)
     assert fitted.shape_.ndim == {"low_rank": 1, "full": 2}[form]
     np.testing.assert_array_equal(fitted.predict_covariance(X), same.predict_covariance(X))
+
+
+def test_a_rank_makes_auto_low_rank(untrained):
+    fitted = MultivariateRegressor(**LOW_RANK | {"covariance": "auto", "rank": 3}).fit(X, Y)
+    assert fitted.rank_ == 3
+
+
+@pytest.mark.parametrize("which", ["model", "regressor"])
+def test_pieces_of_rows_give_the_same_and_are_all_that_is_held(which, request, monkeypatch):
+    fitted, seen = request.getfixturevalue(which), []
+    y = np.ones((60, fitted.n_targets))
+
+    def results():
+        told = fitted.predicted(X, text=True)
+        return *told.values(), fitted.predict_covariance(X, [1]), fitted.log_density(X, y)
+
+    whole, form = results(), type(fitted._form)
+    assembled = form.assembled
+    monkeypatch.setattr(pieces, "PIECE", 25)
+    monkeypatch.setattr(
+        form,
+        "assembled",
+        lambda self, x, *rest: seen.append(len(x[0])) or assembled(self, x, *rest),
+    )
+    for array, expected in zip(results(), whole, strict=True):
+        np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-6)
+    assert seen == [25, 25, 10] * 3
 
 
 @pytest.mark.parametrize("options", [{"d": 1}, {"rank": 4}, {"hidden_dims": ()}, {"n": 10}])
@@ -156,6 +185,7 @@ def test_held_residuals_correct_both_parts():
     [
         ({"covariance": "sparse"}, r"covariance=.*one of auto, full, low_rank, got 'sparse'"),
         ({"rank": 0}, r"rank=.*at least 1, got 0"),
+        ({"covariance": "full"}, r'rank=2.*low-rank.*"full"; use covariance="low_rank", or leave'),
         ({"hidden_features": (8, 8)}, r"hidden_features=.*one width for each of the 1 hidden_dims"),
     ],
 )
@@ -170,5 +200,15 @@ def test_a_density_of_wide_rows_has_a_decoder_of_low_rank(untrained):
     assert decoded.covariance.U.shape == (3, 2, D)
     assert np.isfinite(vae.score_samples(Y)).all()
     assert vae.sample(4).shape == (4, D)
+    assert vae.rank_ == 2
+    assert MatrixVAE(**DENSITY).fit(Y).rank_ is None
     with pytest.raises(ValueError, match=r"MatrixVAE\(covariance=.*got 'dense'"):
         clone(vae).set_params(covariance="dense").fit(Y)
+    for options, match in (
+        ({"rank": None}, "covariance='low_rank'"),
+        ({"covariance": "auto"}, "rank=2"),
+    ):
+        with pytest.raises(
+            ValueError, match=rf'MatrixVAE\({match}\).*"NdNf".*diagonal; use model='
+        ):
+            clone(vae).set_params(model="NdNf", **options).fit(Y)

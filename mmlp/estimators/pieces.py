@@ -1,0 +1,57 @@
+"""Stacked networks applied to rows, a piece of them at a time."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from mmlp.training.compiled import Compiled
+from mmlp.training.data import join, split
+
+PIECE = 256  # rows that are predicted at once: one shape, and no row depends on how many others
+
+
+def as_one(models):
+    """Stacked models as a stack of one, which is all of them."""
+    return jax.tree.map(lambda x: x[None] if eqx.is_array(x) else x, models)
+
+
+def by_pieces(function: Callable, *arrays: np.ndarray):
+    """function(*arrays), a tree of arrays (n, ...), row by row: it is given `PIECE` rows at a time.
+
+    So no more is held at once than the result and what one piece needs.
+    """
+    n = len(arrays[0])
+    whole: Any = None
+    for start in range(0, n, PIECE):
+        rows = slice(start, start + PIECE)
+        piece, form = jax.tree.flatten(function(*(array[rows] for array in arrays)))
+        if whole is None:
+            whole = form.unflatten([np.empty((n, *x.shape[1:]), x.dtype) for x in piece])
+        for target, values in zip(jax.tree.leaves(whole), piece, strict=True):
+            target[rows] = values
+    return whole
+
+
+def predictions(function: Callable, models, X: np.ndarray):
+    """function(model, x) of rows x of X and stacked models: a tree of arrays (n, models, ...)."""
+    n = len(X)
+    padded = np.concatenate([X, np.broadcast_to(X[:1], (-n % PIECE, X.shape[1]))])
+    params, frozen, static = split(models)
+    starts = range(0, len(padded), PIECE)
+    pieces = [_applied((function, static), params, frozen, padded[i : i + PIECE]) for i in starts]
+    return jax.tree.map(lambda *x: np.concatenate([np.asarray(piece) for piece in x])[:n], *pieces)
+
+
+@Compiled
+def _applied(static, params, frozen, X):
+    function, rest = static
+    return each(function, join(params, frozen, rest), X)
+
+
+def each(function: Callable, models, X):
+    """`predictions` without pieces, to be traced."""
+    over_models = eqx.filter_vmap(function, in_axes=(eqx.if_array(0), None))
+    return jax.vmap(lambda x: over_models(models, x))(X)
