@@ -40,7 +40,7 @@ class LowRank(Output):
     def __init__(self, rank: int):
         self.rank = checked_size(rank, "LowRank(rank=...)")
 
-    def layer(self, before: int, dim: int, *, r: int = 0, joint: bool = False, key) -> "Loadings":
+    def layer(self, before: int, dim: int, *, r: int = 0, joint: bool = False, key) -> Any:
         return Loadings(before, dim, self.rank, r=r, key=key)
 
     def size(self, dim: int) -> int:
