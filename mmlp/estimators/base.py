@@ -185,7 +185,8 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
 
     def _predict(self, function: Callable, X):
         """function(model, x) of standardised rows and all models."""
-        return predictions(function, self.models_, self._standard(X))
+        rows = self._standard(X)  # first: it refuses an estimator that is not fitted
+        return predictions(function, self.models_, rows)
 
     def _cast(self, values: np.ndarray, argument: str) -> np.ndarray:
         """Standardised values (n, p) in the networks' dtype, which must hold their squares too."""

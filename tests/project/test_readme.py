@@ -144,6 +144,18 @@ def test_the_figures_of_the_page_of_results_stand_in_the_results():
     for label, row in groups.items():
         _, kld, _, iw = cells(FREY, *row)
         assert_figures(rows[label], [kld, iw])
+    ours, rivals, _ = measured("frey-pixels")["result"]["tables"]
+    pixels = {
+        "the same with fixed loadings, no H": "low rank with fixed loadings, no H",
+        "a plain MLP that makes all loadings (`CholeskyMLP`)": "plain MLP with a low-rank head",
+        "mixture of factor analysers": "mixture of factor analysers",
+        "diagonal along the principal directions": "diagonal along principal directions",
+        "one Gaussian, shrunk": "one Gaussian, shrunk",
+    }
+    for label, row in pixels.items():
+        assert_figures(rows[label], [cells(ours, row)[2], cells(rivals, row)[0]])
+    first = next(label for label in rows if "LowRank(120)" in label)
+    assert_figures(rows[first][:1], [ours["rows"][0]["cells"][2]])
 
 
 def test_the_commands_of_the_readme_are_targets_of_the_makefile():
