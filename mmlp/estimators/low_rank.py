@@ -175,9 +175,9 @@ def chosen_rank(rank: int | None, rows: np.ndarray, weight: np.ndarray) -> int:
 
 
 def fitted_rank(covariance: Callable, models, X: np.ndarray) -> int | None:
-    """Loadings of covariance(model, x), which is traced only; None if it has another form."""
-    V = eqx.filter_eval_shape(each, covariance, models, X)
-    return V.U.shape[-2] if isinstance(V, LowRankGram) else None
+    """Loadings U of covariance(model, x), which is traced only; None if it has none."""
+    U = getattr(eqx.filter_eval_shape(each, covariance, models, X), "U", None)
+    return None if U is None else U.shape[-2]
 
 
 class Held(NamedTuple):
