@@ -1,9 +1,9 @@
 """Question: what does a triangular output save over a dense one?
 
-Answer: on two CPU cores, 10 columns and 50 rows, it takes 0.95 to 0.97 of the time; on an NVIDIA H200 (jax
-0.11.2), 560 columns and 100 rows, 4.1 ms a step in place of 23.9 (`JointMatrixMLP`: 4.5 in place of
-25.4; `CholeskyMLP`: 2.7). Adam on the bound of an NfNf VAE with 3 x 30 units, the fastest of
-several turns of 20 steps, in one program.
+Answer: on two CPU cores, 10 columns and 50 rows, it takes 0.95 to 0.97 of the time; on an NVIDIA
+H200 (jax 0.11.2), 560 columns and 100 rows, 4.1 ms a step in place of 23.9 (`JointMatrixMLP`: 4.5
+in place of 25.4; `CholeskyMLP`: 2.7). Adam on the bound of an NfNf VAE with 3 x 30 units, the
+fastest of several turns of 20 steps, in one program.
 
     python benchmarks/outputs.py [--columns 560 --rows 100]
 """
