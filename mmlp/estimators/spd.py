@@ -17,24 +17,27 @@ from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.ensemble import Scaling, fit_folds, folds
 from mmlp.estimators.outliers import Columns
 from mmlp.initialisation import calibrate
-from mmlp.networks import MatrixMLP
+from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP
 from mmlp.spd import Gram
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class SPDRegressor(RegressorMixin, NetworkEstimator):
-    """x -> an SPD matrix: its shape of trace one by a matrix MLP, and the logarithm of its trace.
+    """x -> an SPD matrix: its shape of trace one by a network, and the logarithm of its trace.
 
         loss(y / tr y, prediction of trace one) + (standardised log tr y - its prediction)^2
 
     Shapes: X (n, p), y (n, d, d). `loss` is "von_neumann", "stein", "quadratic" or "log_euclidean".
-    `n_models` networks are averaged; each stops when its own fold of the rows has not improved for
-    `patience` epochs (`None`: never).
+    The network is a `JointMatrixMLP` with matrices of the sizes `hidden_dims` and a vector path of
+    the widths `hidden_features`; with `network="cholesky"`, the baseline, a `CholeskyMLP` of those
+    widths. `n_models` networks are averaged; each stops when its own fold of the rows has not
+    improved for `patience` epochs (`None`: never).
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((40, 3))
     >>> Y = np.eye(2) + X[:, :2, None] * X[:, None, :2]
-    >>> model = SPDRegressor(hidden_dims=(4,), n_models=2, max_epochs=30, random_state=0).fit(X, Y)
+    >>> sizes = {"hidden_dims": (4,), "hidden_features": (8,), "n_models": 2}
+    >>> model = SPDRegressor(**sizes, max_epochs=30, random_state=0).fit(X, Y)
     >>> model.predict(X).shape
     (40, 2, 2)
     """
@@ -44,7 +47,9 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
     _numbers = ("input_", "trace_", "history_")
 
     loss: str = "von_neumann"
+    network: str = "joint"
     hidden_dims: tuple[int, ...] = (20, 20)
+    hidden_features: tuple[int, ...] = (100, 100)
     n_models: int = 5
 
     @guarded
@@ -58,7 +63,9 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
             )
         X = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
         Y = _matrices(X, y, "fit")
-        build = _Build(X.shape[1], Y.shape[1], self._sizes("hidden_dims"))
+        self._one_of("network", ("joint", "cholesky"))
+        widths = self._sizes("hidden_dims"), self._sizes("hidden_features")
+        build = _Build(self.network, X.shape[1], Y.shape[1], *widths)
         diagonal = np.diagonal(Y, axis1=1, axis2=2)  # which bounds the other entries
         arrays = (X, diagonal, *factored(Y))
         rows, weight, X, diagonal, factor, log_trace = self._weighted(sample_weight, *arrays)
@@ -102,14 +109,21 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
 
 @dataclasses.dataclass(frozen=True)
 class _Build:
+    network: str
     features: int
     dim: int
-    widths: tuple[int, ...]
+    hidden_dims: tuple[int, ...]
+    hidden_features: tuple[int, ...]
 
     def __call__(self, key, X):
-        keys = jax.random.split(key)
-        network = MatrixMLP(self.features, self.dim, self.widths, out_features=1, key=keys[0])
-        return calibrate(network, X, key=keys[1])
+        keys, sizes = jax.random.split(key), (self.features, self.dim)
+        # what is left of a joint one without hidden layers is a linear map to a triangle
+        if self.network == "cholesky" or not self.hidden_dims:
+            model = CholeskyMLP(*sizes, self.hidden_features, 1, key=keys[0])
+        else:
+            widths = self.hidden_dims, 1, self.hidden_features
+            model = JointMatrixMLP(*sizes, *widths, output=Dense(), key=keys[0])
+        return calibrate(model, X, key=keys[1])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,6 +28,7 @@ PAPER = {  # (design, d0) -> j -> E_QRE
     (SHALLOW, 10): {2: 4e-3, 4: 5e-3, 6: 4e-2},
     (SHALLOW, 20): {2: 8e-2, 4: 6e-2, 6: 7e-1},
 }
+FIRST = Budget.settings[0]  # in which recipes were chosen
 NAMES = ("setting", "d0", "recipe", "design", "j")
 Depths = dict[tuple[str, int, str, str, int], np.ndarray]  # NAMES -> E_QRE (seeds,)
 
@@ -49,8 +50,8 @@ def models(dim: int, j: int) -> dict[tuple[str, str], Model]:
     return {
         (PAPERS, DEEP): paper("matrix", widths),
         (PAPERS, SHALLOW): paper("shallow", widths),
-        (TUNED, DEEP): tuned("matrix 3 x 20", dim, widths=widths),
-        (TUNED, SHALLOW): tuned("shallow", dim, widths=widths),
+        (TUNED, DEEP): tuned("matrix 3 x 20", dim, FIRST, widths=widths),
+        (TUNED, SHALLOW): tuned("shallow", dim, FIRST, widths=widths),
     }
 
 

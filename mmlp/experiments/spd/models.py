@@ -20,7 +20,14 @@ from mmlp.datasets.covariances import MEASURES
 from mmlp.experiments.spd.tasks import HEADINGS, LOSS_NAMES, Part, Task, data_of, split_of
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear, MercerSigmoid
-from mmlp.networks import CholeskyMLP, Dense, MatrixMLP, ShallowMatrixMLP
+from mmlp.networks import (
+    CholeskyMLP,
+    Dense,
+    JointMatrixMLP,
+    MatrixMLP,
+    ShallowMatrixMLP,
+    Triangular,
+)
 from mmlp.spd import SPD, Gram
 from mmlp.training import fit_many
 from mmlp.training.compiled import Compiled
@@ -37,22 +44,29 @@ compiled = functools.partial(Compiled, quickly=True)
 class Recipe:
     """A network and how it is trained."""
 
-    network: str  # "matrix", "shallow" or "cholesky"
+    network: str  # "matrix", "joint", "shallow" or "cholesky"
     widths: tuple[int, ...]
     optimizer: str  # "muon" or "adam", with cosine decay and clipping
-    kernel: str = "linear"  # "linear" or "mercer": the output kernel
+    output: str = "linear"  # or "mercer", kernels of a dense output, or "triangular"
+    features: tuple[int, ...] = ()  # widths of the vector path of "joint"
     plain: bool = False  # as the paper trains: no calibration, a constant rate, no clipping
 
     def __post_init__(self):
-        object.__setattr__(self, "widths", tuple(self.widths))  # a JSON file has a list
+        for name in ("widths", "features"):  # a JSON file has lists
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def create(self, dim: int, key) -> eqx.Module:
-        kernel = MercerSigmoid() if self.kernel == "mercer" else Linear()
-        if self.network == "matrix":
-            return MatrixMLP(FEATURES, dim, self.widths, output=Dense(kernel), key=key)
+        kernel = MercerSigmoid() if self.output == "mercer" else Linear()
+        if self.network == "cholesky":
+            return CholeskyMLP(FEATURES, dim, self.widths, key=key)
         if self.network == "shallow":
             return ShallowMatrixMLP(FEATURES, dim, self.widths, kernel=kernel, key=key)
-        return CholeskyMLP(FEATURES, dim, self.widths, key=key)
+        output = Triangular() if self.output == "triangular" else Dense(kernel)
+        if self.network == "matrix":
+            return MatrixMLP(FEATURES, dim, self.widths, output=output, key=key)
+        return JointMatrixMLP(
+            FEATURES, dim, self.widths, hidden_features=self.features, output=output, key=key
+        )
 
     def make_optimizer(self, steps: int, rate: float) -> optax.GradientTransformation:
         if self.plain:
@@ -86,13 +100,18 @@ class Model(NamedTuple):
 
 def paper(network: str, widths: tuple[int, ...] = (20, 20, 20)) -> Model:
     """The paper's recipe: the Mercer sigmoid kernel everywhere, Adam "with default settings"."""
-    return Model(Recipe(network, widths, "adam", kernel="mercer", plain=True), 1e-3)
+    return Model(Recipe(network, widths, "adam", output="mercer", plain=True), 1e-3)
 
 
-def tuned(family: str, dim: int, **changes) -> Model:
-    """What benchmarks/search_spd.py chose for this size, or for the nearest that it tried."""
+def tuned(family: str, dim: int, setting: str, **changes) -> Model:
+    """What benchmarks/search_spd.py chose for this setting and the nearest size that it tried.
+
+    Some families were tried in the first of its settings only: that choice serves all.
+    """
     by_dim = json.loads(CHOSEN.read_text(encoding="utf-8"))
-    chosen = by_dim[min(by_dim, key=lambda tried: abs(int(tried) - dim))][family]
+    by_setting = by_dim[min(by_dim, key=lambda tried: abs(int(tried) - dim))]
+    first = next(iter(by_setting.values()))
+    chosen = by_setting.get(setting, first).get(family, first[family])
     return Model(Recipe(**chosen["recipe"] | changes), chosen["rate"])
 
 

@@ -47,8 +47,10 @@ class Grid(Budget):
     QUICK: ClassVar = QUICK | {"sizes": (20,), "losses": ("von_neumann", "quadratic")}
 
     def tasks(self) -> "list[Task]":
-        sizes = itertools.product(self.dims, self.sizes)
-        return [Task(d, n, self.budget(), FIRST_SEEDS["example1"]) for d, n in sizes]
+        """Of one setting each: networks are tuned for it."""
+        budgets = [dataclasses.replace(self.budget(), settings=(s,)) for s in self.settings]
+        cases = itertools.product(self.dims, self.sizes, budgets)
+        return [Task(d, n, budget, FIRST_SEEDS["example1"]) for d, n, budget in cases]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,6 +28,7 @@ class NegativeBound:
     """Minus the mean bound of a batch (x, `Recipe.levels`); validation, t = 1, has no noise."""
 
     kl: str
+    draws: int = 1
 
     def __call__(self, model: VAE, batch, key, t):
         x, (noise, noise_end, warm_up), training = batch[0], batch[1][0], t < 1
@@ -37,12 +38,24 @@ class NegativeBound:
         weight: Any = jnp.where(t < warm_up, t / jnp.where(warm_up > 0, warm_up, 1), 1)
 
         def one(x, key):
+            if self.draws > 1:
+                return -weighted_bound(model, x, key, self.draws, weight)
             likelihood, divergence = model.terms(x, key, kl=self.kl)
             if self.kl == "von_neumann":  # which is no bound, and is validated by one
                 divergence = jnp.where(training, divergence, model.kl(model.encode(x)))
             return weight * divergence - likelihood
 
         return jnp.mean(jax.vmap(one)(x, jax.random.split(key_draws, len(x))))
+
+
+def weighted_bound(model: VAE, x, key, draws: int, weight):
+    """The importance-weighted bound, with q drawn to the prior as the KL term's weight is less.
+
+    log mean p(x | s) (p(s) / q(s | x))^weight,   s ~ q(s | x)
+    """
+    q, s, log_likelihood = model.draws(x, key, draws)
+    ratios = log_likelihood + weight * (model.prior.log_prob(s) - q.log_prob(s))
+    return jnp.asarray(logsumexp(ratios)) - math.log(draws)
 
 
 def fit_recipes(
@@ -71,7 +84,7 @@ def fit_recipes(
     how: Any = {"epochs": recipe.epochs, "batch_size": recipe.batch, "optimizer": optimizer}
     how |= {"validation": stacked(held_out) if recipe.stopping else None, "rates": rates}
     how |= {"own_data": True, "progress": False, "on_epoch": on_epoch}
-    return fit_many(models, NegativeBound(recipe.kl), data, keys=keys, **how)
+    return fit_many(models, NegativeBound(recipe.kl, recipe.draws), data, keys=keys, **how)
 
 
 @functools.partial(Compiled, quickly=True)

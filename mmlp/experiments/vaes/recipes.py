@@ -22,6 +22,8 @@ from mmlp.networks import (
     JointMatrixMLP,
     LowRank,
     MatrixMLP,
+    Output,
+    Triangular,
 )
 from mmlp.training.optimizers import CLIP, equal_by_arguments
 from mmlp.vae import VAE, paper_vae
@@ -41,7 +43,11 @@ def direct_matrix_mlp(*sizes, **options) -> JointMatrixMLP:
 
 NETWORKS = {"matrix": MatrixMLP, "direct": direct_matrix_mlp}
 NETWORKS |= {"joint": JointMatrixMLP, "cholesky": CholeskyMLP}
-KERNELS = {"mercer": MercerSigmoid(), "linear": Linear()}
+OUTPUTS: dict[str, dict[str, Output]] = {
+    name: {"d": Diagonal(kernel), "f": Dense(kernel)}
+    for name, kernel in (("mercer", MercerSigmoid()), ("linear", Linear()))
+}
+OUTPUTS["triangular"] = {"d": Diagonal(), "f": Triangular()}
 
 
 class Still(eqx.Module):
@@ -61,7 +67,7 @@ class Recipe:
     network: str = "matrix"  # "direct", "joint" or "cholesky"
     hidden: tuple[int, ...] = (30, 30, 30)
     features: tuple[int, ...] | None = None  # widths of a vector path, by default `hidden`
-    output: str = "mercer"  # or "linear": the output kernel of a matrix MLP
+    output: str = "mercer"  # or "linear", kernels of a matrix MLP's output, or "triangular"
     literal: bool = False  # initial weights of scale 1/sqrt(fan-in) in the paper's constants
     scale: float = 1.0  # of the initial weights, biases of matrices included
     calibrated: int = 0  # rows that calibrate the initial weights
@@ -70,6 +76,7 @@ class Recipe:
     turned: bool = True  # whether its loadings are, by a matrix; if not they are constants
     optimizer: str = "adam"  # or "muon"
     rate: float = 1e-3
+    rise: float = 0.0  # the part of training in which the rate rises from 0
     cosine: bool = False  # decay of the rate over the run
     decay: float = 0.0  # of weights
     batch: int = 10
@@ -79,15 +86,15 @@ class Recipe:
     noise_end: float | None = None  # to which it goes, linearly over training; None: it stays
     stopping: bool = False  # keep the epoch with the best validation bound
     kl: str = "exact"
+    draws: int = 1  # of q for an image; with more, the importance-weighted bound is trained
 
     def start(self, X, latent: int, key) -> VAE:
         """A VAE with which training begins; X (calibrated, p) are some of its data."""
         if self.rank:
             return self.low_rank(X, latent, key)
-        kernel, options = KERNELS[self.output], {}
+        options = {}
         if self.network != "cholesky":
-            outputs = {"d": Diagonal(kernel), "f": Dense(kernel)}
-            options = {"outputs": outputs, "hidden_features": self.features}
+            options = {"outputs": OUTPUTS[self.output], "hidden_features": self.features}
         sizes, network = (X.shape[1], latent, self.hidden), NETWORKS[self.network]
         vae = paper_vae(self.model, *sizes, network=network, key=key, **options)
         vae = in_papers_constants(vae) if self.literal else vae
@@ -134,13 +141,13 @@ class Recipe:
 
     def make_optimizer(self, steps: int) -> optax.GradientTransformation:
         kind = self.optimizer, self.rate, steps if self.cosine else None, self.decay
-        return equal_by_arguments(clipped, *kind)
+        return equal_by_arguments(clipped, *kind, round(self.rise * steps))
 
 
-def clipped(name: str, rate: float, steps: int | None, decay: float):
-    """Adam or Muon, with clipping and, over `steps`, cosine decay of the rate."""
-    constant, cosine = optax.constant_schedule, optax.cosine_decay_schedule
-    schedule = constant(rate) if steps is None else cosine(rate, steps)
+def clipped(name: str, rate: float, steps: int | None, decay: float, rise: int = 0):
+    """Adam or Muon, with clipping; the rate rises over `rise` steps and, over `steps`, decays."""
+    constant, cosine = optax.constant_schedule, optax.warmup_cosine_decay_schedule
+    schedule = constant(rate) if steps is None else cosine(0.0 if rise else rate, rate, rise, steps)
     make = {"adam": optax.adamw, "muon": muon}[name]
     return optax.chain(optax.clip_by_global_norm(CLIP), make(schedule, weight_decay=decay))
 
