@@ -81,11 +81,8 @@ def duel_table(errors: Errors) -> dict:
     lines = []
     for (setting, d, _), rows in cases.items():
         ours, rival = (rows[row][:, QRE] for row in (OURS, CHOLESKY))
-        (difference, error), (ratio, spread) = (
-            advantage(ours, rival),
-            advantage(*np.log([ours, rival])),
-        )
-        paired = {"mean": difference, "error": error}, {"mean": ratio, "error": spread}
+        differences = advantage(ours, rival), advantage(np.log(ours), np.log(rival))
+        paired = [{"mean": mean, "error": error} for mean, error in differences]
         cells = [cell(ours.tolist()), cell(rival.tolist()), *paired]
         lines.append({"name": f"{setting}, d0 = {d}", "cells": cells})
     title = f"Head to head: E_QRE over {len(ours)} seeds, n = {n}"
