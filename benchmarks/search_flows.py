@@ -51,7 +51,7 @@ class Settings(Data):
 
 
 def cells(settings: Settings, changes: dict, rates, noises) -> list[Flow]:
-    flow = Flow(**({"epochs": settings.epochs} | changes))
+    flow = dataclasses.replace(Flow(epochs=settings.epochs), **changes)
     pairs = itertools.product(rates, noises)
     return [dataclasses.replace(flow, rate=rate, noise=noise) for rate, noise in pairs]
 

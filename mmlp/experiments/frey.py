@@ -10,6 +10,7 @@ what counts. Settings (vaes/frey_settings.json) were chosen on other splits (res
 import dataclasses
 import itertools
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from mmlp.experiments.harness.jobs import each
 from mmlp.experiments.harness.run import main
-from mmlp.experiments.vaes import data
+from mmlp.experiments.vaes import data, flows
 from mmlp.experiments.vaes import frey_claims as groups
 from mmlp.experiments.vaes.fits import COLLAPSED, SCORES, fit_recipes, score, simple_densities
 from mmlp.experiments.vaes.recipes import Recipe, tuned
@@ -84,9 +85,9 @@ def recipes(settings: Settings) -> list[tuple[int, str, Recipe, int]]:
 def run(settings: Settings) -> dict:
     images, shape = settings.read()
     splits = settings.splits(range(settings.duels))
-    work = [(settings, *row) for row in recipes(settings)]
-    trained = each(trained_row, work, "frey", settings.jobs)
-    draws, simple = [(row, row.pop("draws")) for row in trained], simple_densities(splits)
+    work = [(trained_row, settings, *row) for row in recipes(settings)]
+    *trained, flow = each(made, [*work, (flow_row, settings)], "frey", settings.jobs)
+    draws, simple = [(row, row.pop("draws")) for row in trained], simple_densities(splits) | flow
     captions = {"train": TRAIN_CAPTION} | {k: CAPTION.format(k) for k in settings.latents}
     ours = [(row, drawn) for row, drawn in draws if row["group"] == groups.OURS]
     return {
@@ -134,7 +135,25 @@ def notes(settings: Settings, trained: list[dict]) -> list[str]:
         f"best, {min(settings.samples, CHOOSING)}.",
         f"All but the paper's recipe hold {settings.validation} of {settings.train} training "
         "images out, to keep the best epoch.",
+        flows.note(),
     ]
+
+
+def made(make: Callable[..., dict], *arguments) -> dict:
+    return make(*arguments)
+
+
+def flow_row(settings: Settings) -> dict[str, dict]:
+    """Of a neural spline flow, as `simple_densities`; without flowjax there is none."""
+    if not flows.available():
+        return {}
+    flow = flows.tuned().changed(settings.epochs, settings.hidden)
+    known = {"flow": dataclasses.asdict(flow), "splits": settings.duels}
+
+    def make() -> dict:
+        return flows.flow_density(flow, settings.splits(range(settings.duels)))
+
+    return {flows.NAME: settings.kept(known, make)}
 
 
 def trained_row(settings: Settings, k: int, group: str, recipe: Recipe, seeds: int) -> dict:

@@ -21,6 +21,7 @@ from mmlp.training.optimizers import CLIP, equal_by_arguments
 
 NAME = "neural spline flow"
 SETTINGS = Path(__file__).with_name("flow_settings.json")
+TRIALS = 36  # of benchmarks/search_flows.py
 INSTALL = 'pip install -c constraints.txt ".[bench]"'
 
 
@@ -49,7 +50,7 @@ class Flow:
         from flowjax import bijections, distributions, flows  # pyright: ignore
 
         spline = bijections.RationalQuadraticSpline(knots=self.knots, interval=self.interval)
-        sizes = {"flow_layers": self.transforms, "nn_width": self.width, "nn_depth": self.depth}
+        sizes: Any = {"flow_layers": self.transforms, "nn_width": self.width, "nn_depth": self.depth}
         base = distributions.StandardNormal((dim,))
         return flows.masked_autoregressive_flow(key, base_dist=base, transformer=spline, **sizes)
 
@@ -68,6 +69,16 @@ class Flow:
 
 def available() -> bool:
     return importlib.util.find_spec("flowjax") is not None
+
+
+def note() -> str:
+    """What a reader of the table must know."""
+    if not available():
+        return f"A {NAME} is left out for want of flowjax: `{INSTALL}` brings it."
+    return (
+        f"The {NAME} is flowjax's, masked and autoregressive; {TRIALS} settings of it were tried "
+        "on splits not used here, and validation chose (results/search/flows.json)."
+    )
 
 
 def tuned() -> Flow:
@@ -90,7 +101,7 @@ def stacked_muon(rate: float, steps: int, decay: float) -> optax.GradientTransfo
 def negative_log_density(flow, batch, key, t):
     """Minus its mean over a batch (x, noise); validation, t = 1, has no noise."""
     x, noise = batch
-    level = jnp.where(t < 1, noise, 0)[:, None]
+    level = jnp.where(t < 1, noise[:, None], 0)
     return -jnp.mean(flow.log_prob(x + level * jax.random.normal(key, x.shape, x.dtype)))
 
 
