@@ -50,9 +50,9 @@ class Flow:
         from flowjax import bijections, distributions, flows  # pyright: ignore
 
         spline = bijections.RationalQuadraticSpline(knots=self.knots, interval=self.interval)
-        sizes: Any = {"flow_layers": self.transforms, "nn_width": self.width, "nn_depth": self.depth}
-        base = distributions.StandardNormal((dim,))
-        return flows.masked_autoregressive_flow(key, base_dist=base, transformer=spline, **sizes)
+        how: Any = {"base_dist": distributions.StandardNormal((dim,)), "transformer": spline}
+        how |= {"flow_layers": self.transforms, "nn_width": self.width, "nn_depth": self.depth}
+        return flows.masked_autoregressive_flow(key, **how)
 
     def changed(self, epochs: int | None, hidden: tuple[int, ...] | None) -> "Flow":
         """With this number of epochs and these widths, where they are given."""
