@@ -27,6 +27,8 @@ FINALISTS = 4
 BOTH = (0.1, 0.15)
 # (changes, rates, noises) of what is trained at once, the longest first
 TRIALS = (
+    ({"transforms": 5, "width": 256}, (0.001,), (0.1,)),
+    ({"width": 256}, (0.001,), (0.1,)),
     ({"transforms": 5, "width": 128}, (0.001, 0.002), BOTH),
     ({"transforms": 8}, (0.001, 0.002), BOTH),
     ({"optimizer": "muon", "transforms": 5}, (0.003, 0.006), BOTH),

@@ -39,7 +39,8 @@ def test_the_flow_is_the_one_that_validation_chose_on_splits_that_the_table_does
     assert root / "results" / "search" / "flows.json" == search_flows.OUT
     tried = json.loads(search_flows.OUT.read_text())["tried"]
     counts = [entry["seeds"] for entry in tried]
-    assert (counts.count(3), counts.count(6)) == (flows.TRIALS, search_flows.FINALISTS)
+    assert counts.count(3) == flows.TRIALS
+    assert counts.count(6) >= search_flows.FINALISTS
     finals = [entry for entry in tried if entry["seeds"] == 6]
     assert flows.tuned() == search_flows.flow_of(max(finals, key=search_flows.mean))
     cells = [search_flows.cells(search_flows.Settings(), *trial) for trial in search_flows.TRIALS]

@@ -21,7 +21,7 @@ from mmlp.training.optimizers import CLIP, equal_by_arguments
 
 NAME = "neural spline flow"
 SETTINGS = Path(__file__).with_name("flow_settings.json")
-TRIALS = 36  # of benchmarks/search_flows.py
+TRIALS = 38  # of benchmarks/search_flows.py
 INSTALL = 'pip install -c constraints.txt ".[bench]"'
 
 
