@@ -31,8 +31,8 @@ GROUPS = ("matrix", "joint", "cholesky", "cholesky wide")
 FIRST_SEED = 100
 TASK = ("model", "latent", "seeds", "samples")  # bounds are comparable where these are equal
 TRIED = (  # fields of a recipe
-    *("hidden", "batch", "epochs", "optimizer", "decay"),
-    *("rate", "noise", "noise_end", "warm_up"),
+    *("hidden", "features", "output", "batch", "epochs", "optimizer", "decay", "rise", "draws"),
+    *("unit", "rate", "noise", "noise_end", "warm_up"),
 )
 
 
@@ -74,7 +74,8 @@ def search(settings: Settings) -> dict[str, dict]:
 def grid_entries(settings: Settings, group: str, optimizer: str, decay: float) -> list[dict]:
     """One for each cell of the grid, all trained at once, as it stands in the file."""
     recipe = tuned(group, settings.model)
-    changes = {"optimizer": optimizer, "decay": decay, "epochs": settings.epochs}
+    changes: dict[str, Any] = {"optimizer": optimizer, "decay": decay, "epochs": settings.epochs}
+    changes["stopping"] = True  # validation images are not trained on
     recipe = dataclasses.replace(recipe, **changes, hidden=settings.hidden or recipe.hidden)
     grid = itertools.product(settings.rates, settings.noises, settings.left, settings.warm_ups)
     recipes = [

@@ -29,10 +29,9 @@ SETTINGS = frey.Settings(
 )
 
 
-def row(group, model, IW, k=5, validation=None, **scores):
+def row(group, model, IW, k=5, **scores):
     base = dict.fromkeys(("LL", "KLD", "ELBO", "IW", "train ELBO"), IW)
-    known = {"k": k, "group": group, "model": model, "validation IW": validation or IW}
-    return known | base | scores
+    return {"k": k, "group": group, "model": model} | base | scores
 
 
 def verdicts(trained, simple=None):
@@ -51,30 +50,21 @@ def test_one_seed_decides_nothing():
     assert "one seed" in found["Full covariances beat diagonal ones in LL."]["evidence"]
 
 
-def test_the_best_are_chosen_by_validation_and_compared_on_the_test_images():
-    lucky = [-50.0, -50.1]  # on the test images
+def test_the_joint_network_is_compared_with_every_rival_on_the_splits_they_share():
     trained = [
-        row(frey_claims.OURS, "NfNf", lucky, validation=[-59.0, -59.0]),
-        row(frey_claims.BEST, "NfNf", [-57.5, -57.7], validation=[-57.0, -57.0]),
-        row(frey_claims.WIDE, "NfNf", [-58.0, -58.4], validation=[-58.0, -58.0]),
+        row(frey_claims.OURS, "NfNf", [-50.0, -50.1]),  # of other splits: not compared
+        row(frey_claims.BEST, "EfNf", [-57.0, -57.2]),
+        row(frey_claims.WIDE, "EfNf", [-58.0, -58.0]),
     ]
-    simple = {"Gaussian mixture": {"IW": [-50.0, -50.0], "validation IW": [-60.0, -60.0]}}
-    claim = about("best matrix MLP", trained, simple)
+    simple = {"Gaussian mixture": {"IW": [-60.0, -60.0, -40.0]}}
+    claim = about("every rival", trained, simple)
     assert claim["verdict"] == "holds"
-    evidence = "matrix MLP, joint NfNf against Cholesky MLP, 2 x 100 NfNf, 2 splits: +0.60 ± 0.10"
-    assert evidence in claim["evidence"]
-    trained[1]["IW"] = [-58.2, -58.6]
-    assert about("best matrix MLP", trained, simple)["verdict"] == "does not hold"
-
-
-def test_the_best_are_chosen_on_the_same_splits_and_compared_on_all_they_share():
-    rows = [
-        row(frey_claims.OURS, "NfNf", [-60.0, -60.0], validation=[-60.0, -60.0]),
-        row(frey_claims.BEST, "EfNf", [-57.0, -57.2, -57.4], validation=[-57.0, -57.0, -90.0]),
-        row(frey_claims.WIDE, "EfNf", [-58.0, -58.0, -58.0], validation=[-58.0, -58.0, -58.0]),
-    ]
-    evidence = "joint EfNf against Cholesky MLP, 2 x 100 EfNf, 3 splits: +0.80 ± 0.12"
-    assert evidence in about("beats the best of all", rows)["evidence"]
+    assert "2 x 100 EfNf +0.90 ± 0.10; Gaussian mixture +2.90 ± 0.10" in claim["evidence"]
+    simple["neural spline flow"] = {"IW": [-57.0, -57.0]}
+    verdict = about("every rival", trained, simple)["verdict"]
+    assert verdict.endswith("not for neural spline flow")
+    trained[1]["IW"] = [-57.6, -57.8]
+    assert "the goal -57.5 -0.20 ± 0.10" in about("every rival", trained, simple)["evidence"]
 
 
 @pytest.mark.parametrize(("gap", "verdict"), [(0.2, "holds"), (0.6, "does not hold")])
@@ -114,8 +104,11 @@ def test_rows_of_the_table():
     assert count[5, g.BEST] == count[8, g.BEST] == count[8, g.WIDE] == count[5, g.VON_NEUMANN] == 1
     assert count[5, g.NARROW] == count[5, g.WIDE] == 2
     duel = (g.BEST, g.NARROW, g.WIDE)
-    assert {seeds for k, group, _, seeds in rows if k == 5 and group in duel} == {10}
-    assert (rows[0][1], rows[0][3]) == (g.BEST, 10)  # the longest: no process waits for it
+    assert {seeds for k, group, _, seeds in rows if k == 5 and group in duel} == {range(300, 316)}
+    assert {seeds for k, group, _, seeds in rows if k == 8 and group in duel} == {range(300, 310)}
+    assert {len(seeds) for _, group, _, seeds in rows if group not in duel} == {3}
+    assert rows[0][1] == g.BEST  # the longest: no process waits for it
+    assert SETTINGS.duel(2) == range(300, 302)
 
 
 class Stub(eqx.Module):
@@ -125,23 +118,21 @@ class Stub(eqx.Module):
         return jnp.zeros((count, 4))
 
 
-@pytest.mark.parametrize("literal", [False, True])
-def test_what_has_collapsed_is_trained_once_again(literal, monkeypatch):
-    def stub_fit(recipes, splits, latent, start=0):
-        assert start == 0 or len(splits) == 1
-        return types.SimpleNamespace(
-            model=Stub(jnp.array([3.0]) if start else jnp.array([5.0, 0.01]))
-        )
+def test_what_has_collapsed_is_counted(monkeypatch):
+    def stub_fit(recipes, splits, latent):
+        return types.SimpleNamespace(model=Stub(jnp.array([5.0, 0.01])))
 
     def stub_score(models, splits, samples, part="test"):
         return {name: np.asarray(models.kld) for name in ("LL", "KLD", "ELBO", "IW", "IW error")}
 
     monkeypatch.setattr(frey, "fit_recipes", stub_fit)
     monkeypatch.setattr(frey, "score", stub_score)
-    found = frey.trained_row(SETTINGS, 2, "a group", Recipe(literal=literal), 2)
-    assert found["trained again"] == ([] if literal else [1])
-    np.testing.assert_allclose(found["IW"], [5.0, 0.01] if literal else [5.0, 3.0])
-    assert ("a group NfNf, k = 2: 1 of 2" in frey.notes(SETTINGS, [found])[0]) != literal
+    found = frey.trained_row(SETTINGS, 2, "a group", Recipe(), range(2))
+    np.testing.assert_allclose(found["IW"], [5.0, 0.01])
+    assert "of 2 models" in frey.notes(SETTINGS, [found])[0]
+    assert "a group NfNf, k = 2: 1 of 2" in frey.notes(SETTINGS, [found])[0]
+    papers = found | {"group": frey_claims.PAPERS}
+    assert "of 0 models trained by our recipes: none" in frey.notes(SETTINGS, [papers])[0]
 
 
 def test_figures_are_drawn_from_the_record_alone(tmp_path):

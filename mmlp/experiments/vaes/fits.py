@@ -59,11 +59,11 @@ def weighted_bound(model: VAE, x, key, draws: int, weight):
 
 
 def fit_recipes(
-    recipes: list[Recipe], splits: list[Split], latent: int, *, start: int = 0, on_epoch=()
+    recipes: list[Recipe], splits: list[Split], latent: int, *, on_epoch=()
 ) -> FitResult:
     """A model for each split and recipe, in float32, recipes running fastest along the first axis.
 
-    The recipes may differ in rate, noise and warm-up only. Another `start` is another seed.
+    The recipes may differ in rate, noise and warm-up only.
     """
     count, recipe = len(recipes), max(recipes, key=lambda recipe: recipe.rate)
     levels = np.tile(np.array([one.levels() for one in recipes], np.float32), (len(splits), 1))
@@ -76,9 +76,9 @@ def fit_recipes(
     if not recipe.stopping:
         train = [np.concatenate(pair) for pair in zip(train, held_out, strict=True)]
     data = stacked(train)
-    keys = jnp.repeat(jax.random.split(jax.random.key(100 * start), len(splits)), count, axis=0)
+    keys = jnp.repeat(jax.random.split(jax.random.key(0), len(splits)), count, axis=0)
     models = _start((recipe, latent), keys, jnp.asarray(data[0][:, : recipe.calibrated]))
-    keys = jax.random.split(jax.random.key(100 * start + 1), len(keys))
+    keys = jax.random.split(jax.random.key(1), len(keys))
     optimizer = recipe.make_optimizer(recipe.steps(data[0].shape[1]))
     rates = [one.rate / recipe.rate for _ in splits for one in recipes]
     how: Any = {"epochs": recipe.epochs, "batch_size": recipe.batch, "optimizer": optimizer}

@@ -13,8 +13,7 @@ _PAPER = {  # k: LL and KLD of the six models
     8: ((-64.5, -64.2, -63.9, -63.1, -62.3, -62.8), (2e-5, 1e-4, 5e-3, 0.46, 0.71, 40.6)),
 }
 PAPER = {k: dict(zip(MODELS, zip(*by, strict=True), strict=True)) for k, by in _PAPER.items()}
-GOAL = (5, -58.0)  # latent variables, IW
-SEEN = 6  # splits whose test scores were known when the present settings were chosen
+GOAL = (5, -57.5)  # latent variables, IW
 GAP = 0.5  # nats from the training to the test bound that count as no overfitting
 INFORMATIVE = 1.0  # nats of KLD
 FULL = [("NfNf", "NdNd"), ("NfNf", "NdNf"), ("NfNf", "NfNd")]
@@ -83,31 +82,22 @@ def objective(row: dict, other: dict) -> dict | None:
 
 
 def best_of_all(k: int, trained: list[dict], simple: dict[str, dict]) -> dict | None:
-    """The matrix MLP and the rival that validation images like best, on the test images."""
+    """The joint matrix MLP against every rival, on splits that no search has used."""
     rows = {f"{row['group']} {row['model']}": row for row in trained if row["k"] == k}
-    ours = {name: row for name, row in rows.items() if row["group"] in (OURS, BEST)}
+    ours = [row["IW"] for row in rows.values() if row["group"] == BEST]
     rivals = {name: row for name, row in rows.items() if row["group"] in (NARROW, WIDE)}
     if not (ours and rivals):
         return None
-    rivals |= simple
-    common = min(len(row["IW"]) for row in (*ours.values(), *rivals.values()))  # splits of all
-
-    def best(group: dict[str, dict]) -> str:
-        return max(group, key=lambda name: np.mean(group[name]["validation IW"][:common]))
-
-    mine, other = best(ours), best(rivals)
-    a, b = ours[mine]["IW"], rivals[other]["IW"]
-    splits = min(len(a), len(b))
-    better, difference = more(a[:splits], b[:splits])
-    outcomes = [({"the part": "the comparison"}, better)]
-    beats = "the best matrix MLP beats the best of all others in IW, both chosen by validation"
-    evidence = f"{mine} against {other}, {splits} splits: {difference}"
-    if splits > SEEN + 1:
-        unseen = more(a[SEEN:splits], b[SEEN:splits])[1]
-        evidence += f" (from split {SEEN} on, unseen before: {unseen})"
+    (a,), cases = ours, []
+    for name, row in (rivals | simple).items():
+        better, difference = more(a, row["IW"][: len(a)])
+        cases.append(({"the rival": name}, better, f"{name} {difference}"))
+    text = f"Ours, k={k}: the joint matrix MLP beats every rival in IW"
+    evidence = f"{len(a)} splits, IW {np.mean(a):.2f}; ahead of: "
     if k == GOAL[0]:
         above, distance = more(a, GOAL[1])
-        outcomes.append(({"the part": f"IW above {GOAL[1]}"}, above))
-        beats += f", and is above {GOAL[1]}"
-        evidence += f"; IW {np.mean(a):.2f}, {distance} from {GOAL[1]}"
-    return judged(f"Ours, k={k}: {beats}.", outcomes, f"{evidence}.")
+        cases.append(
+            ({"the rival": f"the goal {GOAL[1]}"}, above, f"the goal {GOAL[1]} {distance}")
+        )
+        text += f", and is above {GOAL[1]}"
+    return judged_cases(f"{text}.", evidence, cases)
