@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.signal import lfilter
 
-HORIZON = 21  # days of a month
+MONTH = 21  # days
 WARMUP = 250  # days before the first estimate
 HISTORY = 1000  # days before the first forecast: the longest window
-DAYS = 1500  # at least: four years to tune on, a month to forecast
+DAYS = 1500  # at least: four years to tune on, a year to forecast
 
 
 class Market(NamedTuple):
@@ -62,12 +62,32 @@ def made_up_market(shares: int) -> Market:
     return Market("made-up prices", [f"share {i + 1}" for i in range(shares)], dates, returns)
 
 
-def months_of(market: Market) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First day, last day + 1 and year of each calendar month with a long enough past."""
-    months = market.dates.astype("datetime64[M]")
-    begin = np.flatnonzero(np.append(True, months[1:] != months[:-1]))
-    end, late = np.append(begin[1:], len(months)), begin >= HISTORY
-    return begin[late], end[late], months[begin[late]].astype("datetime64[Y]").astype(int) + 1970
+class Windows(NamedTuple):
+    """Spans of so many calendar months, one from the begin of each month with a long past."""
+
+    begin: np.ndarray  # the first day
+    end: np.ndarray  # the last day + 1
+    month: np.ndarray  # in which it begins, from January 1970
+
+    @property
+    def year(self) -> np.ndarray:
+        return 1970 + self.month // 12
+
+    def some(self, which: np.ndarray) -> "Windows":
+        return Windows(*(x[which] for x in self))
+
+    def covariances(self, returns: np.ndarray) -> np.ndarray:
+        """The mean of rr' over the days of each."""
+        spans = (returns[a:b] for a, b in zip(self.begin, self.end, strict=True))
+        return np.array([x.T @ x / len(x) for x in spans])
+
+
+def windows_of(market: Market, months: int) -> Windows:
+    names = market.dates.astype("datetime64[M]").astype(int)
+    begin = np.flatnonzero(np.append(True, names[1:] != names[:-1]))
+    end = np.append(begin, len(names))[months:]
+    begin = begin[: len(end)]
+    return Windows(begin, end, names[begin]).some(begin >= HISTORY)
 
 
 # Estimates: entry t of every array is made from the days before t.
@@ -88,6 +108,16 @@ def two_decays(fast: np.ndarray, slow: np.ndarray) -> np.ndarray:
     """The volatilities of one covariance with the correlations of the other."""
     s = volatilities(fast) / volatilities(slow)
     return s[..., :, None] * slow * s[..., None, :]
+
+
+def of_factors(S: np.ndarray, k: int) -> np.ndarray:
+    """The factor model of S (..., d, d): k principal factors of its correlations, a diagonal."""
+    s = volatilities(S)
+    values, V = np.linalg.eigh(S / s[..., :, None] / s[..., None, :])
+    U = V[..., -k:] * np.sqrt(values[..., None, -k:])
+    rest = 1 - np.sum(U**2, axis=-1)
+    R = U @ U.mT + rest[..., None] * np.eye(S.shape[-1])
+    return s[..., :, None] * R * s[..., None, :]
 
 
 def mean_correlation(S: np.ndarray) -> np.ndarray:

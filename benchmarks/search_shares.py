@@ -1,0 +1,86 @@
+"""Which settings suit the networks of the shares table? The same twelve trials for each.
+
+    python benchmarks/search_shares.py --data DIR [--kinds "matrix MLP"] [--out FILE]
+
+Half of a grid of rate, strength, sizes and start, for each network and horizon, judged by the
+log-likelihood of windows within 1997 to 2004, one from each month, each forecast from the days
+before its block of three years. No later day is read. What was tried is written to
+results/search/shares.json; the best are what mmlp/experiments/shares_networks.py has. About 20
+minutes on one core.
+"""
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import tyro
+
+from mmlp.checkpoint import files
+from mmlp.experiments import shares_data as data
+from mmlp.experiments.harness.run import device
+from mmlp.experiments.shares_forecasts import forecasts
+from mmlp.experiments.shares_networks import HORIZONS, KINDS, Choice
+
+OUT = Path(__file__).parents[1] / "results" / "search" / "shares.json"
+RATES, STRENGTHS, STARTS = (0.0003, 0.001, 0.003), (0.2, 0.5), (0.1, 1.0)
+SIZES = ((10, 20, 2), (20, 40, 5))
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Try rates, strengths, sizes and starts of the networks that forecast covariances."""
+
+    data: Path | None = None
+    kinds: tuple[str, ...] = KINDS
+    horizons: tuple[str, ...] = tuple(HORIZONS)
+    shares: int = 20
+    first: int = 1997
+    last: int = 2004
+    block: int = 3
+    seeds: int = 8
+    origins: int = 400
+    epochs: int = 20
+    batch_size: int = 50
+    out: Path = OUT
+
+
+def trials() -> list[Choice]:
+    """Each pair of values of two settings is tried as often as any other."""
+    grid = itertools.product(*map(enumerate, (RATES, STRENGTHS, SIZES)))
+    return [
+        Choice(strength, STARTS[(i + j + k) % 2], rate, sizes)
+        for (i, rate), (j, strength), (k, sizes) in grid
+    ]
+
+
+def entries(market: data.Market, settings: Settings, horizon: str, kind: str) -> list[dict]:
+    """One for each trial, best first, and the gain on the estimate that is corrected."""
+    choices = {str(number): (kind, choice) for number, choice in enumerate(trials())}
+    result = forecasts(market, settings, HORIZONS[horizon], choices, every=1)
+    W = result.windows.covariances(market.returns)
+    scores = {name: data.log_likelihood(T, W).mean() for name, T in result.factors.items()}
+    best = sorted(choices, key=lambda name: -scores[name])
+    rows = [{**choices[n][1]._asdict(), "validation": round(float(scores[n]), 4)} for n in best]
+    others = {n: round(float(score), 4) for n, score in scores.items() if n not in choices}
+    print(json.dumps({"horizon": horizon, "estimates": others}), flush=True)
+    return [{"horizon": horizon, "kind": kind, **row} for row in rows]
+
+
+def search(settings: Settings) -> None:
+    market = data.find_market(settings.data, settings.shares)
+    before = market.dates < np.datetime64(f"{settings.last + 1}-01-01")
+    market = market._replace(dates=market.dates[before], returns=market.returns[before])
+    known = json.loads(settings.out.read_text())["tried"] if settings.out.exists() else []
+    for kind, horizon in itertools.product(settings.kinds, settings.horizons):
+        tried = entries(market, settings, horizon, kind)
+        print(json.dumps(tried[0]), flush=True)
+        known = [e for e in known if (e["kind"], e["horizon"]) != (kind, horizon)] + tried
+        lines = ",\n".join(f"  {json.dumps(entry)}" for entry in known)
+        head = json.dumps({"years": [settings.first, settings.last], "device": device()})
+        files.replace(settings.out, f'{head[:-1]}, "tried": [\n{lines}\n]}}\n'.encode())
+
+
+if __name__ == "__main__":
+    search(tyro.cli(Settings))
