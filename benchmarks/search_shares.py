@@ -24,7 +24,7 @@ from mmlp.experiments.shares_forecasts import forecasts
 from mmlp.experiments.shares_networks import HORIZONS, KINDS, Choice
 
 OUT = Path(__file__).parents[1] / "results" / "search" / "shares.json"
-RATES, STRENGTHS, STARTS = (0.0003, 0.001, 0.003), (0.2, 0.5), (0.1, 1.0)
+RATES, STRENGTHS, STARTS = (0.0003, 0.001, 0.003), (0.2, 0.5), (0.01, 0.1)
 SIZES = ((10, 20, 2), (20, 40, 5))
 
 

@@ -11,7 +11,7 @@ from scipy.signal import lfilter
 MONTH = 21  # days
 WARMUP = 250  # days before the first estimate
 HISTORY = 1000  # days before the first forecast: the longest window
-DAYS = 1500  # at least: four years to tune on, a year to forecast
+DAYS = 1500  # at least: four years before the first forecast, two to tune and test on
 
 
 class Market(NamedTuple):

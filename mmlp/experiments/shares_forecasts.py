@@ -1,4 +1,4 @@
-"""Forecasts of the covariance of the days ahead: the usual estimates, and networks (shares_networks).
+"""Forecasts of the covariance of the days ahead: the usual estimates, and networks.
 
 The baseline that networks correct has the volatilities of one EWMA and the correlations of a slower
 one. A factor model keeps a few principal factors of those correlations. Each is tuned on the past.
