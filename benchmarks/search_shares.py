@@ -21,11 +21,11 @@ from mmlp.checkpoint import files
 from mmlp.experiments import shares_data as data
 from mmlp.experiments.harness.run import device
 from mmlp.experiments.shares_forecasts import forecasts
-from mmlp.experiments.shares_networks import HORIZONS, KINDS, Choice
+from mmlp.experiments.shares_networks import BEST, HORIZONS, LARGE, SMALL, Choice
 
 OUT = Path(__file__).parents[1] / "results" / "search" / "shares.json"
 RATES, STRENGTHS, STARTS = (0.0003, 0.001, 0.003), (0.2, 0.5), (0.01, 0.1)
-SIZES = ((10, 20, 2), (20, 40, 5))
+SIZES = (SMALL, LARGE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Settings:
     """Try rates, strengths, sizes and starts of the networks that forecast covariances."""
 
     data: Path | None = None
-    kinds: tuple[str, ...] = KINDS
+    kinds: tuple[str, ...] = tuple(BEST)
     horizons: tuple[str, ...] = tuple(HORIZONS)
     shares: int = 20
     first: int = 1997

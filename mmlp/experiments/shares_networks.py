@@ -22,7 +22,6 @@ from mmlp.training import default_optimizer, fit_many
 
 MATRIX, CHOLESKY, JOINT = "matrix MLP", "Cholesky MLP", "joint matrix MLP"
 TRIANGULAR, LOW_RANK = "joint, triangular", "joint, low rank"
-KINDS = (CHOLESKY, MATRIX, JOINT, TRIANGULAR, LOW_RANK)
 HORIZONS = {"month": 1, "year": 12}  # in months
 RATE = 0.003  # a choice's rate is a multiple of it, so that all share a program
 
@@ -34,6 +33,21 @@ class Choice(NamedTuple):
     start: float  # scale of the last layer's weights before training
     rate: float  # of learning
     sizes: tuple[int, int, int]  # hidden matrix, hidden vector, rank of the output if it is low
+
+
+TRIALS = 12  # of each network and horizon, on 1997 to 2004: benchmarks/search_shares.py
+SMALL, LARGE = (10, 20, 2), (20, 40, 5)
+BEST = {  # for the next month, for the next year
+    CHOLESKY: (Choice(0.2, 0.1, 0.003, SMALL), Choice(0.2, 0.1, 0.0003, SMALL)),
+    MATRIX: (Choice(0.2, 0.1, 0.003, SMALL), Choice(0.2, 0.1, 0.0003, SMALL)),
+    JOINT: (Choice(0.2, 0.1, 0.003, SMALL), Choice(0.2, 0.1, 0.0003, SMALL)),
+    TRIANGULAR: (Choice(0.2, 0.1, 0.003, SMALL), Choice(0.2, 0.1, 0.0003, SMALL)),
+    LOW_RANK: (Choice(0.2, 0.1, 0.003, SMALL), Choice(0.2, 0.1, 0.0003, SMALL)),
+}
+CHOSEN = {
+    horizon: {kind: (kind, choices[i]) for kind, choices in BEST.items()}
+    for i, horizon in enumerate(HORIZONS)
+}
 
 
 class Residual(eqx.Module):

@@ -4,16 +4,19 @@ import gzip
 import json
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from mmlp.experiments import shares, shares_forecasts
+from mmlp.experiments import shares, shares_forecasts, shares_networks
 from mmlp.experiments import shares_data as data
 from mmlp.experiments.harness.run import main
+from mmlp.experiments.shares_networks import CHOLESKY, HORIZONS, JOINT, LOW_RANK, Choice
 from mmlp.spd import Gram
 
+TRAINED = {name: (name, Choice(0.2, 0.1, 0.003, (3, 4, 2))) for name in (JOINT, LOW_RANK)}
 SMALL = shares.Settings(
     shares=3, first=2020, last=2022, block=3, seeds=2, origins=20, batch_size=10, epochs=1
 )
@@ -24,7 +27,7 @@ def _plain_steps():
     """Gradient descent compiles faster than Muon, and nothing here depends on how well it does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            shares_forecasts, "default_optimizer", lambda steps, rate, sgd=optax.sgd(1e-3): sgd
+            shares_networks, "default_optimizer", lambda steps, rate, sgd=optax.sgd(1e-3): sgd
         )
         yield
 
@@ -36,31 +39,73 @@ def market():
     return long._replace(dates=long.dates[late], returns=long.returns[late])
 
 
+def forecasts(market, months):
+    return shares_forecasts.forecasts(market, SMALL, months, TRAINED, every=months)
+
+
 @pytest.fixture(scope="module")
-def forecast(market):
-    return shares_forecasts.forecasts(market, SMALL)
+def by_months(market):
+    return {months: forecasts(market, months) for months in HORIZONS.values()}
 
 
-def test_future_returns_change_no_past_forecast(market, forecast):
+@pytest.mark.parametrize(("months", "changed"), [(1, 20), (12, 1)])
+def test_future_returns_change_no_past_forecast(market, by_months, months, changed):
     """Nor what was tuned or trained: all that serves a block comes from the days before it."""
-    S, _, spans = forecast
-    changed = 20  # the months from this one on
+    found = by_months[months]
     r = market.returns.copy()
-    r[spans[changed, 0] :] *= 3
-    other, *_ = shares_forecasts.forecasts(market._replace(returns=r), SMALL)
-    for name in S:
+    r[found.windows.begin[changed] :] *= 3  # from this window on
+    other = forecasts(market._replace(returns=r), months)
+    for name, T in found.factors.items():
         np.testing.assert_array_equal(
-            S[name][: changed + 1], other[name][: changed + 1], err_msg=name
+            T[: changed + 1], other.factors[name][: changed + 1], err_msg=name
         )
         if name != "constant":
-            later, changed_later = (T[-1].T @ T[-1] for T in (S[name], other[name]))
-            assert np.all(later != changed_later), name  # later months see the change
+            later, changed_later = (T[-1].T @ T[-1] for T in (T, other.factors[name]))
+            assert np.all(later != changed_later), name  # later windows see the change
 
 
-def test_every_forecast_is_positive_definite(forecast):
-    for S in forecast[0].values():
-        assert S.shape == (36, 3, 3)
-        assert np.all(np.linalg.svd(S, compute_uv=False) > 1e-3)  # factors
+def test_every_forecast_is_positive_definite(by_months):
+    for months, found in by_months.items():
+        for T in found.factors.values():
+            assert T.shape == (36 // months, 3, 3)
+            assert np.all(np.linalg.svd(T, compute_uv=False) > 1e-3)
+
+
+def test_windows_of_a_year_begin_each_month_and_end_with_the_days(market):
+    months, years = data.windows_of(market, 1), data.windows_of(market, 12)
+    np.testing.assert_array_equal(years.begin, months.begin[:-11])
+    np.testing.assert_array_equal(years.end, months.end[11:])
+    assert years.end[-1] == len(market.returns)
+    assert set((years.end - years.begin).tolist()) <= set(range(258, 263))  # weekdays, two missing
+    W = years.some(np.arange(2)).covariances(market.returns)
+    days = market.returns[years.begin[1] : years.end[1]]
+    np.testing.assert_allclose(W[1], np.mean(days[:, :, None] * days[:, None, :], axis=0))
+
+
+def test_fewer_vectors_have_the_same_density():
+    Y, T = (np.random.default_rng(i).normal(size=n) for i, n in enumerate([(2, 9, 3), (3, 3)]))
+    few = shares_networks.as_few(Y)
+    assert few.shape == (2, 3, 3)
+    for one, all_of_them in zip(few, Y, strict=True):
+        means = [data.log_likelihood(T, x.T @ x / len(x)) for x in (one, all_of_them)]
+        np.testing.assert_allclose(*means)
+
+
+def test_a_factor_model_keeps_variances_and_equal_correlations():
+    U, s = np.random.default_rng(0).normal(size=(2, 6)), np.linspace(1, 2, 6)
+    S = np.outer(s, s) * (U.T @ U + np.diag(4 - np.sum(U**2, axis=0)))
+    for k in (1, 2, 5):
+        np.testing.assert_allclose(np.diag(data.of_factors(S, k)), np.diag(S))
+    with_one = data.of_factors(np.outer(s, s) * (0.5 + 0.5 * np.eye(6)), 1)
+    off = with_one / np.outer(s, s) - np.eye(6)  # one factor: all correlations stay equal
+    np.testing.assert_allclose(off[~np.eye(6, dtype=bool)], (1 + 5 * 0.5) / 6)
+
+
+@pytest.mark.parametrize("kind", list(shares_networks.BEST))
+def test_every_network_has_a_last_layer_to_start_small(kind):
+    network = shares_networks.new_network(kind, 5, 3, (3, 4, 2), jax.random.key(0))
+    W, b, *_ = shares_networks.last_layer(network)
+    assert W.shape[0] == len(b) == (7 if kind == CHOLESKY else 1)
 
 
 def test_weighted_is_the_direct_sum():
@@ -91,7 +136,7 @@ def test_the_mean_of_covariances_is_taken_on_factors():
 
 def test_a_residual_mixes_the_identity_and_the_network():
     omega = Gram.trace_one(jnp.array([[1.0, 0.5], [0.0, 2.0]]))
-    found = shares_forecasts.Residual(lambda x: (x, omega), 0.2)(jnp.array([0.3]))
+    found = shares_networks.Residual(lambda x: (x, omega), 0.2)(jnp.array([0.3]))
     expected = np.exp(0.3) * (0.8 * np.eye(2) + 0.2 * 2 * omega.dense())
     np.testing.assert_allclose(found.covariance.dense(), expected, rtol=1e-6)
 
@@ -170,37 +215,43 @@ def test_a_missing_file_and_settings_out_of_range_are_named(tmp_path):
         data.find_market(tmp_path, 20)
     with pytest.raises(ValueError, match="--shares 21` must be 2 to 20"):
         shares.run(shares.Settings(shares=21))
-    with pytest.raises(ValueError, match=r"--first 2020 --last 2030` must be within 199. to 2022"):
+    with pytest.raises(ValueError, match=r"--first 2020 --last 2030` must be within 1995 to 2022"):
         shares.run(shares.Settings(last=2030, first=2020, shares=3))
+    with pytest.raises(ValueError, match="--horizons` must be of month, year, got week"):
+        shares.run(shares.Settings(horizons=("week",)))
 
 
-def test_a_run_makes_a_record_and_a_picture(tmp_path, market, forecast, monkeypatch):
+def test_a_run_makes_a_record_and_a_picture(tmp_path, market, by_months, monkeypatch):
+    def known(market, settings, months, chosen, every):  # the others stand in for all networks
+        found = by_months[months]
+        return found._replace(factors=dict.fromkeys(chosen, found.factors[JOINT]) | found.factors)
+
     monkeypatch.setattr(shares, "find_market", lambda *_: market)
-    monkeypatch.setattr(shares, "forecasts", lambda market, settings: forecast)  # trained above
+    monkeypatch.setattr(shares, "forecasts", known)
     flags = ["--quick", "--shares", "3", "--first", "2020", "--out", str(tmp_path)]
     main("shares", flags)
     record = json.loads((tmp_path / "shares.json").read_text())
     result = record["result"]
     assert record["command"] == "python -m mmlp.experiments.shares --quick --shares 3"
     assert (tmp_path / "shares.png").stat().st_size > 20_000
-    assert len(result["months"]) == 36
-    table = result["tables"][0]
-    assert [row["name"] for row in table["rows"]][: len(forecast[0])] == list(forecast[0])
-    assert all(len(row["cells"]) == len(table["columns"]) - 1 for row in table["rows"])
-    gain = {row["name"]: row["cells"][1] for row in table["rows"]}[shares_forecasts.MATRIX]
-    scores = {name: np.array(by["log-likelihood"]) for name, by in result["scores"].items()}
-    np.testing.assert_allclose(
-        gain["mean"],
-        np.mean(scores[shares_forecasts.MATRIX] - scores[shares_forecasts.EWMA]),
-        atol=1e-3,
-    )
-    assert "nats a day" in result["claims"][0]["evidence"]
+    for horizon, table in zip(HORIZONS, result["tables"], strict=True):
+        series = result["horizons"][horizon]
+        assert len(series["months"]) == 36 // HORIZONS[horizon]
+        assert {row["name"] for row in table["rows"]} > {*shares_networks.BEST, "factor model"}
+        assert all(len(row["cells"]) == len(table["columns"]) - 1 for row in table["rows"])
+        gain = {row["name"]: row["cells"][1] for row in table["rows"]}[LOW_RANK]
+        scores = {name: np.array(by["log-likelihood"]) for name, by in series["scores"].items()}
+        expected = np.mean(scores[LOW_RANK] - scores[shares_forecasts.EWMA])
+        np.testing.assert_allclose(gain["mean"], expected, atol=1e-3)
+    assert len(result["claims"]) == 2 * len(shares.DUELS)
+    assert "over years" in result["claims"][0]["evidence"]
+    assert "of 3 years" in result["claims"][-1]["evidence"]
 
 
 def test_a_claim_holds_only_beyond_two_standard_errors():
     noise = np.tile([-1.0, 1.0], 50)  # standard error 0.1
     verdicts = [
-        shares.claim("", shift + noise, np.repeat([2020, 2021], 50))["verdict"]
+        shares.claim("", shift + noise, np.repeat([2020, 2021], 50), "month")["verdict"]
         for shift in (0.3, 0.1, -0.3)
     ]
     assert verdicts == ["holds", "depends on the months", "does not hold"]
