@@ -39,7 +39,7 @@ class Settings:
     first: int = 1997
     last: int = 2004
     block: int = 3
-    seeds: int = 8
+    seeds: int = 6
     origins: int = 400
     epochs: int = 20
     batch_size: int = 50
@@ -48,7 +48,7 @@ class Settings:
 
 def trials() -> list[Choice]:
     """Each pair of values of two settings is tried as often as any other."""
-    grid = itertools.product(*map(enumerate, (RATES, STRENGTHS, SIZES)))
+    grid = itertools.product(enumerate(RATES), enumerate(STRENGTHS), enumerate(SIZES))
     return [
         Choice(strength, STARTS[(i + j + k) % 2], rate, sizes)
         for (i, rate), (j, strength), (k, sizes) in grid

@@ -87,8 +87,8 @@ def test_fewer_vectors_have_the_same_density():
     few = shares_networks.as_few(Y)
     assert few.shape == (2, 3, 3)
     for one, all_of_them in zip(few, Y, strict=True):
-        means = [data.log_likelihood(T, x.T @ x / len(x)) for x in (one, all_of_them)]
-        np.testing.assert_allclose(*means)
+        found, expected = (data.log_likelihood(T, x.T @ x / len(x)) for x in (one, all_of_them))
+        np.testing.assert_allclose(found, expected)
 
 
 def test_a_factor_model_keeps_variances_and_equal_correlations():
