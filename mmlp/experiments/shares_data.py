@@ -110,14 +110,24 @@ def two_decays(fast: np.ndarray, slow: np.ndarray) -> np.ndarray:
     return s[..., :, None] * slow * s[..., None, :]
 
 
-def of_factors(S: np.ndarray, k: int) -> np.ndarray:
-    """The factor model of S (..., d, d): k principal factors of its correlations, a diagonal."""
+def of_factors(S: np.ndarray, k: int, steps: int = 30) -> np.ndarray:
+    """The variances of S (..., d, d), and correlations of k factors and a diagonal, LL' + diag(v).
+
+    L are principal factors of the correlations, then changed by steps of expectation maximisation
+    to those of maximum likelihood (Rubin and Thayer, 1982).
+    """
     s = volatilities(S)
-    values, V = np.linalg.eigh(S / s[..., :, None] / s[..., None, :])
-    U = V[..., -k:] * np.sqrt(values[..., None, -k:])
-    rest = 1 - np.sum(U**2, axis=-1)
-    R = U @ U.mT + rest[..., None] * np.eye(S.shape[-1])
-    return s[..., :, None] * R * s[..., None, :]
+    R = S / s[..., :, None] / s[..., None, :]
+    values, V = np.linalg.eigh(R)
+    L = V[..., -k:] * np.sqrt(values[..., None, -k:])
+    v = 1 - np.sum(L**2, axis=-1)
+    for _ in range(steps):
+        A = L / v[..., None]
+        G = np.linalg.solve(np.eye(k) + L.mT @ A, A.mT)  # L'(LL' + diag(v))^-1
+        M = R @ G.mT
+        L = np.linalg.solve(np.eye(k) - G @ L + G @ M, M.mT).mT
+        v = 1 - np.sum(L * M, axis=-1)
+    return two_decays(S, L @ L.mT + v[..., None] * np.eye(S.shape[-1]))
 
 
 def mean_correlation(S: np.ndarray) -> np.ndarray:

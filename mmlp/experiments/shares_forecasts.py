@@ -1,7 +1,7 @@
 """Forecasts of the covariance of the days ahead: the usual estimates, and networks.
 
 The baseline that networks correct has the volatilities of one EWMA and the correlations of a slower
-one. A factor model keeps a few principal factors of those correlations. Each is tuned on the past.
+one; a factor model explains those correlations by a few factors. Each is tuned on the past.
 """
 
 from collections.abc import Mapping
@@ -34,14 +34,9 @@ def estimates(r: np.ndarray, ewma: dict, at: np.ndarray) -> dict[str, dict[Any, 
     plain = {decay: S[at] for decay, S in ewma.items()}
     shrunk = {w: [ledoit_wolf(r[t - w : t], assume_centered=True)[0] for t in at] for w in WINDOWS}
     mixed = {(f, s): data.two_decays(plain[f], plain[s]) for f in DECAYS for s in SLOW}
-    few = {
-        (f, s, k): data.two_decays(plain[f], S)
-        for s in SLOW
-        for k in FACTORS[: r.shape[1] - 1]
-        if k < r.shape[1]
-        for S in [data.of_factors(plain[s], k)]
-        for f in DECAYS
-    }
+    counts = [k for k in FACTORS if k < r.shape[1]]
+    explained = {(s, k): data.of_factors(plain[s], k) for s in SLOW for k in counts}
+    few = {(f, *c): data.two_decays(plain[f], S) for f in DECAYS for c, S in explained.items()}
     found = {EWMA: plain, LEDOIT_WOLF: shrunk, BASE: mixed, FACTOR: few}
     return {name: {c: data.factored(S) for c, S in by.items()} for name, by in found.items()}
 
