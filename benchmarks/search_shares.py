@@ -24,7 +24,8 @@ from mmlp.experiments.shares_forecasts import forecasts
 from mmlp.experiments.shares_networks import BEST, HORIZONS, LARGE, SMALL, Choice
 
 OUT = Path(__file__).parents[1] / "results" / "search" / "shares.json"
-RATES, STRENGTHS, STARTS = (0.0003, 0.001, 0.003), (0.2, 0.5), (0.01, 0.1)
+RATES = {"month": (0.0003, 0.001, 0.003), "year": (0.00003, 0.0001, 0.0003, 0.001, 0.003)}
+STRENGTHS, STARTS = (0.2, 0.5), (0.01, 0.1)
 SIZES = (SMALL, LARGE)
 
 
@@ -46,9 +47,9 @@ class Settings:
     out: Path = OUT
 
 
-def trials() -> list[Choice]:
+def trials(horizon: str) -> list[Choice]:
     """Each pair of values of two settings is tried as often as any other."""
-    grid = itertools.product(enumerate(RATES), enumerate(STRENGTHS), enumerate(SIZES))
+    grid = itertools.product(enumerate(RATES[horizon]), enumerate(STRENGTHS), enumerate(SIZES))
     return [
         Choice(strength, STARTS[(i + j + k) % 2], rate, sizes)
         for (i, rate), (j, strength), (k, sizes) in grid
@@ -57,7 +58,7 @@ def trials() -> list[Choice]:
 
 def entries(market: data.Market, settings: Settings, horizon: str, kind: str) -> list[dict]:
     """One for each trial, best first, and the gain on the estimate that is corrected."""
-    choices = {str(number): (kind, choice) for number, choice in enumerate(trials())}
+    choices = {str(number): (kind, choice) for number, choice in enumerate(trials(horizon))}
     result = forecasts(market, settings, HORIZONS[horizon], choices, every=1)
     W = result.windows.covariances(market.returns)
     scores = {name: data.log_likelihood(T, W).mean() for name, T in result.factors.items()}

@@ -21,7 +21,7 @@ from mmlp.spd import SPD, DiagonalGram
 from mmlp.training import default_optimizer, fit_many
 
 MATRIX, CHOLESKY, JOINT = "matrix MLP", "Cholesky MLP", "joint matrix MLP"
-TRIANGULAR, LOW_RANK = "joint, triangular", "joint, low rank"
+DENSE, LOW_RANK = "joint matrix MLP, dense", "joint matrix MLP, low rank"
 HORIZONS = {"month": 1, "year": 12}  # in months
 RATE = 0.003  # a choice's rate is a multiple of it, so that all share a program
 
@@ -35,14 +35,14 @@ class Choice(NamedTuple):
     sizes: tuple[int, int, int]  # hidden matrix, hidden vector, rank of the output if it is low
 
 
-TRIALS = 12  # of each network and horizon, on 1997 to 2004: benchmarks/search_shares.py
+TRIALS = {"month": 12, "year": 20}  # of each, on 1997 to 2004: benchmarks/search_shares.py
 SMALL, LARGE = (10, 20, 2), (20, 40, 5)
 BEST = {  # for the next month, for the next year
-    CHOLESKY: (Choice(0.2, 0.1, 0.003, SMALL), Choice(0.2, 0.1, 0.0003, SMALL)),
-    MATRIX: (Choice(0.2, 0.1, 0.003, SMALL), Choice(0.2, 0.1, 0.0003, SMALL)),
-    JOINT: (Choice(0.2, 0.1, 0.003, SMALL), Choice(0.2, 0.1, 0.0003, SMALL)),
-    TRIANGULAR: (Choice(0.2, 0.1, 0.003, SMALL), Choice(0.2, 0.1, 0.0003, SMALL)),
-    LOW_RANK: (Choice(0.2, 0.1, 0.003, SMALL), Choice(0.2, 0.1, 0.0003, SMALL)),
+    CHOLESKY: (Choice(0.2, 0.1, 0.003, LARGE), Choice(0.5, 0.01, 0.00003, LARGE)),
+    MATRIX: (Choice(0.5, 0.1, 0.003, SMALL), Choice(0.2, 0.1, 0.0001, SMALL)),
+    JOINT: (Choice(0.2, 0.1, 0.001, SMALL), Choice(0.2, 0.01, 0.00003, SMALL)),
+    DENSE: (Choice(0.2, 0.1, 0.001, SMALL), Choice(0.2, 0.01, 0.00003, SMALL)),
+    LOW_RANK: (Choice(0.2, 0.1, 0.001, SMALL), Choice(0.2, 0.01, 0.00003, SMALL)),
 }
 CHOSEN = {
     horizon: {kind: (kind, choices[i]) for kind, choices in BEST.items()}
@@ -73,7 +73,7 @@ def new_network(kind: str, p: int, d: int, sizes: tuple[int, int, int], key) -> 
     if kind == CHOLESKY:
         return CholeskyMLP(p, d, (features,), 1, key=key)
     make = MatrixMLP if kind == MATRIX else JointMatrixMLP
-    output = {TRIANGULAR: Triangular(), LOW_RANK: LowRank(min(rank, d - 1))}.get(kind, Dense())
+    output = {JOINT: Triangular(), LOW_RANK: LowRank(min(rank, d - 1))}.get(kind, Dense())
     return make(p, d, (dim,), 1, (features,), output=output, key=key)
 
 

@@ -138,6 +138,19 @@ def test_a_residual_mixes_the_identity_and_the_network():
     np.testing.assert_allclose(found.covariance.dense(), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("horizon", HORIZONS)
+def test_what_was_chosen_is_the_best_of_as_many_trials(horizon):
+    path = Path(__file__).parents[2] / "results" / "search" / "shares.json"
+    tried = [e for e in json.loads(path.read_text())["tried"] if e["horizon"] == horizon]
+    for name, (kind, choice) in shares_networks.CHOSEN[horizon].items():
+        rows = [entry for entry in tried if entry["kind"] == name == kind]
+        assert len(rows) == shares_networks.TRIALS[horizon]
+        best = max(rows, key=lambda entry: entry["validation"])
+        assert choice == Choice(
+            *(best[field] for field in ("strength", "start", "rate")), (*best["sizes"],)
+        )
+
+
 def test_two_decays_and_principal_root():
     rng = np.random.default_rng(0)
     A, B = (np.cov(rng.normal(size=(2, 3, 20))[0]) for _ in range(2))
