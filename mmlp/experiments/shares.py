@@ -8,7 +8,16 @@ Do networks (`shares_networks`) beat what practitioners use (`shares_forecasts`)
 weighted (EWMA) and Ledoit-Wolf covariances, a factor model? Score: the Gaussian log-likelihood of
 the days of the next month, or of the next year, mean zero. Test: 2005 to 2022, month by month, or
 year by year without overlap; every three years all is tuned or trained anew on the days before.
-CHOSEN
+
+The networks' settings were chosen on windows within 1997 to 2004, out of the same 12 trials for
+each (20 for the year, whose best are among the lowest rates: there it is best to learn little), by
+benchmarks/search_shares.py; so was the triangular output of the joint network. The factor model
+takes 8 factors, the most that it may. The test years were looked at before, with two networks, a
+month ahead. The answer is in results/shares.json. A month ahead the joint network is ahead of the
+tuned EWMA and of Ledoit-Wolf, but by less than two standard errors of the factor model, of the EWMA
+that it corrects and of the Cholesky MLP; most of it is the scale, and earned in 2008 and 2020. A
+year ahead all are within 0.1 nats a day of that EWMA, and the joint ones no better. Eight minutes
+of processor time.
 """
 
 import dataclasses
@@ -193,6 +202,8 @@ def draw(record: dict, out: Path) -> None:
     axes = figure.subplots(2, len(horizons), squeeze=False)
     for (horizon, series), (top, bottom) in zip(horizons.items(), axes.T, strict=True):
         draw_one(horizon, series, top, bottom)
+    lines = axes[1, 0].get_lines()[: len(SHOWN)]
+    figure.legend(lines, SHOWN, fontsize=9, loc="outside lower center", ncols=4)
     figure.savefig(out / "shares.png", dpi=150)
 
 
@@ -208,13 +219,13 @@ def draw_one(horizon: str, series: dict, top, bottom) -> None:
     for name in SHOWN:
         gain = np.subtract(scores[name][LIKELIHOOD], scores[EWMA][LIKELIHOOD])
         sums = np.cumsum(gain * series["days"])
-        bottom.plot(months, sums, color=COLOURS[name], label=name)
+        bottom.plot(months, sums, color=COLOURS[name])
     bottom.axhline(0, color="black", linewidth=0.8)
-    title = f"Log-likelihood of the {horizon}s ahead, gained on {EWMA}, summed"
-    bottom.set(ylabel="nats", title=title)
+    title = f"Log-likelihood of the {horizon}s ahead, gained on tuned EWMA"
+    bottom.set(ylabel="nats, summed", title=title)
+    top.legend(fontsize=9, loc="upper center")
     for axis in (top, bottom):
         axis.grid(alpha=0.3)
-        axis.legend(fontsize=9, loc="upper left")
         axis.spines[["top", "right"]].set_visible(False)
 
 

@@ -146,9 +146,7 @@ def test_what_was_chosen_is_the_best_of_as_many_trials(horizon):
         rows = [entry for entry in tried if entry["kind"] == name == kind]
         assert len(rows) == shares_networks.TRIALS[horizon]
         best = max(rows, key=lambda entry: entry["validation"])
-        assert choice == Choice(
-            *(best[field] for field in ("strength", "start", "rate")), (*best["sizes"],)
-        )
+        assert [*choice[:3], *choice.sizes] == [*map(best.get, choice._fields[:3]), *best["sizes"]]
 
 
 def test_two_decays_and_principal_root():
