@@ -77,12 +77,12 @@ def new_network(kind: str, p: int, d: int, sizes: tuple[int, int, int], key) -> 
     return make(p, d, (dim,), 1, (features,), output=output, key=key)
 
 
-def last_layer(network) -> tuple:
-    """The weights of the vector's last layer: a Cholesky MLP has all in one."""
-    if isinstance(network, CholeskyMLP):
-        return network.perceptron.W[-1], network.perceptron.b[-1]
-    last = network.vectors[-1]
-    return (last.C, last.b) if last.D is None else (last.C, last.b, last.D)
+def last_layer(kind: str) -> Callable:
+    """What gives the weights of the vector's last layer: a Cholesky MLP has all in one."""
+    if kind == CHOLESKY:
+        return lambda network: (network.perceptron.W[-1], network.perceptron.b[-1])
+    names = "Cb" if kind == MATRIX else "CbD"
+    return lambda network: tuple(getattr(network.vectors[-1], name) for name in names)
 
 
 @eqx.filter_jit
@@ -100,7 +100,7 @@ def new_networks(kind: str, keys, X, Y, sizes: tuple[int, int, int]):
 def new_models(kind: str, keys, X, Y, choice: Choice) -> Residual:
     """One for each key; the last layer is small, so that they start as the baseline."""
     networks = new_networks(kind, keys, X, Y.reshape(-1, Y.shape[-1]), choice.sizes)
-    small = eqx.tree_at(last_layer, networks, replace_fn=lambda W: choice.start * W)
+    small = eqx.tree_at(last_layer(kind), networks, replace_fn=lambda W: choice.start * W)
     return Residual(small, jnp.full(len(keys), choice.strength))
 
 

@@ -101,7 +101,7 @@ def test_a_factor_model_keeps_variances_and_finds_factors():
 @pytest.mark.parametrize("kind", list(shares_networks.BEST))
 def test_every_network_has_a_last_layer_to_start_small(kind):
     network = shares_networks.new_network(kind, 5, 3, (3, 4, 2), jax.random.key(0))
-    W, b, *_ = shares_networks.last_layer(network)
+    W, b, *_ = shares_networks.last_layer(kind)(network)
     assert W.shape[0] == len(b) == (7 if kind == CHOLESKY else 1)
 
 
