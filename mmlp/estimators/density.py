@@ -81,12 +81,11 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         order = np.random.default_rng(seed).permutation(len(X))
         held = min(max(1, round(share * len(X))), len(X) - 1)
         parts = [(order[held:], order[:held])]
-        z, rank, start = self.input_.forward(X), None, None
+        z, rank = self.input_.forward(X), None
         if form_for(self, X.shape[1]) == "low_rank" and self.model[1] == "f":
             rank = chosen_rank(self.rank, z, weight)
-            start = evenly(z)
         build = _Build(self.model, X.shape[1], latent, widths, rank)
-        how = {"training": self, "seed": seed, "checkpoint": checkpoint, "start": start}
+        how = {"training": self, "seed": seed, "checkpoint": checkpoint, "start": evenly(z)}
         fitted = fit_folds(build, _minus_elbo, (z,), weight, parts, **how)
         self.models_, self.history_ = fitted
         return self
@@ -166,7 +165,7 @@ class _Build:
     widths: tuple[int, ...]
     rank: int | None  # of the decoder's covariance; None is full
 
-    def __call__(self, key, X, start=None) -> VAE:
+    def __call__(self, key, X, start) -> VAE:
         keys = jax.random.split(key)
         outputs: Any = None if self.rank is None else {"decoder": LowRank(self.rank)}
         sizes = (self.features, self.latent, self.widths)
