@@ -20,6 +20,8 @@ from mmlp.initialisation import calibrate
 from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP
 from mmlp.spd import Gram
 
+WIDTH = 100  # of the layers of the vector path, by default
+
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class SPDRegressor(RegressorMixin, NetworkEstimator):
@@ -29,8 +31,8 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
 
     Shapes: X (n, p), y (n, d, d). `loss` is "von_neumann", "stein", "quadratic" or "log_euclidean".
     The network is a `JointMatrixMLP` with matrices of the sizes `hidden_dims` and a vector path of
-    the widths `hidden_features`; with `network="cholesky"`, the baseline, a `CholeskyMLP` of those
-    widths. `n_models` networks are averaged; each stops when its own fold of the rows has not
+    the widths `hidden_features`, by default 100 for each of them; with `network="cholesky"`, the
+    baseline, a `CholeskyMLP` of those widths. `n_models` networks are averaged; each stops when its own fold of the rows has not
     improved for `patience` epochs (`None`: never).
 
     >>> rng = np.random.default_rng(0)
@@ -49,8 +51,9 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
     loss: str = "von_neumann"
     network: str = "joint"
     hidden_dims: tuple[int, ...] = (20, 20)
-    hidden_features: tuple[int, ...] = (100, 100)
+    hidden_features: tuple[int, ...] | None = None
     n_models: int = 5
+    learning_rate: float = 0.01
 
     @guarded
     def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "SPDRegressor":
@@ -64,10 +67,13 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         X = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
         Y = _matrices(X, y, "fit")
         self._one_of("network", ("joint", "cholesky"))
-        widths = self._sizes("hidden_dims"), self._sizes("hidden_features")
-        build = _Build(self.network, X.shape[1], Y.shape[1], *widths)
+        matrices = self._sizes("hidden_dims")
+        same = self.hidden_features is None
+        vectors = (WIDTH,) * len(matrices) if same else self._sizes("hidden_features")
+        build = _Build(self.network, X.shape[1], Y.shape[1], matrices, vectors)
         diagonal = np.diagonal(Y, axis1=1, axis2=2)  # which bounds the other entries
-        arrays = (X, diagonal, *factored(Y))
+        factor, log_trace = factored(Y)
+        arrays = (X, diagonal, factor, _but_for_rounding(log_trace, y, Y.shape[1]))
         rows, weight, X, diagonal, factor, log_trace = self._weighted(sample_weight, *arrays)
         self._check_cells(rows, X, Columns("the diagonal of y", diagonal, squared=False))
 
@@ -149,6 +155,17 @@ def _matrices(X: np.ndarray, Y, call: str) -> np.ndarray:
             f"{len(X)} rows and y of shape {Y.shape}."
         )
     return Y
+
+
+def _but_for_rounding(log_trace: np.ndarray, y, d: int) -> np.ndarray:
+    """Their mean, where they differ by no more than d roundings, those of a sum, in y's precision.
+
+    Matrices that were made to have trace one do: what is left must not be learnt.
+    """
+    dtype = np.asarray(y).dtype
+    eps = np.finfo(dtype if np.issubdtype(dtype, np.floating) else np.float64).eps
+    alike = np.ptp(log_trace) <= 2 * d * eps
+    return np.full_like(log_trace, log_trace.mean()) if alike else log_trace
 
 
 def factored(Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
