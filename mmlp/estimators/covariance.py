@@ -70,16 +70,6 @@ class Centred(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class Mean:
-    """Builds an MLP."""
-
-    sizes: tuple[int, ...]
-
-    def __call__(self, key, X):
-        return calibrate(Perceptron(self.sizes, jax.nn.gelu, key=key), X, key=key)
-
-
-@dataclasses.dataclass(frozen=True)
 class Covariance:
     """Builds a head about zero."""
 
@@ -102,14 +92,6 @@ class Covariance:
             parts = (Perceptron(sizes, key=keys[0]), shape)
             network = Separated(*(calibrate(part, X, key=keys[2]) for part in parts))
         return head(Centred(network, d))
-
-
-def call(model, x):
-    return model(x)
-
-
-def squared_error(model, key, t, x, z):
-    return jnp.sum((model(x) - z) ** 2)
 
 
 def minus_log_density(model, key, t, x, e):

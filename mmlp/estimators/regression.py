@@ -31,17 +31,15 @@ from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.covariance import (
     FAMILIES,
     Form,
-    Mean,
-    call,
     check_memory,
     checked_targets,
     form_for,
     minus_log_density,
-    squared_error,
 )
-from mmlp.estimators.ensemble import Scaling, fit_folds, folds, held
+from mmlp.estimators.ensemble import Scaling, fit_folds, folds
 from mmlp.estimators.full import Full
 from mmlp.estimators.low_rank import Thinned, fitted_rank
+from mmlp.estimators.mean import call, fit_mean, predicted_mean
 from mmlp.estimators.outliers import Columns, names_of
 from mmlp.estimators.pieces import by_pieces, predictions
 from mmlp.spd.arguments import some_of
@@ -77,7 +75,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     kind = "regression"
     targets = "columns"
-    _numbers = ("input_", "target_", "shape_", "contrast_", "gain_", "is_vector_", "history_")
+    _numbers = ("input_", "target_", "share_", "shape_", "contrast_", "gain_", "is_vector_", "history_")
     _numbers += ("covariance_history_",)
 
     family: str = "power_exponential"
@@ -103,7 +101,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self._sizes("hidden_dims")
         form = FORMS[form_for(self, y.shape[1])]
         form.check_sizes(self)
-        build_mean = Mean((X.shape[1], *self._sizes("hidden_features"), y.shape[1]))
+        sizes = self._sizes("hidden_features")
         rng, count = np.random.default_rng(seed), self._folds(len(X))
         parts, others = folds(len(X), count, rng), folds(len(X), count, rng)
         runs = [checkpoint and Path(checkpoint, name) for name in ("mean", "covariance")]
@@ -112,9 +110,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         x, z = self.input_.forward(X), self.target_.forward(y)
         inputs = x.astype(self.dtype)
         how = {"training": self, "seed": seed, "checkpoint": runs[0]}
-        means = fit_folds(build_mean, squared_error, (x, z), weight, parts + others, **how)
-        mean = predictions(call, means.model, inputs)  # (n, 2 count, d)
-        one, other = held(mean[:, :count], parts), held(mean[:, count:], others)
+        means = fit_mean(sizes, x, z, weight, [parts, others], **how)
+        one, other = means.held
 
         residuals = z - (one + other) / 2
         self.shape_ = form.shape(residuals, weight)
@@ -124,7 +121,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         heads = fit_folds(build, minus_log_density, (x, e), weight, parts, **how)
         given = (inputs, e, apart, weight, parts)
         self.contrast_, self.gain_ = form.corrections(self._family, heads.model, *given)
-        self.models_ = {"mean": means.model, "covariance": heads.model}
+        self.models_, self.share_ = means.models | {"covariance": heads.model}, means.share
         self.history_, self.covariance_history_ = means.history, heads.history
         return self
 
@@ -230,7 +227,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     def _mean(self, x: np.ndarray) -> np.ndarray:
         """Of the standardised targets, (n, d), given standardised rows."""
-        return predictions(call, self.models_["mean"], x).mean(axis=1)
+        return predicted_mean(self.models_, self.share_, x)
 
     def _covariance(self, x: np.ndarray):
         """V of the targets, in the form that was fitted, given standardised rows."""
