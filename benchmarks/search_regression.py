@@ -22,7 +22,7 @@ from made_tables import TABLES, made
 from regression import read
 
 from mmlp import Gram, metrics
-from mmlp.estimators import corrections, covariance, mean, smooth
+from mmlp.estimators import corrections, covariance, mean
 from mmlp.estimators.covariance import FAMILIES, FLOOR, Centred, Separated, minus_log_density
 from mmlp.estimators.ensemble import Scaling, Training, fit_folds, folds, held
 from mmlp.estimators.full import Full, drawn_in
@@ -153,10 +153,10 @@ def main() -> None:
     parser.add_argument("--mean", default="64 500 0.02", help="batch, epochs, rate")
     parser.add_argument("--plans", nargs="+", default=["64 500 0.02"])
     parser.add_argument("--kinds", nargs="+", default=["cholesky", "matrix"])
-    parser.add_argument("--smooth", type=int, default=smooth.MOST)
+    parser.add_argument("--smooth", type=int, default=mean.MOST)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    smooth.MOST = given.smooth
+    mean.MOST = given.smooth
     for name, seed in itertools.product(given.tables, given.seeds):
         *rows, truth = rows_of(name, given.rows, seed, given.data)
         table = Table(*rows, seed, _plan(given.mean))

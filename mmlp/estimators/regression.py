@@ -75,7 +75,16 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     kind = "regression"
     targets = "columns"
-    _numbers = ("input_", "target_", "share_", "shape_", "contrast_", "gain_", "is_vector_", "history_")
+    _numbers = (
+        "input_",
+        "target_",
+        "share_",
+        "shape_",
+        "contrast_",
+        "gain_",
+        "is_vector_",
+        "history_",
+    )
     _numbers += ("covariance_history_",)
 
     family: str = "power_exponential"

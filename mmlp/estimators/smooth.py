@@ -20,8 +20,7 @@ from scipy.optimize import minimize
 from mmlp.estimators.ensemble import Part
 from mmlp.registry import register
 
-MOST = 1000  # rows, and
-FEW = 30  # targets, up to which there is one: solving takes n^3 for each
+MOST = 1000  # rows for which there are any: solving takes n^3 for each target
 SEEN = 250  # rows that a kernel is chosen by
 PER_RATE = 10  # of them for each number s, or all inputs share one
 SMALLEST = 1e-5  # of v: float32 would not hold the weights of less noise
@@ -45,11 +44,6 @@ class SmoothMean(eqx.Module):
         return jax.vmap(bumps)(self.rates, self.weights) + self.slopes @ x + self.offset
 
 
-def worthwhile(n: int, d: int) -> bool:
-    """Whether d targets of n rows get one."""
-    return n <= MOST and d <= FEW
-
-
 class Kernel(NamedTuple):
     """The numbers of one target."""
 
@@ -69,25 +63,30 @@ class Kernel(NamedTuple):
         distances = np.maximum(squares[:, None] + squares - 2 * scaled @ scaled.T, 0)
         return self.a * np.exp(-distances / 2), self.b * (1 + x @ x.T) / (1 + x.shape[1])
 
+    def covariance(self, x: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        """Of values at x with this noise (n,), in units of v."""
+        return sum(self.parts(x)) + np.diag(self.v * noise)
 
-def smooth_mean(x, z, weight, partitions: list[list[Part]], rng) -> tuple[SmoothMean, np.ndarray]:
+
+def smooth_mean(
+    x: np.ndarray, z: np.ndarray, weight: np.ndarray, partitions: list[list[Part]], *, dtype, rng
+) -> tuple[SmoothMean, np.ndarray]:
     """Of standardised rows x (n, p) and z (n, d), and what it says of held rows, (2, n, d)."""
     (n, p), noise = x.shape, weight.mean() / weight
     some = rng.permutation(n)[:SEEN]
     kernels, weights, said = [], [], np.empty((len(partitions), *z.shape))
     for j, column in enumerate(z.T):
-        kernel = chosen(x[some], column[some], noise[some])
-        P, _ = inverse(sum(kernel.parts(x)) + np.diag(kernel.v * noise))
-        alpha = P @ column
+        kernels.append(chosen(x[some], column[some], noise[some]))
+        P, _ = inverse(kernels[-1].covariance(x, noise))
+        weights.append(P @ column)
         for values, parts in zip(said, partitions, strict=True):
             for _, rows in parts:
-                values[rows, j] = column[rows] - np.linalg.solve(P[np.ix_(rows, rows)], alpha[rows])
-        kernels.append(kernel)
-        weights.append(alpha)
+                errors = np.linalg.solve(P[np.ix_(rows, rows)], weights[-1][rows])
+                values[rows, j] = column[rows] - errors
     s, a, b, _ = (np.array(numbers) for numbers in zip(*kernels, strict=True))
     alpha, linear = np.array(weights), (b / (1 + p))[:, None]
     arrays = (x, s, a[:, None] * alpha, linear * (alpha @ x), linear[:, 0] * alpha.sum(axis=1))
-    return SmoothMean(*map(jnp.asarray, arrays)), said
+    return SmoothMean(*(jnp.asarray(array, dtype) for array in arrays)), said
 
 
 def chosen(x: np.ndarray, z: np.ndarray, noise: np.ndarray) -> Kernel:
