@@ -16,15 +16,10 @@ each with 100 and 10,000 rows for training and 2000 for the test; nats a row abo
     python benchmarks/made_tables.py
 """
 
-import argparse
-import json
-import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-
 from scipy.special import gammaln
 
 INPUTS, SINES, TEST = 5, 20, 2000

@@ -3,8 +3,8 @@
     python benchmarks/search_regression.py TABLES --seeds 20 21 --data DIR --out FILE
 
 TABLES are enb, jura, whose splits from 20 on are of no report, or those of
-benchmarks/made_tables.py with `--rows`. All candidates share the means, and so the residuals; each line of the file is the
-negative log-likelihood of one candidate, by what corrects its contrast.
+benchmarks/made_tables.py with `--rows`. All candidates share the means, and so the residuals; each
+line of the file is the negative log-likelihood of one candidate, by what corrects its contrast.
 """
 
 import argparse

@@ -44,7 +44,7 @@ def fit(command: FitOptions, out: Path) -> tuple[tuple, dict[str, float]]:
     if count:
         warnings.warn(
             f"{count} of {of} networks were still improving when training ended at its limit of "
-            f"{estimator.max_epochs} epochs; a larger --epochs may give a better model.",
+            f"{estimator.epochs} epochs; a larger --epochs may give a better model.",
             stacklevel=2,
         )
     if checkpoint.exists():  # not every estimator needs one

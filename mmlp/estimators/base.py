@@ -37,7 +37,7 @@ def guarded(fit: Callable) -> Callable:
             if count:
                 warnings.warn(
                     f"`{type(self).__name__}.fit`: {count} of {of} networks reached max_epochs="
-                    f"{self.max_epochs} while the rows held out were still improving; raise "
+                    f"{self.epochs} while the rows held out were still improving; raise "
                     "`max_epochs`.",
                     ConvergenceWarning,
                     stacklevel=2,
@@ -63,6 +63,7 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
     results: ClassVar[Mapping[str, Callable]]  # what is predicted: name -> method of X, rows first
     n_targets: int = 0  # columns of y
     _numbers: ClassVar[tuple[str, ...]]  # the fitted attributes beside `models_`
+    _may_be_none: ClassVar[tuple[str, ...]] = ("patience",)  # whole numbers of training
 
     input_: Scaling
     models_: Any
@@ -123,7 +124,7 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
         if not (isinstance(rate, numbers.Real) and rate > 0):
             raise ValueError(f"`{name}(learning_rate=...)` must be positive, got {rate!r}.")
         for argument in ("max_epochs", "batch_size", "patience"):
-            if argument != "patience" or self.patience is not None:
+            if argument not in self._may_be_none or getattr(self, argument) is not None:
                 self._size(argument)
         if directory is not None and not isinstance(self.random_state, int | np.integer):
             raise ValueError(
@@ -172,7 +173,7 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
 
     def unfinished(self) -> tuple[int, int]:
         """How many networks came to `max_epochs` while they were improving, and of how many."""
-        limits = self.max_epochs, self.full_patience
+        limits = self.epochs, self.full_patience
         histories = [getattr(self, name) for name in self._numbers if name.endswith("history_")]
         flags = np.concatenate([unfinished(history, *limits) for history in histories])
         return int(flags.sum()), len(flags)

@@ -20,6 +20,10 @@ from mmlp.training.data import join, split
 from mmlp.training.optimizers import default_optimizer
 
 CALIBRATION = 128  # rows that `build` sees
+PASSES = 500_000  # rows that a network sees by default, and
+EPOCHS = (20, 500)  # how often each, at least and at most
+BATCHES = 40  # in an epoch, about, with from 2^6 to 2^8 rows
+POWERS = (6, 8)
 Part = tuple[np.ndarray, np.ndarray]  # rows to train one network on, and held ones to judge it by
 
 
@@ -57,6 +61,23 @@ class Training:
     def full_patience(self) -> int | None:
         """What an estimator makes of `patience`."""
         return self.patience
+
+    def planned(self, n: int) -> "Training":
+        """With numbers for `max_epochs` and `batch_size`, by the number of rows, if these are None.
+
+        500 epochs of batches of 64 rows up to 1000 rows; then ever fewer, of larger ones.
+        """
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(Training)}
+        if self.max_epochs is None:
+            given["max_epochs"] = int(np.clip(PASSES // n, *EPOCHS))
+        if self.batch_size is None:
+            given["batch_size"] = int(2 ** np.clip(np.round(np.log2(n / BATCHES)), *POWERS))
+        return Training(**given)
+
+    @property
+    def epochs(self) -> int:
+        """What an estimator makes of `max_epochs`."""
+        return self.max_epochs
 
 
 def folds(n: int, count: int, rng: np.random.Generator) -> list[Part]:

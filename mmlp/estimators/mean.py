@@ -55,7 +55,7 @@ def fit_mean(sizes, x, z, weight, partitions: list[list[Part]], *, checkpoint, *
     if not few:
         first = networks(x, partitions[0], "first").model
         used = mattering(first, x.astype(dtype), z, weight, partitions[0], rng)
-    fitted = networks(x * used, sum(partitions, []), "all")
+    fitted = networks(x * used, [part for parts in partitions for part in parts], "all")
     # what they have made of columns of zeros is nothing
     model = eqx.tree_at(lambda m: m.W[0], fitted.model, replace_fn=lambda W: W * used.astype(dtype))
     values = predictions(call, model, x.astype(dtype))  # (n, 2 count, d)

@@ -75,17 +75,9 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     kind = "regression"
     targets = "columns"
-    _numbers = (
-        "input_",
-        "target_",
-        "share_",
-        "shape_",
-        "contrast_",
-        "gain_",
-        "is_vector_",
-        "history_",
-    )
-    _numbers += ("covariance_history_",)
+    _numbers = ("input_", "target_", "share_", "shape_", "contrast_", "gain_", "is_vector_")
+    _numbers += ("epochs_", "history_", "covariance_history_")
+    _may_be_none = ("max_epochs", "batch_size", "patience")
 
     family: str = "power_exponential"
     network: str = "matrix"
@@ -94,6 +86,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     hidden_dims: tuple[int, ...] = (10, 10)
     hidden_features: tuple[int, ...] = (64, 64)
     n_models: int = 5
+    max_epochs: int | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    batch_size: int | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @guarded
     def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "MultivariateRegressor":
@@ -118,7 +112,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self.input_, self.target_ = Scaling.of(X, weight), Scaling.of(y, weight)
         x, z = self.input_.forward(X), self.target_.forward(y)
         inputs = x.astype(self.dtype)
-        how = {"training": self, "seed": seed, "checkpoint": runs[0]}
+        training = self.planned(len(X))
+        how = {"training": training, "seed": seed, "checkpoint": runs[0]}
         means = fit_mean(sizes, x, z, weight, [parts, others], **how)
         one, other = means.held
 
@@ -132,6 +127,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self.contrast_, self.gain_ = form.corrections(self._family, heads.model, *given)
         self.models_, self.share_ = means.models | {"covariance": heads.model}, means.share
         self.history_, self.covariance_history_ = means.history, heads.history
+        self.epochs_ = training.max_epochs
         return self
 
     def predict(self, X) -> np.ndarray:
@@ -212,6 +208,10 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         return np.size(self.target_.scale)
 
     @property
+    def epochs(self) -> int:
+        return self.epochs_
+
+    @property
     def _family(self) -> Any:
         return FAMILIES[self.family].distribution
 
@@ -230,7 +230,11 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         shapes = self._form.check(self.shape_, self.contrast_, d)
         saved.check_number(self.gain_, "gain_", np.finfo(float).tiny, 1)
         shapes += ((),) * (FAMILIES[self.family].extra - 1)
-        self._check_outputs("mean", call, models["mean"], (d,))
+        saved.check_number(self.epochs_, "epochs_", 1, float("inf"))
+        if not saved.is_finite(self.share_, (d,)) or self.share_.any() > ("smooth" in models):
+            raise ValueError(f"its share_ is not {d} numbers, or what they are of is missing")
+        for name in ("mean", "smooth")[: 1 + ("smooth" in models)]:
+            self._check_outputs(name, call, models[name], (d,))
         networks = self._form.stack(models["covariance"])
         self._check_outputs("covariance", self._form.learnt, networks, *shapes)
 

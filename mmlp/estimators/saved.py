@@ -60,6 +60,10 @@ def load(path: str | os.PathLike) -> Any:
     kind = metadata.get("estimator")
     if not isinstance(kind, str) or kind not in CLASSES:
         raise ValueError(f"{what} holds a {kind!r:.80}, which is unknown here.")
+    fitted, needed = metadata.get("fitted"), (*CLASSES[kind]._numbers, "n_features_in_")
+    missing = [name for name in needed if isinstance(fitted, dict) and name not in fitted]
+    if missing:
+        raise ValueError(f"{what} has no {missing[0]}: another version wrote it; fit anew.")
     models = checkpoint.unpacked(path, arrays, metadata)
     try:
         return _restored(CLASSES[kind], metadata["params"], metadata["fitted"], models)

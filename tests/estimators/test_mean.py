@@ -1,0 +1,140 @@
+"""The mean: Gaussian processes beside MLPs where rows are few, inputs that matter where many."""
+
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+from sklearn.gaussian_process import GaussianProcessRegressor, kernels
+from sklearn.linear_model import LinearRegression
+from small_estimators import REGRESSION
+
+from mmlp import estimators
+from mmlp.estimators import MultivariateRegressor, mean, smooth
+from mmlp.estimators.ensemble import Training, folds
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((40, 3))
+TURN = RNG.standard_normal((3, 2))
+Z = np.sin(X @ TURN) + 0.05 * RNG.standard_normal((40, 2))
+WEIGHT = RNG.uniform(0.5, 2, 40)
+TWICE = [folds(40, 4, np.random.default_rng(seed)) for seed in range(2)]
+
+
+def smooth_mean(x, z, weight=None, partitions=TWICE):
+    weight = np.ones(len(x)) if weight is None else weight
+    rng = np.random.default_rng(1)
+    return smooth.smooth_mean(x, z, weight, partitions, dtype="float32", rng=rng)
+
+
+@pytest.mark.parametrize("rates", [1, 3])
+def test_the_derivative_of_the_evidence(rates):
+    logs = np.r_[[0.2, -0.3, 0.1][:rates], 0.3, -0.5, -2.0]
+    arguments = (X, Z[:, 0], 1 / WEIGHT)
+    error = check_grad(
+        lambda x: smooth.minus_evidence(x, *arguments)[0],
+        lambda x: smooth.minus_evidence(x, *arguments)[1],
+        logs,
+    )
+    assert error < 1e-4
+
+
+def test_the_evidence_and_the_mean_are_those_of_scikit_learn():
+    """Of one kernel: an RBF with three length scales, a linear part, and noise."""
+    logs = np.array([0.2, -0.3, 0.1, 0.3, -0.5, -2.0])
+    k = smooth.Kernel.of(logs, 3)
+    kernel = kernels.ConstantKernel(k.a) * kernels.RBF(1 / k.s)
+    kernel += kernels.ConstantKernel(k.b / 4) * kernels.DotProduct(1.0)
+    model = GaussianProcessRegressor(kernel + kernels.WhiteKernel(k.v), alpha=0, optimizer=None)
+    likelihood = model.fit(X, Z[:, 0]).log_marginal_likelihood_value_
+    value = smooth.minus_evidence(logs, X, Z[:, 0], np.ones(40))[0]
+    assert -value - 20 * np.log(2 * np.pi) == pytest.approx(likelihood)
+    P, _ = smooth.inverse(k.covariance(X, np.ones(40)))
+    near = smooth.Kernel(k.s, k.a, k.b, 0.0).covariance(X, np.ones(40))
+    np.testing.assert_allclose(near @ P @ Z[:, 0], model.predict(X), atol=1e-8)
+
+
+def between(kernel, x, others):
+    """The kernel without noise, (len(x), len(others))."""
+    both = np.r_[x, others]
+    return kernel.covariance(both, np.zeros(len(both)))[: len(x), len(x) :]
+
+
+def test_what_is_said_of_held_rows_is_that_of_a_fit_without_them(monkeypatch):
+    k = smooth.Kernel(np.array([1.0, 0.5, 0.7]), 1.0, 0.5, 0.01)
+    monkeypatch.setattr(smooth, "chosen", lambda *_: k)
+    said, noise = smooth_mean(X, Z, WEIGHT)[1], WEIGHT.mean() / WEIGHT
+    for values, parts in zip(said, TWICE, strict=True):
+        for seen, rows in parts:
+            alpha = np.linalg.solve(k.covariance(X[seen], noise[seen]), Z[seen])
+            expected = between(k, X[rows], X[seen]) @ alpha
+            np.testing.assert_allclose(values[rows], expected, atol=1e-8)
+
+
+def test_a_weight_of_two_is_a_row_twice(monkeypatch):
+    """Up to v, which is the noise of a row of mean weight."""
+    weight, rows = np.r_[np.full(20, 2.0), np.ones(20)], np.r_[:40, :20]
+    for v, x, z, w in ((0.02, X, Z, weight), (0.03, X[rows], Z[rows], np.ones(60))):
+        k = smooth.Kernel(np.ones(3), 1.0, 0.5, v)
+        monkeypatch.setattr(smooth, "chosen", lambda *_, k=k: k)
+        model = smooth_mean(x, z, w, [])[0]
+        said = [np.asarray(model(row)) for row in X[:5].astype("float32")]
+        if v == 0.02:
+            expected = said
+    np.testing.assert_allclose(said, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("x", "z"),
+    [
+        (X[:2], Z[:2]),
+        (X * [1, 0, 1], Z * [1, 0]),
+        (np.zeros((40, 3)), Z),
+        (np.repeat(X[:4], 10, axis=0), Z),
+        (RNG.standard_normal((40, 60)), Z),
+    ],
+    ids=["two rows", "constant columns", "constant inputs", "equal rows", "many inputs"],
+)
+def test_any_table_has_a_smooth_mean(x, z):
+    partitions = [folds(len(x), 2, RNG) for _ in range(2)]
+    model, said = smooth_mean(x, z, partitions=partitions)
+    assert np.isfinite(said).all()
+    assert np.isfinite(model(x[0].astype("float32"))).all()
+
+
+def test_shares_are_those_of_the_nearest_mixture():
+    one, other = RNG.standard_normal((2, 50, 4))
+    parts = np.array([0.0, 0.3, 1.0, 1.7])
+    found = smooth.shares(one + parts * (other - one), np.ones(50), one, other)
+    np.testing.assert_allclose(found, [0, 0.3, 1, 1], atol=1e-12)
+    np.testing.assert_array_equal(smooth.shares(one, np.ones(50), other, other), 0)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return MultivariateRegressor(**REGRESSION).fit(X, Z)
+
+
+def test_a_smooth_table_is_learnt_by_few_rows(fitted, tmp_path):
+    new = np.random.default_rng(3).standard_normal((200, 3))
+    truth = np.sin(new @ TURN)
+    assert fitted.score(new, truth) > LinearRegression().fit(X, Z).score(new, truth) + 0.1
+    assert fitted.share_.max() > 0.5
+    fitted.save(tmp_path / "model")
+    again = estimators.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(new), fitted.predict(new))
+    assert "smooth" in again.models_
+
+
+def test_inputs_that_do_not_matter_are_left_out(monkeypatch):
+    monkeypatch.setattr(mean, "MOST", 10)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((400, 6))
+    z = x[:, [0, 3]] + 0.3 * rng.standard_normal((400, 2))
+    partitions = [folds(400, 2, rng) for _ in range(2)]
+    training = Training(max_epochs=20)
+    how = {"training": training, "seed": 0, "checkpoint": None}
+    found = mean.fit_mean((8,), x, z, np.ones(400), partitions, **how)
+    W = np.asarray(found.models["mean"].W[0])  # (models, 8, 6)
+    used = np.flatnonzero(np.abs(W).sum(axis=(0, 1)))
+    assert {0, 3} <= set(used)
+    assert len(used) < 5
+    assert "smooth" not in found.models
