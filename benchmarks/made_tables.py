@@ -16,13 +16,16 @@ each with 100 and 10,000 rows for training and 2000 for the test; nats a row abo
     python benchmarks/made_tables.py
 """
 
+import json
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from regression import arguments, record
 from scipy.special import gammaln
 
-INPUTS, SINES, TEST = 5, 20, 2000
+INPUTS, SINES, ROWS, TEST = 5, 20, (100, 10_000), 2000
+TRUTH = "the truth"
 
 
 class Truth(NamedTuple):
@@ -111,3 +114,45 @@ def made(name: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
     truth = law(X, rng)
     y = truth.draw(rng)
     return X, y, truth.log_density(y)[n:]
+
+
+def rows(name: str, seed: int) -> tuple:
+    """X and y of training, X and y of the test, for the table "NAME, N rows"."""
+    table, n = name.removesuffix(" rows").split(", ")
+    X, y, _ = made(table, int(n), seed)
+    return X[: int(n)], y[: int(n)], X[int(n) :], y[int(n) :]
+
+
+def table(results: dict) -> str:
+    """Nats a row above the truth, and the share of rows in the 90 % ellipsoids."""
+    lines = []
+    for data, methods in results.items():
+        truth = [split["nll"] for split in methods[TRUTH]]
+        lines.append(f"{data}: the truth has {np.mean(truth):.3f}, {len(truth)} tables")
+        for name, splits in methods.items():
+            if name != TRUTH:
+                excess = np.array([split["nll"] for split in splits]) - truth[: len(splits)]
+                error = np.std(excess, ddof=1) / np.sqrt(len(excess)) if len(excess) > 1 else np.nan
+                numbers = {key: np.mean([split[key] for split in splits]) for key in splits[0]}
+                lines.append(
+                    f"  {name:28}{np.mean(excess):8.3f} +- {error:.3f}"
+                    f"{numbers['coverage']:8.3f}{numbers['seconds']:9.1f} s"
+                )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    names = [f"{name}, {n} rows" for n in ROWS for name in TABLES]
+    parser = arguments(__doc__, names, "results/made-tables.json", range(10))
+    given = parser.parse_args()
+    results = record(given.out, rows, given.tables, given.methods, given.seeds)
+    for data in given.tables:
+        name, n = data.removesuffix(" rows").split(", ")
+        truth = (made(name, int(n), seed)[2] for seed in given.seeds)
+        results[data] = {TRUTH: [{"nll": -float(x.mean())} for x in truth]} | results[data]
+    given.out.write_text(json.dumps(results, indent=1) + "\n")
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()

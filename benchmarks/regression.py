@@ -37,6 +37,7 @@ import json
 import os
 import time
 import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -125,10 +126,11 @@ def read(folder: Path, name: str):
     return table[:, : -TARGETS[name]], table[:, -TARGETS[name] :]
 
 
-def evaluate(method, X, y, seed) -> dict[str, float]:
+def split(X, y, seed: int) -> tuple:
+    """X and y of training, X and y of the test, a fifth of the rows."""
     order = np.random.default_rng(seed).permutation(len(X))
     test, train = order[: len(X) // 5], order[len(X) // 5 :]
-    return scores(method, X[train], y[train], X[test], y[test], seed)
+    return X[train], y[train], X[test], y[test]
 
 
 def scores(method, X, y, X_test, y_test, seed) -> dict[str, float]:
@@ -159,27 +161,45 @@ def table(results: dict) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, default=os.environ.get("MMLP_DATA"))
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--splits", type=int, default=10)
-    parser.add_argument("--out", type=Path, default=Path("results/regression.json"))
-    arguments = parser.parse_args()
-    if arguments.data is None:
-        parser.error("say where enb.arff and jura.arff are: --data DIR, or the variable MMLP_DATA")
-    results = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
-    for data in TARGETS:
-        X, y = read(Path(arguments.data), data)
-        for name in arguments.methods:
-            splits = [evaluate(METHODS[name], X, y, seed) for seed in range(arguments.splits)]
-            results.setdefault(data, {})[name] = splits
-            arguments.out.parent.mkdir(exist_ok=True)
-            arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+def record(out: Path, rows: Callable, tables, methods, seeds) -> dict:
+    """The scores, of rows(table, seed), for each table, method and seed; the file grows with each.
+
+    What it holds of other methods stays.
+    """
+    results = json.loads(out.read_text()) if out.exists() else {}
+    out.parent.mkdir(exist_ok=True)
+    for data in tables:
+        for name in methods:
+            found = results.setdefault(data, {})[name] = []
+            for seed in seeds:
+                found.append(scores(METHODS[name], *rows(data, seed), seed))
+                out.write_text(json.dumps(results, indent=1) + "\n")
             print(f"{data}, {name}: done", flush=True)
-    print(table(results))
+    return results
+
+
+def arguments(description: str | None, tables, out: str, seeds) -> argparse.ArgumentParser:
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=description, formatter_class=form)
+    parser.add_argument("--tables", nargs="+", choices=tables, default=list(tables))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(seeds))
+    parser.add_argument("--out", type=Path, default=Path(out))
+    return parser
+
+
+def main() -> None:
+    parser = arguments(__doc__, TARGETS, "results/regression.json", range(20))
+    parser.add_argument("--data", type=Path, default=os.environ.get("MMLP_DATA"))
+    given = parser.parse_args()
+    if given.data is None:
+        parser.error("say where enb.arff and jura.arff are: --data DIR, or the variable MMLP_DATA")
+    known = {name: read(Path(given.data), name) for name in given.tables}
+
+    def rows(name: str, seed: int) -> tuple:
+        return split(*known[name], seed)
+
+    print(table(record(given.out, rows, given.tables, given.methods, given.seeds)))
 
 
 if __name__ == "__main__":

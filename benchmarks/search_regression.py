@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from made_tables import TABLES, made
-from regression import read
+from regression import read, split
 
 from mmlp import Gram, metrics
 from mmlp.estimators import corrections, covariance, mean
@@ -138,10 +138,7 @@ def rows_of(table: str, n: int, seed: int, data: Path | None):
         X, y, truth = made(table, n, seed)
         return X[:n], y[:n], X[n:], y[n:], -float(truth.mean())
     assert data is not None
-    X, y = read(data, table)
-    order = np.random.default_rng(seed).permutation(len(X))
-    test, train = order[: len(X) // 5], order[len(X) // 5 :]
-    return X[train], y[train], X[test], y[test], 0.0
+    return *split(*read(data, table), seed), 0.0
 
 
 def main() -> None:
