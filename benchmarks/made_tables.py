@@ -106,7 +106,7 @@ TABLES: dict[str, tuple[int, Callable]] = {
 }
 
 
-def made(name: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def made(name: str, n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """X, y of n + TEST rows, and the test rows' log density; functions and rows by the seed."""
     p, law = TABLES[name]
     rng = np.random.default_rng([seed, n])

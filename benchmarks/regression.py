@@ -126,7 +126,7 @@ def read(folder: Path, name: str):
     return table[:, : -TARGETS[name]], table[:, -TARGETS[name] :]
 
 
-def split(X, y, seed: int) -> tuple:
+def split(X, y, seed: int) -> tuple[Any, Any, Any, Any]:
     """X and y of training, X and y of the test, a fifth of the rows."""
     order = np.random.default_rng(seed).permutation(len(X))
     test, train = order[: len(X) // 5], order[len(X) // 5 :]
@@ -172,7 +172,8 @@ def record(out: Path, rows: Callable, tables, methods, seeds) -> dict:
         for name in methods:
             found = results.setdefault(data, {})[name] = []
             for seed in seeds:
-                found.append(scores(METHODS[name], *rows(data, seed), seed))
+                X, y, X_test, y_test = rows(data, seed)
+                found.append(scores(METHODS[name], X, y, X_test, y_test, seed))
                 out.write_text(json.dumps(results, indent=1) + "\n")
             print(f"{data}, {name}: done", flush=True)
     return results

@@ -132,7 +132,7 @@ def _law(R, loc, tail):
     return HEAD.distribution.from_moments(jnp.asarray(loc, "float32"), value, *rest)
 
 
-def rows_of(table: str, n: int, seed: int, data: Path | None):
+def rows_of(table: str, n: int, seed: int, data: Path | None) -> tuple[Any, Any, Any, Any, float]:
     """X, y of training, of judging, and the truth's nats a row, or zero."""
     if table in TABLES:
         X, y, truth = made(table, n, seed)
@@ -155,15 +155,15 @@ def main() -> None:
     given = parser.parse_args()
     mean.MOST = given.smooth
     for name, seed in itertools.product(given.tables, given.seeds):
-        *rows, truth = rows_of(name, given.rows, seed, given.data)
-        table = Table(*rows, seed, _plan(given.mean))
-        about = {"table": name, "rows": len(rows[0]), "seed": seed, "truth": truth}
+        X, y, X_test, y_test, truth = rows_of(name, given.rows, seed, given.data)
+        table = Table(X, y, X_test, y_test, seed, _plan(given.mean))
+        about = {"table": name, "rows": len(X), "seed": seed, "truth": truth}
         about |= {"mean": given.mean, "mean_seconds": table.seconds, "share": table.share.tolist()}
         about["smooth"] = given.smooth
         about["rmse"] = np.sqrt(np.mean(table.errors**2, axis=0)).tolist()
         for plan in given.plans:
             for kind in given.kinds:
-                candidate = Candidate(kind, rows[0].shape[1], rows[1].shape[1])
+                candidate = Candidate(kind, X.shape[1], y.shape[1])
                 line = about | {"kind": kind, "plan": plan}
                 line |= table.judged(candidate, _plan(plan))
                 with given.out.open("a") as file:

@@ -64,7 +64,7 @@ def fit_mean(sizes, x, z, weight, partitions: list[list[Part]], *, checkpoint, *
     models, share = {"mean": model}, np.zeros(z.shape[1])
     if few and z.shape[1] <= FEW:
         smooth, other = smooth_mean(x, z, weight, partitions, dtype=dtype, rng=rng)
-        share = shares(z, weight, sum(said) / len(said), np.mean(other, axis=0))
+        share = shares(z, weight, np.mean(said, axis=0), np.mean(other, axis=0))
         said = [one + share * (two - one) for one, two in zip(said, other, strict=True)]
         models |= {"smooth": as_one(smooth)} if share.any() else {}
     return FittedMean(models, share, said, fitted.history)

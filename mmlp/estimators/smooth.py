@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg import get_lapack_funcs
 from scipy.optimize import minimize
 
 from mmlp.estimators.ensemble import Part
@@ -70,11 +70,11 @@ class Kernel(NamedTuple):
 
 def smooth_mean(
     x: np.ndarray, z: np.ndarray, weight: np.ndarray, partitions: list[list[Part]], *, dtype, rng
-) -> tuple[SmoothMean, np.ndarray]:
-    """Of standardised rows x (n, p) and z (n, d), and what it says of held rows, (2, n, d)."""
+) -> tuple[SmoothMean, list[np.ndarray]]:
+    """Of standardised rows x (n, p) and z (n, d), and what it says of held rows, (n, d) each."""
     (n, p), noise = x.shape, weight.mean() / weight
     some = rng.permutation(n)[:SEEN]
-    kernels, weights, said = [], [], np.empty((len(partitions), *z.shape))
+    kernels, weights, said = [], [], [np.empty(z.shape) for _ in partitions]
     for j, column in enumerate(z.T):
         kernels.append(chosen(x[some], column[some], noise[some]))
         P, _ = inverse(kernels[-1].covariance(x, noise))
@@ -118,8 +118,9 @@ def minus_evidence(logs: np.ndarray, x, z, noise) -> tuple[float, np.ndarray]:
 
 def inverse(A: np.ndarray) -> tuple[np.ndarray, float]:
     """A^-1 and log det A / 2."""
-    factor, _ = dpotrf(A, lower=True, clean=True)
-    P, _ = dpotri(factor, lower=True)
+    cholesky, invert = get_lapack_funcs(("potrf", "potri"), (A,))
+    factor = cholesky(A, lower=True)[0]
+    P = invert(factor, lower=True)[0]
     return np.tril(P) + np.tril(P, -1).T, float(np.sum(np.log(np.diag(factor))))
 
 
