@@ -16,7 +16,7 @@ from mmlp.heads import GaussianHead, Head, PowerExponentialHead
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear
 from mmlp.linalg.checks import checked_floats
-from mmlp.networks import CholeskyMLP, Dense, MatrixMLP, Perceptron
+from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP, MatrixMLP, Perceptron, Triangular
 from mmlp.registry import register
 from mmlp.spd import SPD, Gram
 
@@ -82,13 +82,19 @@ class Covariance:
 
     def __call__(self, key, X):
         head, keys, p, d = self.head, jax.random.split(key, 3), self.features, self.dim
-        if self.network == "cholesky":
+        if self.network == "cholesky" or not self.hidden_dims:
             network = CholeskyMLP(p, d, self.hidden_features, head.extra, key=keys[0])
             network = calibrate(network, X, key=keys[2])
         else:
-            sizes = (p, *self.hidden_features, d + head.extra - 1)
-            output = Dense(Linear(floor=FLOOR))
-            shape = MatrixMLP(p, d, self.hidden_dims, output=output, key=keys[1])
+            sizes, widths = (p, *self.hidden_features, d + head.extra - 1), self.hidden_features
+            options = {"output": Dense(Linear(floor=FLOOR)), "key": keys[1]}
+            if self.network == "joint-triangular":
+                network = JointMatrixMLP(p, d, self.hidden_dims, head.extra, widths, output=Triangular(), key=keys[0])
+                return head(Centred(calibrate(network, X, key=keys[2]), d))
+            if self.network == "matrix":
+                shape = MatrixMLP(p, d, self.hidden_dims, **options)
+            else:
+                shape = JointMatrixMLP(p, d, self.hidden_dims, None, widths, **options)
             parts = (Perceptron(sizes, key=keys[0]), shape)
             network = Separated(*(calibrate(part, X, key=keys[2]) for part in parts))
         return head(Centred(network, d))
@@ -108,9 +114,15 @@ class Form(abc.ABC):
 
     together: ClassVar[bool]  # whether `learnt` takes all networks at once, or one
 
-    @abc.abstractmethod
     def check_sizes(self, regressor) -> None:
         """Refuse widths of layers that its networks cannot have."""
+        name, widths = type(regressor).__name__, tuple(regressor.hidden_dims)
+        features = tuple(regressor.hidden_features)
+        if regressor.network == "joint" and widths and len(widths) != len(features):
+            raise ValueError(
+                f"`{name}(hidden_features=...)` must have one width for each of the {len(widths)} "
+                f'hidden_dims, got {features}; or use network="cholesky", which has no matrices.'
+            )
 
     @abc.abstractmethod
     def shape(self, residuals: np.ndarray, weight: np.ndarray) -> np.ndarray: ...

@@ -20,7 +20,7 @@ from mmlp.training.data import join, split
 from mmlp.training.optimizers import default_optimizer
 
 CALIBRATION = 128  # rows that `build` sees
-PASSES = 500_000  # rows that a network sees by default, and
+PASSES = 300_000  # rows that a network sees by default, and
 EPOCHS = (20, 500)  # how often each, at least and at most
 BATCHES = 40  # in an epoch, about, with from 2^6 to 2^8 rows
 POWERS = (6, 8)
@@ -65,7 +65,7 @@ class Training:
     def planned(self, n: int) -> "Training":
         """With numbers for `max_epochs` and `batch_size`, by the number of rows, if these are None.
 
-        500 epochs of batches of 64 rows up to 1000 rows; then ever fewer, of larger ones.
+        500 epochs of batches of 64 rows up to 600 rows; then ever fewer, of larger ones.
         """
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(Training)}
         if self.max_epochs is None:

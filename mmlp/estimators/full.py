@@ -44,9 +44,6 @@ class Full(Form):
 
     together = False
 
-    def check_sizes(self, regressor) -> None:
-        """Any will do."""
-
     def shape(self, residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
         return corrections.shape(residuals, weight)
 

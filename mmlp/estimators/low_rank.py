@@ -85,16 +85,6 @@ class Thinned(Form):
 
     together = True
 
-    def check_sizes(self, regressor) -> None:
-        name = type(regressor).__name__
-        widths, features = tuple(regressor.hidden_dims), tuple(regressor.hidden_features)
-        if regressor.network == "matrix" and widths and len(widths) != len(features):
-            raise ValueError(
-                f"`{name}(hidden_features=...)` must have one width for each of the {len(widths)} "
-                f"hidden_dims where covariances have low rank, got {features}; or use "
-                'covariance="full".'
-            )
-
     def shape(self, residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
         scale = np.sqrt(np.average(residuals**2, axis=0, weights=weight) * residuals.shape[1])
         return np.where(scale == 0, 1.0, scale)

@@ -80,7 +80,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     _may_be_none = ("max_epochs", "batch_size", "patience")
 
     family: str = "power_exponential"
-    network: str = "matrix"
+    network: str = "joint"
     covariance: str = "auto"
     rank: int | None = None
     hidden_dims: tuple[int, ...] = (10, 10)
@@ -100,7 +100,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         y = y.reshape(len(y), -1)
         self._check_cells(rows, X, Columns("y", y, names))
         self._one_of("family", FAMILIES)
-        self._one_of("network", ("matrix", "cholesky"))
+        self._one_of("network", ("joint", "cholesky", "joint-triangular", "matrix"))
         self._sizes("hidden_dims")
         form = FORMS[form_for(self, y.shape[1])]
         form.check_sizes(self)
