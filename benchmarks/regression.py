@@ -106,8 +106,6 @@ def linear(X, y, X_test, seed):
 
 
 METHODS = {
-    "x joint-triangular": partial(ours, network="joint-triangular"),
-    "x matrix": partial(ours, network="matrix"),
     "MultivariateRegressor": ours,
     "the same, CholeskyMLP": partial(ours, network="cholesky"),
     "the same, family gaussian": partial(ours, family="gaussian"),

@@ -29,7 +29,7 @@ from mmlp.estimators.full import Full, drawn_in
 from mmlp.estimators.pieces import predictions
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear
-from mmlp.networks import Dense, JointMatrixMLP, Perceptron, Triangular
+from mmlp.networks import Dense, JointMatrixMLP, MatrixMLP, Perceptron, Triangular
 
 FORM, HEAD = Full(), FAMILIES["power_exponential"]
 
@@ -45,15 +45,17 @@ class Candidate:
     def __call__(self, key, X):
         keys, p, d = jax.random.split(key, 3), self.features, self.dim
         widths = self.hidden_dims, self.hidden_features
-        if self.kind in ("cholesky", "matrix"):
+        if self.kind == "cholesky":
             return covariance.Covariance(HEAD, self.kind, p, d, *widths)(key, X)
-        dense, triangular = Dense(Linear(floor=FLOOR)), Triangular()
-        output = dense if self.kind.endswith("dense") else triangular
+        output = Triangular() if self.kind.endswith("triangular") else Dense(Linear(floor=FLOOR))
         if self.kind.startswith("joint"):
             options = {"output": output, "key": keys[0]}
             network = JointMatrixMLP(p, d, widths[0], HEAD.extra, widths[1], **options)
             return HEAD(Centred(calibrate(network, X, key=keys[2]), d))
-        shape = JointMatrixMLP(p, d, widths[0], None, widths[1], output=output, key=keys[1])
+        if self.kind == "matrix":
+            shape = MatrixMLP(p, d, widths[0], output=output, key=keys[1])
+        else:
+            shape = JointMatrixMLP(p, d, widths[0], None, widths[1], output=output, key=keys[1])
         scales = Perceptron((p, *widths[1], d + HEAD.extra - 1), key=keys[0])
         return HEAD(Centred(Separated(*(calibrate(m, X, key=keys[2]) for m in (scales, shape))), d))
 
@@ -71,9 +73,8 @@ class Table:
         start, self.seed = time.perf_counter(), seed
         fitted = mean.fit_mean((64, 64), self.x, self.z, self.weight, self.partitions, **how)
         self.seconds, self.share = time.perf_counter() - start, fitted.share
-        one, other = fitted.held
-        self.L = FORM.shape(self.z - (one + other) / 2, self.weight)
-        pair = (self.z - (one + other) / 2, one - other)
+        self.L = FORM.shape(fitted.residuals, self.weight)
+        pair = (fitted.residuals, fitted.apart)
         self.e, self.apart = (FORM.standard(self.L, r) for r in pair)
         predicted = mean.predicted_mean(fitted.models, fitted.share, self.rows[1])
         self.errors = self.target.forward(y_test) - predicted

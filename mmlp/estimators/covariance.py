@@ -16,7 +16,7 @@ from mmlp.heads import GaussianHead, Head, PowerExponentialHead
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear
 from mmlp.linalg.checks import checked_floats
-from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP, MatrixMLP, Perceptron, Triangular
+from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP, Perceptron
 from mmlp.registry import register
 from mmlp.spd import SPD, Gram
 
@@ -32,7 +32,7 @@ FLOOR = 0.5  # of the output's kernel: a row unlike the others must not get a si
 
 @register
 class Separated(eqx.Module):
-    """x -> ((log eta, ...), Omega) for the covariance D A D: scales D by an MLP, A by a matrix MLP.
+    """x -> ((log eta, ...), Omega) for the covariance D A D: scales D by an MLP, A by a joint one.
 
         eta Omega = D A D,  D = diag(exp(v)),  tr Omega = tr A = 1   (Barnard, McCulloch, Meng 2000)
 
@@ -40,7 +40,7 @@ class Separated(eqx.Module):
     """
 
     scales: Perceptron
-    shape: Any  # a `MatrixMLP` without a vector
+    shape: Any  # a `JointMatrixMLP` without a vector
 
     @property
     def out_features(self) -> int:
@@ -88,13 +88,7 @@ class Covariance:
         else:
             sizes, widths = (p, *self.hidden_features, d + head.extra - 1), self.hidden_features
             options = {"output": Dense(Linear(floor=FLOOR)), "key": keys[1]}
-            if self.network == "joint-triangular":
-                network = JointMatrixMLP(p, d, self.hidden_dims, head.extra, widths, output=Triangular(), key=keys[0])
-                return head(Centred(calibrate(network, X, key=keys[2]), d))
-            if self.network == "matrix":
-                shape = MatrixMLP(p, d, self.hidden_dims, **options)
-            else:
-                shape = JointMatrixMLP(p, d, self.hidden_dims, None, widths, **options)
+            shape = JointMatrixMLP(p, d, self.hidden_dims, None, widths, **options)
             parts = (Perceptron(sizes, key=keys[0]), shape)
             network = Separated(*(calibrate(part, X, key=keys[2]) for part in parts))
         return head(Centred(network, d))

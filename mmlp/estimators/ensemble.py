@@ -77,7 +77,7 @@ class Training:
     @property
     def epochs(self) -> int:
         """What an estimator makes of `max_epochs`."""
-        return self.max_epochs
+        return getattr(self, "epochs_", self.max_epochs)
 
 
 def folds(n: int, count: int, rng: np.random.Generator) -> list[Part]:

@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from mmlp.estimators import corrections, saved
 from mmlp.estimators.covariance import FAMILIES, Centred, Form, check_range, check_rounding
 from mmlp.estimators.ensemble import Part
-from mmlp.estimators.pieces import PIECE, each, predictions
+from mmlp.estimators.pieces import PIECE, each, only, predictions
 from mmlp.heads import Head
 from mmlp.initialisation import calibrate
 from mmlp.networks import CholeskyMLP, JointMatrixMLP, LowRank
@@ -184,7 +184,7 @@ class Held(NamedTuple):
     def of(cls, models, inputs, e, apart, parts: list[Part]) -> "Held":
         pieces, order = [], []
         for k, (_, rows) in enumerate(parts):
-            model = jax.tree.map(lambda x, k=k: x[k : k + 1] if eqx.is_array(x) else x, models)
+            model = only(models, k)
             for some in np.array_split(rows, -(-len(rows) // PIECE)):
                 learnt = predictions(_parts, model, inputs[some])
                 both = np.stack([e[some], apart[some]], axis=1)

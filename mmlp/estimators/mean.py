@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mmlp.estimators import saved
 from mmlp.estimators.covariance import FEW
 from mmlp.estimators.ensemble import Part, fit_folds, held
-from mmlp.estimators.pieces import as_one, predictions
+from mmlp.estimators.pieces import as_one, only, predictions
 from mmlp.estimators.smooth import MOST, shares, smooth_mean
 from mmlp.initialisation import calibrate
 from mmlp.networks import Perceptron
@@ -35,17 +36,15 @@ class Mean:
 class FittedMean(NamedTuple):
     models: dict[str, Any]  # stacks: "mean", the MLPs, and perhaps "smooth", of one
     share: np.ndarray  # (d,): of the smooth member
-    held: list[np.ndarray]  # (n, d): by what has not seen a row, for each way to split into folds
+    residuals: np.ndarray  # (n, d): of held rows, of the mean over both ways to split into folds
+    apart: np.ndarray  # (n, d): what these two say of held rows differs by this
     history: dict[str, np.ndarray]
 
 
 def fit_mean(sizes, x, z, weight, partitions: list[list[Part]], *, checkpoint, **how) -> FittedMean:
     """Of standardised z (n, d), given x (n, p), by MLPs with `sizes` of hidden layers."""
-    build, dtype, few = (
-        Mean((x.shape[1], *sizes, z.shape[1])),
-        how["training"].dtype,
-        len(z) <= MOST,
-    )
+    build, dtype = Mean((x.shape[1], *sizes, z.shape[1])), how["training"].dtype
+    few = len(z) <= MOST
 
     def networks(x, parts: list[Part], name: str):
         run = checkpoint and checkpoint / name
@@ -67,25 +66,33 @@ def fit_mean(sizes, x, z, weight, partitions: list[list[Part]], *, checkpoint, *
         share = shares(z, weight, np.mean(said, axis=0), np.mean(other, axis=0))
         said = [one + share * (two - one) for one, two in zip(said, other, strict=True)]
         models |= {"smooth": as_one(smooth)} if share.any() else {}
-    return FittedMean(models, share, said, fitted.history)
+    one, other = said
+    return FittedMean(models, share, z - (one + other) / 2, one - other, fitted.history)
 
 
 def mattering(models, x, z, weight, parts: list[Part], rng) -> np.ndarray:
     """Zero or one for each input (p,): whether held rows err more when its values are shuffled.
 
-    The squared errors must grow by more than `ERRORS` standard errors.
+    The lengths of errors must grow, on average, by more than `ERRORS` standard errors. A gross
+    error of z changes them no more than any other row: squares would hide all else behind it.
     """
-
-    def errors(x):
-        return np.sum((held(predictions(call, models, x), parts) - z) ** 2, axis=1) * weight
-
-    before, order, used = errors(x), rng.permutation(len(x)), np.zeros(x.shape[1])
+    used = np.zeros(x.shape[1])
+    before, order = _errors(models, x, z, parts), rng.permutation(len(x))
     for j in range(x.shape[1]):
         shuffled = x.copy()
         shuffled[:, j] = x[order, j]
-        more = errors(shuffled) - before
+        more = weight * (_errors(models, shuffled, z, parts) - before)
         used[j] = more.mean() > ERRORS * more.std() / np.sqrt(len(more))
     return used
+
+
+def _errors(models, x, z, parts: list[Part]) -> np.ndarray:
+    """The lengths (n,) of the errors of held rows."""
+    lengths = np.empty(len(x))
+    for k, (_, rows) in enumerate(parts):
+        said = predictions(call, only(models, k), x[rows])[:, 0]
+        lengths[rows] = np.linalg.norm(said - z[rows], axis=1)
+    return lengths
 
 
 def predicted_mean(models: dict[str, Any], share: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -94,6 +101,14 @@ def predicted_mean(models: dict[str, Any], share: np.ndarray, x: np.ndarray) -> 
     if "smooth" not in models:
         return mean
     return mean + share * (predictions(call, models["smooth"], x)[:, 0] - mean)
+
+
+def check_share(share, models: dict[str, Any], d: int) -> None:
+    """Refuse parts, of a file, that cannot be, or that are of nothing."""
+    if not saved.is_finite(share, (d,)) or share.min() < 0 or share.max() > 1:
+        raise ValueError(f"its share_ is not {d} numbers from 0 to 1")
+    if share.any() != ("smooth" in models) or models.keys() - {"mean", "smooth", "covariance"}:
+        raise ValueError(f"its share_ {share} does not belong to models {', '.join(models)}")
 
 
 def call(model, x):

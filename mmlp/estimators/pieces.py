@@ -18,6 +18,11 @@ def as_one(models):
     return jax.tree.map(lambda x: x[None] if eqx.is_array(x) else x, models)
 
 
+def only(models, k: int):
+    """Of stacked models number k, from 0, as a stack of one."""
+    return jax.tree.map(lambda x: x[k : k + 1] if eqx.is_array(x) else x, models)
+
+
 def by_pieces(function: Callable, *arrays: np.ndarray):
     """function(*arrays), a tree of arrays (n, ...), row by row: it is given `PIECE` rows at a time.
 

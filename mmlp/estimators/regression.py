@@ -3,13 +3,8 @@
 Trained together by likelihood, a mean and a covariance spoil each other: rows that are hard to fit
 are declared noisy, and covariances shrink onto residuals of rows that the mean has seen. So, with
 cross-fitting (Chernozhukov et al., 2018), networks learn the mean by squared error, each without
-its own fold of the rows, then the covariance on residuals of held rows. These also correct it:
-
-- log V varies too much over rows, as the output of any fitted network does: it is moved towards
-  its centre by the factor (`contrast_`) that makes the held residuals most likely. Of low rank,
-  the diagonal and the loadings are each multiplied by a number.
-- The mean of all networks errs less than that of those that have not seen a row. Rows are split
-  into folds twice: the difference of two such means tells by how much (`gain_`).
+its own fold of the rows (`estimators/mean.py`), then the covariance on residuals of held rows,
+which also correct it (`estimators/corrections.py`).
 
 The power exponential is the default because tails vary from table to table: one gross error among
 a few hundred rows costs a Gaussian more than all that can be learnt about the others.
@@ -39,7 +34,7 @@ from mmlp.estimators.covariance import (
 from mmlp.estimators.ensemble import Scaling, fit_folds, folds
 from mmlp.estimators.full import Full
 from mmlp.estimators.low_rank import Thinned, fitted_rank
-from mmlp.estimators.mean import call, fit_mean, predicted_mean
+from mmlp.estimators.mean import call, check_share, fit_mean, predicted_mean
 from mmlp.estimators.outliers import Columns, names_of
 from mmlp.estimators.pieces import by_pieces, predictions
 from mmlp.spd.arguments import some_of
@@ -51,12 +46,16 @@ FORMS = {"full": Full(), "low_rank": Thinned()}
 class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     """x -> a power exponential, or N(mu(x), V(x)) with `family="gaussian"`, V a whole covariance.
 
-    Shapes: X (n, p), y (n,) or (n, d). `hidden_dims` are the widths of the matrix MLP for the shape
-    of the covariance, `hidden_features` those of the MLPs for the mean and for the scales; with
-    `network="cholesky"`, the baseline, one MLP of those widths makes the whole covariance.
-    2 `n_models` networks for the mean and `n_models` for the covariance are averaged, covariances
-    by their logarithms (arithmetic means cover too much); each stops when its own fold of the rows
-    has not improved for `patience` epochs (`None`: never).
+    Shapes: X (n, p), y (n,) or (n, d). `hidden_dims` are the widths of the matrices of the joint
+    MLP for the shape of the covariance, `hidden_features` those of its vectors, and of the MLPs for
+    the mean and for the scales; with `network="cholesky"`, the baseline, one MLP of those widths
+    makes the whole covariance. 2 `n_models` networks for the mean and `n_models` for the covariance
+    are averaged, covariances by their logarithms (arithmetic means cover too much); each stops when
+    its own fold of the rows has not improved for `patience` epochs (`None`: never). `max_epochs`
+    and `batch_size` go by the number of rows if they are None: 500 of 64 up to 600 rows.
+
+    Up to 1000 rows Gaussian processes have a part in the mean, `share_` (d,), by held rows. With
+    more rows, the mean leaves out inputs without which held rows are predicted as well.
 
     `covariance="full"` is for few targets. "low_rank" is V = diag(s^2) + U'U with `rank` loadings,
     by default as many as residuals have correlations beyond chance, up to 64: nothing then has d^2
@@ -100,30 +99,26 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         y = y.reshape(len(y), -1)
         self._check_cells(rows, X, Columns("y", y, names))
         self._one_of("family", FAMILIES)
-        self._one_of("network", ("joint", "cholesky", "joint-triangular", "matrix"))
-        self._sizes("hidden_dims")
+        self._one_of("network", ("joint", "cholesky"))
+        _, sizes = map(self._sizes, ("hidden_dims", "hidden_features"))
         form = FORMS[form_for(self, y.shape[1])]
         form.check_sizes(self)
-        sizes = self._sizes("hidden_features")
         rng, count = np.random.default_rng(seed), self._folds(len(X))
         parts, others = folds(len(X), count, rng), folds(len(X), count, rng)
         runs = [checkpoint and Path(checkpoint, name) for name in ("mean", "covariance")]
 
         self.input_, self.target_ = Scaling.of(X, weight), Scaling.of(y, weight)
         x, z = self.input_.forward(X), self.target_.forward(y)
-        inputs = x.astype(self.dtype)
         training = self.planned(len(X))
         how = {"training": training, "seed": seed, "checkpoint": runs[0]}
         means = fit_mean(sizes, x, z, weight, [parts, others], **how)
-        one, other = means.held
 
-        residuals = z - (one + other) / 2
-        self.shape_ = form.shape(residuals, weight)
-        e, apart = (form.standard(self.shape_, r) for r in (residuals, one - other))
+        self.shape_ = form.shape(means.residuals, weight)
+        e, apart = (form.standard(self.shape_, r) for r in (means.residuals, means.apart))
         build, start = form.builder(self, X.shape[1], e, weight)
         how |= {"seed": seed + 1, "checkpoint": runs[1], "start": start}
         heads = fit_folds(build, minus_log_density, (x, e), weight, parts, **how)
-        given = (inputs, e, apart, weight, parts)
+        given = (x.astype(self.dtype), e, apart, weight, parts)
         self.contrast_, self.gain_ = form.corrections(self._family, heads.model, *given)
         self.models_, self.share_ = means.models | {"covariance": heads.model}, means.share
         self.history_, self.covariance_history_ = means.history, heads.history
@@ -208,10 +203,6 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         return np.size(self.target_.scale)
 
     @property
-    def epochs(self) -> int:
-        return self.epochs_
-
-    @property
     def _family(self) -> Any:
         return FAMILIES[self.family].distribution
 
@@ -231,9 +222,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         saved.check_number(self.gain_, "gain_", np.finfo(float).tiny, 1)
         shapes += ((),) * (FAMILIES[self.family].extra - 1)
         saved.check_number(self.epochs_, "epochs_", 1, float("inf"))
-        if not saved.is_finite(self.share_, (d,)) or self.share_.any() > ("smooth" in models):
-            raise ValueError(f"its share_ is not {d} numbers, or what they are of is missing")
-        for name in ("mean", "smooth")[: 1 + ("smooth" in models)]:
+        check_share(self.share_, models, d)
+        for name in models.keys() - {"covariance"}:
             self._check_outputs(name, call, models[name], (d,))
         networks = self._form.stack(models["covariance"])
         self._check_outputs("covariance", self._form.learnt, networks, *shapes)

@@ -109,7 +109,7 @@ def test_targets_of_a_score_are_checked(y, match, regressor):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("family", "network"), [("power_exponential", "matrix"), ("gaussian", "cholesky")]
+    ("family", "network"), [("power_exponential", "joint"), ("gaussian", "cholesky")]
 )
 def test_other_families_and_networks(family, network, tmp_path):
     model = MultivariateRegressor(**REGRESSION | {"family": family, "network": network}).fit(X, Y)
