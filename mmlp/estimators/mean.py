@@ -1,7 +1,9 @@
 """The mean of `MultivariateRegressor`: MLPs and, where rows are few, Gaussian processes.
 
 Of each target the parts of both, from 0 to 1, are those whose sum is nearest to held rows. Where
-rows are many, inputs that do not matter are found first: an MLP fits noise by each of them.
+rows are many, first networks tell two things. Inputs that do not matter are left out: an MLP fits
+noise by each of them. And errors are divided by what is usual for such a row: else those of noisy
+rows are all that is learnt from.
 """
 
 import dataclasses
@@ -46,15 +48,21 @@ def fit_mean(sizes, x, z, weight, partitions: list[list[Part]], *, checkpoint, *
     build, dtype = Mean((x.shape[1], *sizes, z.shape[1])), how["training"].dtype
     few = len(z) <= MOST
 
-    def networks(x, parts: list[Part], name: str):
+    def networks(name: str, loss, parts: list[Part], *data):
         run = checkpoint and checkpoint / name
-        return fit_folds(build, squared_error, (x, z), weight, parts, checkpoint=run, **how)
+        return fit_folds(build, loss, data, weight, parts, checkpoint=run, **how)
 
-    rng, used = np.random.default_rng(how["seed"]), np.ones(x.shape[1])
+    rng, used, rates = np.random.default_rng(how["seed"]), np.ones(x.shape[1]), np.ones_like(z)
     if not few:
-        first = networks(x, partitions[0], "first").model
-        used = mattering(first, x.astype(dtype), z, weight, partitions[0], rng)
-    fitted = networks(x * used, [part for parts in partitions for part in parts], "all")
+        parts, inputs = partitions[0], x.astype(dtype)
+        first = networks("first", squared_error, parts, x, z, rates).model
+        used = mattering(first, inputs, z, weight, parts, rng)
+        errors = z - held(predictions(call, first, inputs), parts)
+        sizes_of = networks("sizes", laplace, parts, x, errors).model
+        rates = np.exp(-held(predictions(call, sizes_of, inputs), parts))
+        rates /= np.sqrt(np.average(rates**2, axis=0, weights=weight))
+    every = [part for parts in partitions for part in parts]
+    fitted = networks("all", squared_error, every, x * used, z, rates)
     # what they have made of columns of zeros is nothing
     model = eqx.tree_at(lambda m: m.W[0], fitted.model, replace_fn=lambda W: W * used.astype(dtype))
     values = predictions(call, model, x.astype(dtype))  # (n, 2 count, d)
@@ -115,5 +123,11 @@ def call(model, x):
     return model(x)
 
 
-def squared_error(model, key, t, x, z):
-    return jnp.sum((model(x) - z) ** 2)
+def squared_error(model, key, t, x, z, rate):
+    return jnp.sum((rate * (model(x) - z)) ** 2)
+
+
+def laplace(model, key, t, x, error):
+    """Minus the log density of errors with mean lengths exp(model(x)), up to a constant."""
+    logs = model(x)
+    return jnp.sum(logs + jnp.abs(error) * jnp.exp(-logs))

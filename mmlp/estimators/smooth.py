@@ -22,7 +22,7 @@ from mmlp.registry import register
 
 MOST = 1000  # rows for which there are any: solving takes n^3 for each target
 SEEN = 250  # rows that a kernel is chosen by
-PER_RATE = 10  # of them for each number s, or all inputs share one
+PER_RATE = 20  # of them for each number s, or all inputs share one: held rows must stay unseen
 SMALLEST = 1e-5  # of v: float32 would not hold the weights of less noise
 STEPS = 60  # of choosing a kernel
 
