@@ -138,3 +138,21 @@ def test_inputs_that_do_not_matter_are_left_out(monkeypatch):
     assert {0, 3} <= set(used)
     assert len(used) < 5
     assert "smooth" not in found.models
+
+
+def test_the_size_of_errors_is_their_mean_length():
+    """Of the lengths 1 and 3 it is 2, where squares would give the root of 5."""
+
+    def loss(size):
+        return sum(mean.laplace(lambda x: np.log(size), None, 0, None, e) for e in (1.0, -3.0))
+
+    assert loss(2.0) < min(loss(1.9), loss(2.1))
+
+
+@pytest.mark.parametrize(
+    ("n", "epochs", "size"), [(2, 500, 64), (600, 500, 64), (10_000, 30, 256), (10**6, 20, 256)]
+)
+def test_training_goes_by_the_number_of_rows(n, epochs, size):
+    training = MultivariateRegressor(random_state=0).planned(n)
+    assert (training.max_epochs, training.batch_size) == (epochs, size)
+    assert MultivariateRegressor(max_epochs=7, batch_size=5).planned(n).max_epochs == 7
