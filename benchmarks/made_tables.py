@@ -13,7 +13,32 @@ of 20 random sines of five inputs with deviation one in each target.
 
 each with 100 and 10,000 rows for training and 2000 for the test; nats a row above the truth.
 
-    python benchmarks/made_tables.py
+    python benchmarks/made_tables.py --tables "smooth, 100 rows" --methods "Gaussian processes"
+
+Without arguments: all tables, ours and the Cholesky MLP in the same place.
+
+Answer (results/made-tables.json), 100 rows, 10 tables of each kind, their mean:
+
+                               smooth   tails  moving     ten    wide
+    MultivariateRegressor       1.895   1.713   2.673   7.099   3.842
+    the same, CholeskyMLP       2.000   1.730   2.759   7.032   3.841
+    Gaussian processes          1.827   1.746   2.925   7.849   4.166
+    linear regression           4.948   2.928   3.569  11.460       -
+
+Least squares need more rows than inputs. Of smooth tables Gaussian processes are ahead by 0.068 +-
+0.053, of the others behind; the Cholesky MLP is ahead on ten targets by 0.067 +- 0.025. The 90 %
+ellipsoids of ours cover 0.78 (ten) to 0.89 (wide): 100 rows are few.
+
+10,000 rows, one table of each kind:
+
+    ours                            -       -   0.259       -       -
+    before errors were weighed  0.022   0.063   0.324   0.443   0.057
+    the same, CholeskyMLP       0.023   0.065   0.347   0.404   0.053
+
+That is at most 0.1 a target, but for moving in the second line. Its noise varies by a factor 10,
+and an unweighted mean learns from the noisy rows alone; so errors are weighed now by what is usual
+for such a row. This was tried on another table of the kind; the other four were not run again.
+Gaussian processes were not run on 10,000 rows.
 """
 
 import json
@@ -144,6 +169,7 @@ def table(results: dict) -> str:
 def main() -> None:
     names = [f"{name}, {n} rows" for n in ROWS for name in TABLES]
     parser = arguments(__doc__, names, "results/made-tables.json", range(10))
+    parser.set_defaults(methods=["MultivariateRegressor", "the same, CholeskyMLP"])
     given = parser.parse_args()
     results = record(given.out, rows, given.tables, given.methods, given.seeds)
     for data in given.tables:
