@@ -2,8 +2,8 @@
 
 Of each target the parts of both, from 0 to 1, are those whose sum is nearest to held rows. Where
 rows are many, first networks tell two things. Inputs that do not matter are left out: an MLP fits
-noise by each of them. And errors are divided by what is usual for such a row: else those of noisy
-rows are all that is learnt from.
+noise by each of them. And errors are divided by what is usual for such a row: else noisy rows
+decide.
 """
 
 import dataclasses
