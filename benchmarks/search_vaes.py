@@ -134,7 +134,8 @@ def chosen(group: str, entries: list[dict], tried: list[dict]) -> dict[str, Any]
 
 def cell_of(entry: dict) -> dict:
     """What was tried, without its outcome."""
-    return {name: value for name, value in entry.items() if name not in ("run", "KLD", "validation")}
+    outcome = ("run", "KLD", "validation")
+    return {name: value for name, value in entry.items() if name not in outcome}
 
 
 def write(found: dict, path: Path) -> None:

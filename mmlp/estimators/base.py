@@ -139,6 +139,17 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
     def _sizes(self, argument: str) -> tuple[int, ...]:
         return checked_sizes(getattr(self, argument), f"{type(self).__name__}({argument}=...)")
 
+    def _paths(self, network: str, features: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """`hidden_dims` and the widths `features` of the vector path, which go together."""
+        matrices, name = self._sizes("hidden_dims"), f"{type(self).__name__}(hidden_features=...)"
+        vectors = checked_sizes(features, name)
+        if network == "joint" and matrices and len(matrices) != len(vectors):
+            raise ValueError(
+                f"`{name}` must have one width for each of the {len(matrices)} hidden_dims, got "
+                f'{vectors}; or use network="cholesky", which has no matrices.'
+            )
+        return matrices, vectors
+
     def _one_of(self, argument: str, known) -> None:
         value, name = getattr(self, argument), f"{type(self).__name__}({argument}=...)"
         if value not in known:

@@ -108,16 +108,6 @@ class Form(abc.ABC):
 
     together: ClassVar[bool]  # whether `learnt` takes all networks at once, or one
 
-    def check_sizes(self, regressor) -> None:
-        """Refuse widths of layers that its networks cannot have."""
-        name, widths = type(regressor).__name__, tuple(regressor.hidden_dims)
-        features = tuple(regressor.hidden_features)
-        if regressor.network == "joint" and widths and len(widths) != len(features):
-            raise ValueError(
-                f"`{name}(hidden_features=...)` must have one width for each of the {len(widths)} "
-                f'hidden_dims, got {features}; or use network="cholesky", which has no matrices.'
-            )
-
     @abc.abstractmethod
     def shape(self, residuals: np.ndarray, weight: np.ndarray) -> np.ndarray: ...
 

@@ -100,9 +100,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self._check_cells(rows, X, Columns("y", y, names))
         self._one_of("family", FAMILIES)
         self._one_of("network", ("joint", "cholesky"))
-        _, sizes = map(self._sizes, ("hidden_dims", "hidden_features"))
+        _, sizes = self._paths(self.network, self.hidden_features)
         form = FORMS[form_for(self, y.shape[1])]
-        form.check_sizes(self)
         rng, count = np.random.default_rng(seed), self._folds(len(X))
         parts, others = folds(len(X), count, rng), folds(len(X), count, rng)
         runs = [checkpoint and Path(checkpoint, name) for name in ("mean", "covariance")]

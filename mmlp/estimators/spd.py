@@ -32,8 +32,8 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
     Shapes: X (n, p), y (n, d, d). `loss` is "von_neumann", "stein", "quadratic" or "log_euclidean".
     The network is a `JointMatrixMLP` with matrices of the sizes `hidden_dims` and a vector path of
     the widths `hidden_features`, by default 100 for each of them; with `network="cholesky"`, the
-    baseline, a `CholeskyMLP` of those widths. `n_models` networks are averaged; each stops when its own fold of the rows has not
-    improved for `patience` epochs (`None`: never).
+    baseline, a `CholeskyMLP` of those widths. `n_models` networks are averaged; each stops when its
+    own fold of the rows has not improved for `patience` epochs (`None`: never).
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((40, 3))
@@ -67,10 +67,10 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         X = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
         Y = _matrices(X, y, "fit")
         self._one_of("network", ("joint", "cholesky"))
-        matrices = self._sizes("hidden_dims")
         same = self.hidden_features is None
-        vectors = (WIDTH,) * len(matrices) if same else self._sizes("hidden_features")
-        build = _Build(self.network, X.shape[1], Y.shape[1], matrices, vectors)
+        features = (WIDTH,) * len(self._sizes("hidden_dims")) if same else self.hidden_features
+        paths = self._paths(self.network, features)
+        build = _Build(self.network, X.shape[1], Y.shape[1], *paths)
         diagonal = np.diagonal(Y, axis1=1, axis2=2)  # which bounds the other entries
         factor, log_trace = factored(Y)
         arrays = (X, diagonal, factor, _but_for_rounding(log_trace, y, Y.shape[1]))

@@ -4,6 +4,7 @@ The plain MLP has 3 x 400 units, the quadratic loss and a Cholesky output; `Chol
 of our losses is tuned like the matrix MLP. Data, budget and seeds are those of Example 1.
 """
 
+import functools
 from collections.abc import Sequence
 
 from mmlp.experiments.example1 import CHOLESKY, OURS, PAPERS_MLP, claim_to_be_ahead
@@ -33,7 +34,9 @@ def models(dim: int, setting: str, losses: Sequence[str] = tuple(LOSS_NAMES)) ->
 
 
 def run(settings: Grid) -> dict:
-    errors = collect(settings.tasks(), lambda *case: models(*case, settings.losses), "example1-mlp")
+    errors = collect(
+        settings.tasks(), functools.partial(models, losses=settings.losses), "example1-mlp"
+    )
     return {
         "title": "the plain MLP",
         "about": "A plain MLP whose outputs are a Cholesky factor: as the paper trained it, and "
