@@ -44,7 +44,7 @@ def default(text: str | int, metavar: str | None = None, *aliases: str):
 HERE = default("the name of DATA, with .safetensors, here", "MODEL", "-o")
 # `max_epochs` of the estimators, which are not asked: scikit-learn takes seconds to import
 EPOCHS, VAE_EPOCHS = default(500, "N"), default(300, "N")
-BY_ROWS = default("500, and fewer for more than 1000 rows", "N")
+BY_ROWS = default("500, and fewer for more than 600 rows", "N")
 RANK = default("as many as the data ask for, up to 64", "M")
 
 

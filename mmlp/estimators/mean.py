@@ -83,14 +83,24 @@ def mattering(models, x, z, weight, parts: list[Part], rng) -> np.ndarray:
 
     The lengths of errors must grow, on average, by more than `ERRORS` standard errors. A gross
     error of z changes them no more than any other row: squares would hide all else behind it.
+    Inputs that do not matter one by one may together: those that are left out are shuffled
+    together, too, and the half of them that matters more is put back until they do not.
     """
-    used = np.zeros(x.shape[1])
     before, order = _errors(models, x, z, parts), rng.permutation(len(x))
-    for j in range(x.shape[1]):
+
+    def growth(columns) -> float:
         shuffled = x.copy()
-        shuffled[:, j] = x[order, j]
+        shuffled[:, columns] = x[order][:, columns]
         more = weight * (_errors(models, shuffled, z, parts) - before)
-        used[j] = more.mean() > ERRORS * more.std() / np.sqrt(len(more))
+        spread = more.std() / np.sqrt(len(more))
+        return more.mean() / spread if spread > 0 else 0.0
+
+    each = np.array([growth([j]) for j in range(x.shape[1])])
+    left = np.argsort(each)[: int(np.sum(each <= ERRORS))]  # the least first
+    while len(left) and growth(left) > ERRORS:
+        left = left[: len(left) // 2]
+    used = np.ones(x.shape[1])
+    used[left] = 0
     return used
 
 

@@ -72,9 +72,9 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         paths = self._paths(self.network, features)
         build = _Build(self.network, X.shape[1], Y.shape[1], *paths)
         diagonal = np.diagonal(Y, axis1=1, axis2=2)  # which bounds the other entries
-        factor, log_trace = factored(Y)
-        arrays = (X, diagonal, factor, _but_for_rounding(log_trace, y, Y.shape[1]))
+        arrays = (X, diagonal, *factored(Y))
         rows, weight, X, diagonal, factor, log_trace = self._weighted(sample_weight, *arrays)
+        log_trace = _but_for_rounding(log_trace, Y.shape[1])
         self._check_cells(rows, X, Columns("the diagonal of y", diagonal, squared=False))
 
         self.input_, self.trace_ = Scaling.of(X, weight), Scaling.of(log_trace, weight)
@@ -157,14 +157,12 @@ def _matrices(X: np.ndarray, Y, call: str) -> np.ndarray:
     return Y
 
 
-def _but_for_rounding(log_trace: np.ndarray, y, d: int) -> np.ndarray:
-    """Their mean, where they differ by no more than d roundings, those of a sum, in y's precision.
+def _but_for_rounding(log_trace: np.ndarray, d: int) -> np.ndarray:
+    """Their mean, where they differ by no more than the d roundings of a sum in float32.
 
     Matrices that were made to have trace one do: what is left must not be learnt.
     """
-    dtype = np.asarray(y).dtype
-    eps = np.finfo(dtype if np.issubdtype(dtype, np.floating) else np.float64).eps
-    alike = np.ptp(log_trace) <= 2 * d * eps
+    alike = np.ptp(log_trace) <= 2 * d * np.finfo(np.float32).eps
     return np.full_like(log_trace, log_trace.mean()) if alike else log_trace
 
 

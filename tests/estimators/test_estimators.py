@@ -152,10 +152,13 @@ def test_scale_and_shape_of_matrices_are_learnt(spd):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_rounding_of_traces_that_are_all_one_is_not_learnt(dtype):
     Y = MATRICES + np.linspace(0, 1, len(X))[:, None, None] * np.eye(2)
-    Y = (Y / np.trace(Y, axis1=1, axis2=2)[:, None, None]).astype(dtype)
+    Y = (Y / np.trace(Y, axis1=1, axis2=2)[:, None, None]).astype(dtype).astype(float)
     assert len(np.unique(np.trace(Y.astype(float), axis1=1, axis2=2))) > 1
     fitted = SPDRegressor(**SPD | {"max_epochs": 1}).fit(X, Y)
     assert fitted.trace_.scale == 1
+    weight = np.arange(len(X)) % 2.0  # rows without weight count for nothing
+    weighted = np.where(weight[:, None, None] > 0, Y, 5 * Y)
+    assert SPDRegressor(**SPD | {"max_epochs": 1}).fit(X, weighted, weight).trace_.scale == 1
     larger = SPDRegressor(**SPD | {"max_epochs": 1}).fit(
         X, Y * np.linspace(1, 1.01, len(Y))[:, None, None]
     )

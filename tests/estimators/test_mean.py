@@ -140,6 +140,17 @@ def test_inputs_that_do_not_matter_are_left_out(monkeypatch):
     assert "smooth" not in found.models
 
 
+def test_inputs_that_matter_only_together_are_kept(monkeypatch):
+    """60 weak ones, and 20 that do not matter."""
+    rng = np.random.default_rng(0)
+    x, slope = rng.standard_normal((1100, 80)), np.repeat([60**-0.5, 0.0], [60, 20])
+    z = x @ slope + rng.standard_normal(1100)
+    monkeypatch.setattr(mean, "_errors", lambda models, x, z, parts: np.abs(x @ slope - z))
+    used = mean.mattering(None, x, z, np.ones(1100), [], rng)
+    assert np.sum(used[:60]) > 45
+    assert np.mean((x @ (slope * used) - z) ** 2) < 1.1 * np.mean((x @ slope - z) ** 2)
+
+
 def test_the_size_of_errors_is_their_mean_length():
     """Of the lengths 1 and 3 it is 2, where squares would give the root of 5."""
 
