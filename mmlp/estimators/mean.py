@@ -59,8 +59,7 @@ def fit_mean(sizes, x, z, weight, partitions: list[list[Part]], *, checkpoint, *
         used = mattering(first, inputs, z, weight, parts, rng)
         errors = z - held(predictions(call, first, inputs), parts)
         sizes_of = networks("sizes", laplace, parts, x, errors).model
-        rates = np.exp(-held(predictions(call, sizes_of, inputs), parts))
-        rates /= np.sqrt(np.average(rates**2, axis=0, weights=weight))
+        rates = weighing(held(predictions(call, sizes_of, inputs), parts), errors, weight)
     every = [part for parts in partitions for part in parts]
     fitted = networks("all", squared_error, every, x * used, z, rates)
     # what they have made of columns of zeros is nothing
@@ -102,6 +101,19 @@ def mattering(models, x, z, weight, parts: list[Part], rng) -> np.ndarray:
     used = np.ones(x.shape[1])
     used[left] = 0
     return used
+
+
+def weighing(logs: np.ndarray, errors: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """What errors (n, d) are multiplied by, given the logarithms of their usual sizes.
+
+    No row is said to have errors beyond those of eight in ten rows: a network may say anything of
+    an input far from all others. A target that is exact for a tenth of them is not weighed.
+    """
+    low, high = np.quantile(np.abs(errors), (0.1, 0.9), axis=0)
+    exact = low == 0
+    logs = np.clip(logs, np.log(np.where(exact, 1, low)), np.log(np.where(exact, 1, high)))
+    rates = np.exp(-logs)
+    return rates / np.sqrt(np.average(rates**2, axis=0, weights=weight))
 
 
 def _errors(models, x, z, parts: list[Part]) -> np.ndarray:

@@ -64,7 +64,7 @@ def test_a_cell_far_out_is_named_by_its_line_and_its_column(here, capsys, monkey
     def fail(*_, **__):
         raise NonFiniteError("as far as this")
 
-    for module in ("regression", "spd", "density"):
+    for module in ("mean", "spd", "density"):
         monkeypatch.setattr(f"mmlp.estimators.{module}.fit_folds", fail)
     data = np.random.default_rng(0).normal(10, 1, (400, 3))
     data[17, 1] = 1e6

@@ -34,7 +34,8 @@ def test_a_fit_that_is_interrupted_leaves_what_was_learnt_before(name, request, 
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"{type(estimator).__module__}.fit_folds", stop)
+    for module in (type(estimator).__module__, "mmlp.estimators.mean"):
+        monkeypatch.setattr(f"{module}.fit_folds", stop)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(X[:, :2] * 9, MATRICES if name == "spd" else Y * 9)
     assert set(vars(estimator)) == held
@@ -66,13 +67,11 @@ def test_data_frames_give_names_that_are_checked(regressor):
 
 
 def test_a_fit_that_ends_at_its_limit_says_so(regressor, spd):
-    for estimator, y, networks in ((regressor, Y, 6), (spd, MATRICES, 2)):
-        name = type(estimator).__name__
-        text = (
-            rf"{name}\.fit`: \d of {networks} networks reached max_epochs=30 .* raise `max_epochs`"
-        )
+    for estimator, y, networks, epochs in ((regressor, Y, 6, 30), (spd, MATRICES, 2, 5)):
+        name, reached = type(estimator).__name__, f"reached max_epochs={epochs}"
+        text = rf"{name}\.fit`: \d of {networks} networks {reached} .* raise `max_epochs`"
         with pytest.warns(ConvergenceWarning, match=text) as caught:
-            clone(estimator).fit(X, y)
+            clone(estimator).set_params(max_epochs=epochs).fit(X, y)
         assert caught[0].filename == __file__, "at the call of `fit`"
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -167,3 +167,16 @@ def test_training_goes_by_the_number_of_rows(n, epochs, size):
     training = MultivariateRegressor(random_state=0).planned(n)
     assert (training.max_epochs, training.batch_size) == (epochs, size)
     assert MultivariateRegressor(max_epochs=7, batch_size=5).planned(n).max_epochs == 7
+
+
+def test_no_row_is_weighed_beyond_what_is_seen():
+    rng = np.random.default_rng(0)
+    errors = np.stack([rng.standard_normal(1000), np.zeros(1000)], axis=1)
+    logs = np.zeros((1000, 2))
+    logs[:2] = [[-1e7, -1e7], [1e30, 1e30]]
+    rates = mean.weighing(logs, errors, np.ones(1000))
+    assert np.isfinite(rates).all()
+    assert np.all(rates[:, 1] == 1)  # exact: not weighed
+    assert rates[0, 0] < 20 * rates[2, 0]
+    assert rates[1, 0] > rates[2, 0] / 20
+    np.testing.assert_allclose(np.mean(rates**2, axis=0), 1)
