@@ -51,6 +51,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import StandardScaler
 
 from mmlp import Gram, MultivariateRegressor, TraceOneGaussian, metrics
+from mmlp.checkpoint import files
 
 TARGETS = {"enb": 2, "jura": 3}
 
@@ -164,17 +165,20 @@ def table(results: dict) -> str:
 def record(out: Path, rows: Callable, tables, methods, seeds) -> dict:
     """The scores, of rows(table, seed), for each table, method and seed; the file grows with each.
 
-    What it holds of other methods stays.
+    What it holds of other methods and seeds stays. Entries without a seed have that of their place.
     """
     results = json.loads(out.read_text()) if out.exists() else {}
     out.parent.mkdir(exist_ok=True)
     for data in tables:
         for name in methods:
-            found = results.setdefault(data, {})[name] = []
+            before = results.setdefault(data, {}).get(name, [])
+            known = {entry.get("seed", i): entry for i, entry in enumerate(before)}
             for seed in seeds:
                 X, y, X_test, y_test = rows(data, seed)
-                found.append(scores(METHODS[name], X, y, X_test, y_test, seed))
-                out.write_text(json.dumps(results, indent=1) + "\n")
+                found = scores(METHODS[name], X, y, X_test, y_test, seed)
+                known[seed] = found | {"seed": seed}
+                results[data][name] = [known[i] for i in sorted(known)]
+                files.replace(out, (json.dumps(results, indent=1) + "\n").encode())
             print(f"{data}, {name}: done", flush=True)
     return results
 
