@@ -55,7 +55,7 @@ def test_help_states_the_default_epochs_of_each_kind(kind, capsys):
     text = " ".join(run(capsys, "fit", kind, "--help")[1].replace("│", " ").split())
     described = text[text.rindex("--epochs N") :]  # at the option, not in an example
     assert "The most passes over the data" in described
-    default = estimator.max_epochs or "500, and fewer for more than 1000 rows"
+    default = estimator.max_epochs or "500, and fewer for more than 600 rows"
     assert described[described.index("(default: ") :].startswith(f"(default: {default})")
 
 
