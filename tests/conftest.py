@@ -35,7 +35,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 collect_ignore = ["support"]
-ENOUGH = 800 * 2**20  # bytes of a worker's memory; 500 MB of them are not programs
+ENOUGH = 1600 * 2**20  # bytes of a worker's memory; 500 MB of them are not programs
 STATM = Path("/proc/self/statm")
 
 
