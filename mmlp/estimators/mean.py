@@ -83,20 +83,21 @@ def mattering(models, x, z, weight, parts: list[Part], rng) -> np.ndarray:
     The lengths of errors must grow, on average, by more than `ERRORS` standard errors. A gross
     error of z changes them no more than any other row: squares would hide all else behind it.
     Inputs that do not matter one by one may together: those that are left out are shuffled
-    together, too, and the half of them that matters more is put back until they do not.
+    together, too, in another order, and the half of them that matters more is put back until they
+    do not.
     """
-    before, order = _errors(models, x, z, parts), rng.permutation(len(x))
+    before, orders = _errors(models, x, z, parts), [rng.permutation(len(x)) for _ in range(2)]
 
-    def growth(columns) -> float:
+    def growth(columns, order: np.ndarray) -> float:
         shuffled = x.copy()
         shuffled[:, columns] = x[order][:, columns]
         more = weight * (_errors(models, shuffled, z, parts) - before)
         spread = more.std() / np.sqrt(len(more))
         return more.mean() / spread if spread > 0 else 0.0
 
-    each = np.array([growth([j]) for j in range(x.shape[1])])
+    each = np.array([growth([j], orders[0]) for j in range(x.shape[1])])
     left = np.argsort(each)[: int(np.sum(each <= ERRORS))]  # the least first
-    while len(left) and growth(left) > ERRORS:
+    while len(left) and growth(left, orders[1]) > ERRORS:
         left = left[: len(left) // 2]
     used = np.ones(x.shape[1])
     used[left] = 0
