@@ -23,6 +23,7 @@ from mmlp.initialisation import calibrate
 from mmlp.networks import Perceptron
 
 ERRORS = 2.0  # standard errors by which an input that is kept must matter
+TOGETHER = 1.0  # by which all that are left out may matter together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +98,7 @@ def mattering(models, x, z, weight, parts: list[Part], rng) -> np.ndarray:
 
     each = np.array([growth([j], orders[0]) for j in range(x.shape[1])])
     left = np.argsort(each)[: int(np.sum(each <= ERRORS))]  # the least first
-    while len(left) and growth(left, orders[1]) > ERRORS:
+    while len(left) and growth(left, orders[1]) > TOGETHER:
         left = left[: len(left) // 2]
     used = np.ones(x.shape[1])
     used[left] = 0
