@@ -5,8 +5,8 @@
 All rates are tried for the networks of each family (von Neumann loss, n = 100, both settings of the
 generator), at d0 = 10 and at d0 = 20, on seeds that the tables do not use: as many trials for the
 joint matrix MLP as for the Cholesky MLP, 36. The best has the smallest validation loss, by the mean
-of its logarithm over seeds. `--jobs` share the networks among processes, for which a core is busy
-for about three hours; a GPU takes twenty minutes.
+of its logarithm over seeds. `--jobs` share the networks among processes. An H200 took a quarter of
+an hour for the joint and the Cholesky MLPs; one core takes hours.
 
 All that was tried is written to --out; the choice is printed, and taken over by pasting it into
 mmlp/experiments/spd/spd_settings.json. results/search/spd.json also has earlier rounds: Adam, wide

@@ -22,8 +22,8 @@ NOTES = [
     "One budget of steps for all networks; a fifth of the training samples chooses the epoch.",
     "Rate and width of each network, and the output of the joint one, are the best by validation "
     "of one grid on other seeds, at each d0 and, for the joint and the Cholesky MLP, in each "
-    "setting, with 36 trials each; n = 100, Muon: Adam was behind by a factor of three and more "
-    "(benchmarks/search_spd.py, results/search/spd.json). The paper's recipe is its own: Adam at "
+    "setting, with 36 trials each; n = 100, Muon: Adam was behind by a factor of four and more for "
+    "matrix and Cholesky MLPs (benchmarks/search_spd.py, results/search/spd.json). The paper's recipe is its own: Adam at "
     "0.001, no calibration.",
 ]
 
