@@ -23,8 +23,8 @@ NOTES = [
     "Rate and width of each network, and the output of the joint one, are the best by validation "
     "of one grid on other seeds, at each d0 and, for the joint and the Cholesky MLP, in each "
     "setting, with 36 trials each; n = 100, Muon: Adam was behind by a factor of four and more for "
-    "matrix and Cholesky MLPs (benchmarks/search_spd.py, results/search/spd.json). The paper's recipe is its own: Adam at "
-    "0.001, no calibration.",
+    "matrix and Cholesky MLPs (benchmarks/search_spd.py, results/search/spd.json). The paper's "
+    "recipe is its own: Adam at 0.001, no calibration.",
 ]
 
 
