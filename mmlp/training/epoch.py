@@ -6,7 +6,7 @@ these the model has failed and rests.
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,53 +18,11 @@ from jax import Array
 from mmlp.training.compiled import Compiled
 from mmlp.training.data import Fixed, Program, join
 from mmlp.training.devices import sharding
+from mmlp.training.state import Metrics, Part, State, finished, where
 
 IN_A_ROW = 5
 HALVINGS = 6
 VALIDATION_BATCH = 256  # samples at once: enough to be fast, few enough to fit
-
-
-class State(NamedTuple):
-    """All that changes during training; with `fit_many` each has a leading axis."""
-
-    params: Any  # the model's floating-point arrays
-    optimizer: Any
-    good: Any  # the params before the last applied step
-    best: Any  # at the lowest validation loss
-    best_value: Any = jnp.inf
-    stale: Any = 0  # epochs since then
-    scale: Any = 1.0  # multiplies every update
-    bad: Any = 0  # steps in a row that were not finite
-    culprit: Any = 0  # what was not finite last: 0 for the loss, 1 and so on for the params
-    failed: Any = False
-    stopped: Any = False
-
-
-class Metrics(NamedTuple):
-    """What an epoch reports; few arrays, because each takes time to come from a GPU."""
-
-    loss: Any
-    validation: Any
-    skipped: Any
-    scale: Any
-    stopped: Any
-
-    @classmethod
-    def stacked(cls, epochs: list["Metrics"]) -> "Metrics":
-        return cls(*map(np.array, zip(*epochs, strict=True)))
-
-
-def first_state(program: Program, params) -> State:
-    """On copies, with no array in it twice: its buffers are donated, the caller's are not."""
-
-    def copy(x) -> Array:
-        return jnp.array(x, dtype=x.dtype if eqx.is_array(x) else jnp.result_type(x), copy=True)
-
-    def one(params) -> State:
-        start = program.optimizer.init(params)
-        return jax.tree.map(copy, State(params, start, good=params, best=params))
-
-    return (jax.vmap(one) if program.many else one)(params)
 
 
 @functools.partial(Compiled, donate=0)
@@ -72,15 +30,9 @@ def run_epoch(program: Program, state: State, fixed: Fixed, epoch) -> tuple[Stat
     """The state after this epoch, from 0, and what it reports; of many, with a leading axis."""
 
     def one(state: State, fixed: Fixed):
-        after, loss, skipped = _all_steps(program, state, fixed, epoch)
-        after, score = _validate(program, after, fixed, jnp.full_like(loss, jnp.nan))
-        if program.many:  # a model that has stopped rests while the others go on
-            after = _where(state.stopped, state, after)
-            loss, score = (jnp.where(state.stopped, jnp.nan, x) for x in (loss, score))
-            skipped = jnp.where(state.stopped, 0, skipped)
-        dtype = jnp.promote_types(loss.dtype, jnp.float32)  # half precision is too coarse
-        loss, score, scale = (x.astype(dtype) for x in (loss, score, after.scale))
-        return after, Metrics(loss, score, skipped, scale, after.stopped)
+        after, losses = _all_steps(program, state, fixed, epoch)
+        scores = None if fixed.validation is None else _scores(program, after, fixed)
+        return finished(program, state, after, fixed, losses, scores)
 
     if program.many:
         rows = 0 if program.own_data else None
@@ -95,32 +47,42 @@ def run_epoch(program: Program, state: State, fixed: Fixed, epoch) -> tuple[Stat
     return after, metrics
 
 
-def _all_steps(program: Program, state: State, fixed: Fixed, epoch) -> tuple[State, Any, Any]:
-    """The state after a step for each batch, the mean loss, and how many steps were not applied."""
-    key = jax.random.wrap_key_data(fixed.key, impl=program.key_type)
+def _all_steps(program: Program, state: State, fixed: Fixed, epoch) -> tuple[State, list[Part]]:
+    """The state after a step for each batch, and what the steps gave."""
     n, size = len(jax.tree.leaves(fixed.data)[0]), program.batch_size
     steps, tail = divmod(n, size)
     total = steps + (tail > 0)
-    keys = jax.random.split(jax.random.fold_in(key, epoch + 1), total + 1)
+    keys = epoch_keys(program, fixed, epoch, total)
     order = jax.random.permutation(keys[-1], n)
 
     def step(state: State, i, key, rows):
-        t = (epoch * total + i) / jnp.maximum(fixed.epochs * total - 1, 1)
-        batch = _batch(program, fixed.data, rows)
-        return _step(program, state, fixed, batch, key, t.astype(_dtype(state.params)))
+        batch = spread(program, jax.tree.map(lambda x: x[rows], fixed.data))
+        return batch_step(program, state, fixed, batch, key, (epoch, i, total))
 
-    sums: list[Any] = []
+    losses: list[Part] = []
     if steps:
         rows = order[: steps * size].reshape(steps, size)
         state, (values, applied) = jax.lax.scan(
             lambda s, x: step(s, *x), state, (jnp.arange(steps), keys[:steps], rows)
         )
-        sums.append((size * jnp.sum(values), size * jnp.sum(applied), jnp.sum(~applied)))
+        losses.append(Part(size, values, applied))
     if tail:
         state, (value, applied) = step(state, steps, keys[steps], order[steps * size :])
-        sums.append((tail * value, tail * applied, ~applied))
-    value, seen, skipped = (sum(column) for column in zip(*sums, strict=True))
-    return state, value / seen, skipped  # NaN if no step was finite
+        losses.append(Part(tail, value, applied))
+    return state, losses
+
+
+def epoch_keys(program: Program, fixed: Fixed, epoch, total: int) -> Array:
+    """A key for each of so many steps of an epoch, and at the end one for the order of rows."""
+    key = jax.random.wrap_key_data(fixed.key, impl=program.key_type)
+    return jax.random.split(jax.random.fold_in(key, epoch + 1), total + 1)
+
+
+def batch_step(program: Program, state: State, fixed: Fixed, batch, key, place: tuple):
+    """The step number `i` of `total` in an epoch, place = (epoch, i, total)."""
+    epoch, i, total = place
+    t = (epoch * total + i) / jnp.maximum(fixed.epochs * total - 1, 1)
+    return _step(program, state, fixed, batch, key, t.astype(_dtype(state.params)))
 
 
 def _step(program: Program, state: State, fixed: Fixed, batch, key, t):
@@ -140,9 +102,9 @@ def _step(program: Program, state: State, fixed: Fixed, batch, key, t):
     back = (bad >= IN_A_ROW) & ~state.failed
     scale = jnp.where(back, state.scale / 2, state.scale)
     state = state._replace(
-        params=_where(applied, params, _where(back, state.good, state.params)),
-        optimizer=_where(applied, optimizer, state.optimizer),
-        good=_where(applied, state.params, state.good),
+        params=where(applied, params, where(back, state.good, state.params)),
+        optimizer=where(applied, optimizer, state.optimizer),
+        good=where(applied, state.params, state.good),
         scale=scale,
         bad=jnp.where(back, 0, bad),
         culprit=jnp.where(applied | state.failed, state.culprit, culprit),
@@ -164,47 +126,44 @@ def loss_of(program: Program, params, frozen, batch, key, t):
     return value
 
 
-def _validate(program: Program, state: State, fixed: Fixed, score):
-    """The state with its best weights and whether it stops, and the loss on the validation data."""
-    if fixed.validation is not None:
-        key = jax.random.wrap_key_data(fixed.key, impl=program.key_type)
-        model = join(state.params, fixed.frozen, program.static)
-        score = _score(program, model, fixed.validation, jax.random.fold_in(key, 0))
-        better = score < state.best_value
-        state = state._replace(
-            best=_where(better, state.params, state.best),
-            best_value=_where(better, score, state.best_value),
-            stale=jnp.where(better, 0, state.stale + 1),
-        )
-    return state._replace(stopped=state.failed | (state.stale >= fixed.patience)), score
-
-
-def _score(program: Program, model, data, key):
-    """The mean loss at t = 1, a few hundred samples at a time."""
-    n = len(jax.tree.leaves(data)[0])
-    size = min(n, max(program.batch_size, VALIDATION_BATCH))
+def _scores(program: Program, state: State, fixed: Fixed) -> list[Part]:
+    """The loss on the validation data, a few hundred samples at a time."""
+    n = len(jax.tree.leaves(fixed.validation)[0])
+    size = score_size(program, n)
     steps, tail = divmod(n, size)
 
     def mean(key, rows):
-        return program.loss(model, _batch(program, data, rows), key, jnp.ones((), _dtype(model)))
+        batch = spread(program, jax.tree.map(lambda x: x[rows], fixed.validation))
+        return score_of(program, state, fixed, batch, key)
 
-    rows, keys = np.arange(n), jax.random.split(key, steps + (tail > 0))
+    rows, keys = np.arange(n), score_keys(program, fixed, steps + (tail > 0))
     pieces = (keys[:steps], rows[: steps * size].reshape(steps, size))
-    total = size * jnp.sum(jax.lax.map(lambda x: mean(*x), pieces))
-    return (total + tail * mean(keys[-1], rows[steps * size :]) if tail else total) / n
+    scores = [Part(size, jax.lax.map(lambda x: mean(*x), pieces))]
+    return [*scores, Part(tail, mean(keys[-1], rows[steps * size :]))] if tail else scores
 
 
-def _batch(program: Program, data, rows):
-    """These rows, spread over the devices where they divide."""
-    batch = jax.tree.map(lambda x: x[rows], data)
+def score_size(program: Program, n: int) -> int:
+    return min(n, max(program.batch_size, VALIDATION_BATCH))
+
+
+def score_keys(program: Program, fixed: Fixed, number: int) -> Array:
+    key = jax.random.wrap_key_data(fixed.key, impl=program.key_type)
+    return jax.random.split(jax.random.fold_in(key, 0), number)
+
+
+def score_of(program: Program, state: State, fixed: Fixed, batch, key):
+    """The loss of a batch at t = 1."""
+    model = join(state.params, fixed.frozen, program.static)
+    return program.loss(model, batch, key, jnp.ones((), _dtype(model)))
+
+
+def spread(program: Program, batch):
+    """A batch over the devices where it divides."""
     if program.mesh is None or program.many:
         return batch
-    return jax.lax.with_sharding_constraint(batch, sharding(program.mesh, len(rows)))
+    length = len(jax.tree.leaves(batch)[0])
+    return jax.lax.with_sharding_constraint(batch, sharding(program.mesh, length))
 
 
 def _dtype(tree):
     return jnp.result_type(*jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array)))
-
-
-def _where(condition, new, old):
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b).astype(b.dtype), new, old)

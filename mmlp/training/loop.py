@@ -18,9 +18,10 @@ import numpy as np
 
 from mmlp.training.data import Fixed, Task
 from mmlp.training.devices import largest_of_processes, local, placed
-from mmlp.training.epoch import Metrics, State, first_state, run_epoch
+from mmlp.training.epoch import run_epoch
 from mmlp.training.reports import EpochInfo, FitResult, nothing_learnt, trouble, values
 from mmlp.training.runs import RunDirectory
+from mmlp.training.state import Metrics, State, first_state
 
 FIRST, EVERY = 2.0, 10.0  # seconds: short runs stay silent; between plain lines
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from mmlp.training.data import Task, named
 from mmlp.training.devices import to_host
-from mmlp.training.epoch import HALVINGS, IN_A_ROW, Metrics, State
+from mmlp.training.epoch import HALVINGS, IN_A_ROW
+from mmlp.training.state import Metrics, State
 
 
 class FitResult(NamedTuple):

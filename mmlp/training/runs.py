@@ -16,8 +16,8 @@ import numpy as np
 
 from mmlp.checkpoint import files
 from mmlp.training.devices import is_key, largest_of_processes, to_host
-from mmlp.training.epoch import Metrics, State
 from mmlp.training.reports import warn
+from mmlp.training.state import Metrics, State
 
 try:
     import fcntl

@@ -18,7 +18,7 @@ import pytest
 import mmlp
 from mmlp.checkpoint import files
 from mmlp.training import runs
-from mmlp.training.epoch import Metrics
+from mmlp.training.state import Metrics
 
 PROGRAM = """
 import sys
