@@ -5,10 +5,13 @@ header claims against the size of the file, the format by the safetensors librar
 shapes, numbers and metadata by SHA-256.
 """
 
+import contextlib
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -71,11 +74,18 @@ def check_dtypes(arrays: dict, argument: str) -> None:
 
 def replace(path: Path, content: bytes) -> None:
     """Put `content` at `path` in one step that a crash or a full disk cannot split."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the place of `path` at the end, whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         try:
             with open(temporary, "wb") as file:
-                file.write(content)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)

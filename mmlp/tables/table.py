@@ -1,26 +1,22 @@
-"""Users' tables, read and written by the extension of the file.
+"""Users' tables, read by the extension of the file.
 
 What cannot be read is a `ValueError` in one line: the file, the place in it, what is wrong there,
 and what to do. The columns of arrays, which have no names, are called x0, x1, ...; nothing is
 guessed or filled in.
 """
 
-import csv
 import difflib
-import io
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from mmlp.checkpoint import files
 from mmlp.tables.arrays import matrix, read_npy, read_npz
+from mmlp.tables.numbers import read_numbers
 from mmlp.tables.text import Row, fault, number, read_arff, read_csv
 
 INPUTS = (".csv", ".csv.gz", ".arff", ".npy", ".npz")
-OUTPUTS = (".csv", ".npz", ".npy")
 
 
 @dataclass(frozen=True)
@@ -31,6 +27,7 @@ class Table:
     names: tuple[str, ...]
     rows: list[Row] | np.ndarray  # (n, p)
     targets: tuple[str, ...] = ()  # the columns of `y` in an .npz
+    line: int | None = None  # of the first row, in a text of one line for each row of numbers
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -51,7 +48,7 @@ class Table:
     def place(self, row: int) -> str:
         """Where a row stands in the file."""
         if isinstance(self.rows, np.ndarray):
-            return f"row {row} (from 0)"
+            return f"row {row} (from 0)" if self.line is None else f"line {self.line + row}"
         return f"line {self.rows[row].line}"
 
     def check(self, names: Sequence[str]) -> None:
@@ -96,6 +93,8 @@ def read(path: Path) -> Table:
     suffix = extension(path, INPUTS, "read")
     if suffix in (".npy", ".npz"):
         return _read_arrays(path, suffix)
+    if suffix != ".arff" and (found := read_numbers(path)) is not None:
+        return Table(path, *found, line=2)
     names, rows = read_arff(path) if suffix == ".arff" else read_csv(path)
     for line, cells in rows:
         if len(cells) != len(names):
@@ -134,36 +133,6 @@ def read_matrices(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return X, Y
 
 
-def write(path: Path | None, arrays: Mapping[str, np.ndarray], axis: Sequence[str] = ()) -> None:
-    """Write arrays with a common first axis to a file, whole or not at all; None is CSV to stdout.
-
-    An .npz holds them by name, an .npy the only one. A CSV has the columns NAME for (n,), NAME_a
-    for (n, d) and NAME_a_b for the upper triangle of (n, d, d), with a and b from `axis`; columns
-    of the array X are called a.
-    """
-    if path is None:
-        return _write_csv(sys.stdout, arrays, axis)
-    suffix, buffer = check_output(path, list(arrays)), io.BytesIO()
-    if suffix == ".npz":
-        np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    elif suffix == ".npy":
-        np.save(buffer, next(iter(arrays.values())))
-    else:
-        text = io.StringIO()
-        _write_csv(text, arrays, axis)
-        buffer.write(text.getvalue().encode())
-    files.replace(path, buffer.getvalue())
-
-
-def check_output(path: Path, names: Sequence[str]) -> str:
-    """The extension of a file that can hold arrays of these names."""
-    suffix = extension(path, OUTPUTS, "write")
-    if suffix == ".npy" and len(names) > 1:
-        arrays = " and ".join(names)
-        raise ValueError(f"{path} can hold one array, but there are {arrays}; use .npz or .csv.")
-    return suffix
-
-
 def extension(path: Path, known: Sequence[str], verb: str) -> str:
     name = path.name.lower()
     for suffix in known:
@@ -182,21 +151,3 @@ def numbered(letter: str, count: int) -> tuple[str, ...]:
 def _listed(names: Sequence[str], limit: int = 12) -> str:
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(map(repr, names[:limit])) + more
-
-
-def _write_csv(file, arrays: Mapping[str, np.ndarray], axis: Sequence[str]) -> None:
-    names, columns = [], []
-    for name, array in arrays.items():
-        if array.ndim == 1:
-            names.append(name)
-            columns.append(array[:, None])
-        elif array.ndim == 2:
-            names += [a if name == "X" else f"{name}_{a}" for a in axis]
-            columns.append(array)
-        else:
-            i, j = np.triu_indices(array.shape[1])
-            names += [f"{name}_{axis[a]}_{axis[b]}" for a, b in np.transpose([i, j]).tolist()]
-            columns.append(array[:, i, j])
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows(np.concatenate(columns, axis=1).astype(str).tolist())

@@ -29,10 +29,9 @@ class Row(NamedTuple):
 
 
 def read_csv(path: Path) -> tuple[tuple[str, ...], list[Row]]:
-    """Names and rows, separated by what the line of names has most of: comma, semicolon or tab."""
+    """Names and rows, of cells that may be anything."""
     text = _decoded(path)
-    unquoted = re.sub('"[^"]*"', "", text.lstrip("\n").partition("\n")[0])  # line of names
-    separator = max(",;\t", key=unquoted.count)
+    separator = separator_of(text.lstrip("\n").partition("\n")[0])
     lines = io.StringIO(text.rstrip("\n "))
     reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
     try:
@@ -48,7 +47,8 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], list[Row]]:
         example = separator.join(f"x{i}" for i in range(len(names)))
         what = "holds numbers where names belong; add a first line"
         raise ValueError(f"{path}, line {line} {what}, such as {example:.40}.")
-    _check_names(f"{path}, line {line}", names)
+    if wrong := faulty_names(f"{path}, line {line}", names):
+        raise ValueError(wrong)
     return names, [row for row in rows[1:] if row.cells != [""] or len(names) == 1]
 
 
@@ -76,8 +76,27 @@ def read_arff(path: Path) -> tuple[tuple[str, ...], list[Row]]:
     if not data or not names:
         missing = "@data" if names else "@attribute"
         raise ValueError(f"{path} ends without `{missing}`; is it whole?")
-    _check_names(str(path), names)
+    if wrong := faulty_names(str(path), names):
+        raise ValueError(wrong)
     return tuple(names), rows
+
+
+def separator_of(line: str) -> str:
+    """What a line of names has most of, outside of quotation marks: comma, semicolon or tab."""
+    return max(",;\t", key=re.sub('"[^"]*"', "", line).count)
+
+
+def faulty_names(place: str, names: Sequence[str]) -> str | None:
+    """What is wrong with the names of columns, if anything."""
+    first = {}
+    for i, name in enumerate(names, 1):
+        if not name:
+            remedy = "give it one (from pandas: `to_csv(index=False)`)"
+            return f"{place}: column {i} has no name; {remedy}."
+        if first.setdefault(name, i) != i:
+            both = f"columns {first[name]} and {i} are both called {name!r}"
+            return f"{place}: {both}; rename one."
+    return None
 
 
 def number(text: str) -> float | None:
@@ -143,14 +162,3 @@ def _arff_cells(place: str, content: str) -> list[str]:
 
 def _left_open(place: str, error: Exception) -> ValueError:
     return ValueError(f"{place}: {error}; is a quotation mark left open?")
-
-
-def _check_names(place: str, names: Sequence[str]) -> None:
-    first = {}
-    for i, name in enumerate(names, 1):
-        if not name:
-            remedy = "give it one (from pandas: `to_csv(index=False)`)"
-            raise ValueError(f"{place}: column {i} has no name; {remedy}.")
-        if first.setdefault(name, i) != i:
-            both = f"columns {first[name]} and {i} are both called {name!r}"
-            raise ValueError(f"{place}: {both}; rename one.")
