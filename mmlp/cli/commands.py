@@ -2,15 +2,18 @@
 
 import errno
 import functools
+import itertools
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
+from tqdm import tqdm
 
 from mmlp import estimators, tables
 from mmlp.cli import fitting
@@ -19,6 +22,8 @@ from mmlp.cli.fit_arguments import FitOptions
 from mmlp.estimators.saved import kinds
 from mmlp.experiments import demo as tour
 from mmlp.experiments.harness import run as harness
+
+DELAY = 2  # seconds without a bar
 
 
 @functools.singledispatch
@@ -54,9 +59,11 @@ def predict(command: Predict) -> int:
     out = _results_file(command.out, command.data)
     text = out is None or tables.check_output(out, estimator.result_names()) == ".csv"
     X = tables.read(command.data).columns(inputs)
-    arrays = estimator.predicted(X, text=text)
-    width = max((array.shape[1] for array in arrays.values() if array.ndim > 1), default=0)
-    tables.write(out, arrays, targets or tables.numbered("", width))
+    pieces = _shown(estimator.predicted_pieces(X, text=text), len(X))
+    first = next(pieces)
+    width = max((array.shape[1] for array in first.values() if array.ndim > 1), default=0)
+    axis = targets or tables.numbered("", width)
+    tables.write(out, itertools.chain([first], pieces), axis)
     return 0
 
 
@@ -98,6 +105,16 @@ def _loaded(path: Path) -> tuple[Any, list[str], list[str]]:
     inputs = held.pop("feature_names_in_", tables.numbered("x", estimator.n_features_in_))
     targets = held.pop("target_names_", tables.numbered("y", estimator.n_targets))
     return estimator, list(inputs), list(targets)
+
+
+def _shown(pieces: Iterable[dict[str, np.ndarray]], n: int) -> Iterator[dict[str, np.ndarray]]:
+    """The pieces of n rows, with a bar on a terminal if they take more than two seconds."""
+    with tqdm(
+        total=n, delay=DELAY, unit=" rows", unit_scale=True, leave=False, disable=None
+    ) as bar:
+        for piece in pieces:
+            bar.update(len(next(iter(piece.values()))))
+            yield piece
 
 
 def _summary(path: Path, estimator, inputs: Sequence[str], targets: Sequence[str]) -> dict:

@@ -45,6 +45,8 @@ HERE = default("the name of DATA, with .safetensors, here", "MODEL", "-o")
 # `max_epochs` of the estimators, which are not asked: scikit-learn takes seconds to import
 EPOCHS, VAE_EPOCHS = default(500, "N"), default(300, "N")
 BY_ROWS = default("500, and fewer for more than 600 rows", "N")
+BATCH, PATIENCE, MODELS = default(64, "ROWS"), default(50, "N"), default(5, "N")
+BATCH_BY_ROWS = default("64, and up to 256 where rows are many", "ROWS")
 RANK = default("as many as the data ask for, up to 64", "M")
 
 
@@ -72,7 +74,28 @@ class FitOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FormOptions(FitOptions):
+class TrainingOptions(FitOptions):
+    batch_size: Annotated[MaybeWhole, BATCH] = None
+    """The rows of one step of training."""
+    patience: Annotated[MaybeWhole, PATIENCE] = None
+    """End after so many epochs without a better one, by the rows held out."""
+
+    def params(self) -> dict[str, Any]:
+        given = {"batch_size": self.batch_size, "patience": self.patience}
+        return super().params() | {name: x for name, x in given.items() if x is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsembleOptions(TrainingOptions):
+    models: Annotated[MaybeWhole, MODELS] = None
+    """Networks that are averaged, each trained without a part of the rows of its own."""
+
+    def params(self) -> dict[str, Any]:
+        return super().params() | ({} if self.models is None else {"n_models": self.models})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormOptions(TrainingOptions):
     covariance: Literal["auto", "full", "low_rank"] = "auto"
     """Full, or of low rank, for many columns; auto: low_rank with --rank or above 30 columns."""
     rank: Annotated[MaybeWhole, RANK] = None
@@ -83,7 +106,13 @@ class FormOptions(FitOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitSpd(FitOptions):
+class FitMatrices(FitOptions):
+    data: Data
+    """An .npz with X (n, p) and Y (n, d, d)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSpd(EnsembleOptions, FitMatrices):
     """Learn a covariance (SPD) matrix as a function of numbers.
     $ mmlp fit spd tensors.npz -o tensors.safetensors
 
@@ -113,7 +142,7 @@ class FitColumns(FitRows):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitRegression(FormOptions, FitColumns):
+class FitRegression(EnsembleOptions, FormOptions, FitColumns):
     """Predict several targets from other columns: a mean and an error covariance for each row.
     $ mmlp fit regression wind.csv --targets u,v --test 0.2
     $ mmlp fit regression wind.csv --targets u,v --ignore station,date -o wind.safetensors
@@ -121,6 +150,7 @@ class FitRegression(FormOptions, FitColumns):
 
     kind = "regression"
     epochs: Annotated[MaybeWhole, BY_ROWS] = None
+    batch_size: Annotated[MaybeWhole, BATCH_BY_ROWS] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +171,7 @@ class FitVae(FormOptions, FitRows):
 
 
 # by an estimator's `targets`
-FORMS = {"matrices": FitSpd, "columns": FitColumns, None: FitRows}
+FORMS = {"matrices": FitMatrices, "columns": FitColumns, None: FitRows}
 
 
 def for_estimator(estimator: Any) -> type:

@@ -80,11 +80,12 @@ def check(command) -> None:
     """Refuse what can be refused before any file is read."""
     given = vars(command)
     sizes = {"rows": "-n", "epochs": "--epochs", "latent": "--latent", "seeds": "--seeds"}
-    sizes |= {"rank": "--rank"}
+    sizes |= {"rank": "--rank", "batch_size": "--batch-size", "patience": "--patience"}
+    sizes |= {"models": "--models"}
     for field, flag in sizes.items():
-        value = given.get(field)
-        if value is not None and value < 1:
-            raise ValueError(f"{flag} must be at least 1, got {value}.")
+        value, least = given.get(field), 2 if field == "models" else 1
+        if value is not None and value < least:
+            raise ValueError(f"{flag} must be at least {least}, got {value}.")
     if not 0 <= given.get("seed", 0) < 2**32:
         raise ValueError(f"--seed must be from 0 to {2**32 - 1}, got {command.seed}.")
     needed = isinstance(command, fit_arguments.FitColumns) and not command.targets

@@ -6,7 +6,7 @@ import functools
 import numbers
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -23,6 +23,8 @@ from mmlp.estimators.ensemble import Scaling, Training, unfinished
 from mmlp.estimators.outliers import Columns, check_cells
 from mmlp.estimators.pieces import each, predictions
 from mmlp.linalg.checks import checked_size, checked_sizes
+
+ROWS = 2**14  # that `predicted_pieces` gives at once
 
 
 def guarded(fit: Callable) -> Callable:
@@ -84,6 +86,12 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
     def predicted(self, X, *, text: bool = False) -> dict[str, np.ndarray]:
         """The results by name; with `text` those that a table of text is to hold."""
         return {name: result(self, X) for name, result in self.results.items()}
+
+    def predicted_pieces(self, X, *, text: bool = False) -> Iterator[dict[str, np.ndarray]]:
+        """`predicted`, `ROWS` rows at a time, after all rows have been checked."""
+        self._standard(X)
+        for start in range(0, len(X), ROWS):
+            yield self.predicted(X[start : start + ROWS], text=text)
 
     @abc.abstractmethod
     def _check_fitted(self) -> None:

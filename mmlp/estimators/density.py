@@ -22,6 +22,7 @@ from mmlp.networks import CholeskyMLP, JointMatrixMLP, LowRank
 from mmlp.vae import MODELS, VAE, paper_vae
 
 WARM_UP = 0.2  # of training, in which the KL term gains its weight: without it the VAE collapses
+DRAWN = 2**14  # rows that `sample` draws at once
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -121,7 +122,13 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         check_is_fitted(self)
         key = jax.random.key(int(check_random_state(random_state).randint(2**31 - 1)))
         n = checked_size(n, "MatrixVAE.sample(n=...)")
-        return self.input_.back(_sampled(self.models_, key, n))
+        if n <= DRAWN:
+            return self.input_.back(_sampled(self.models_, key, n))
+        rows = np.empty((n, self.n_features_in_))
+        for i, start in enumerate(range(0, n, DRAWN)):
+            drawn = _sampled(self.models_, jax.random.fold_in(key, i), DRAWN)[: n - start]
+            rows[start : start + DRAWN] = self.input_.back(drawn)
+        return rows
 
     results: ClassVar = {"log_density": score_samples, "latent": transform}
 

@@ -3,6 +3,7 @@
 import pytest
 from command import run
 
+from mmlp.cli.main import parse
 from mmlp.estimators.saved import kinds
 from mmlp.experiments.harness.targets import TARGETS
 
@@ -50,13 +51,19 @@ def test_every_command_has_help(command, capsys):
 
 
 @pytest.mark.parametrize("kind", ["regression", "spd", "vae"])
-def test_help_states_the_default_epochs_of_each_kind(kind, capsys):
-    estimator = kinds()[kind]()
+def test_help_states_the_defaults_of_each_kind(kind, capsys):
+    params = kinds()[kind]().get_params()
     text = " ".join(run(capsys, "fit", kind, "--help")[1].replace("│", " ").split())
-    described = text[text.rindex("--epochs N") :]  # at the option, not in an example
-    assert "The most passes over the data" in described
-    default = estimator.max_epochs or "500, and fewer for more than 600 rows"
-    assert described[described.index("(default: ") :].startswith(f"(default: {default})")
+    by_rows = {"max_epochs": "500, and fewer for more than 600 rows"}
+    by_rows |= {"batch_size": "64, and up to 256 where rows are many"}
+    options = {"--epochs N": "max_epochs", "--batch-size ROWS": "batch_size"}
+    options |= {"--patience N": "patience", "--models N": "n_models"}
+    for option, name in options.items():
+        assert (option in text) == (name in params)
+        if name in params:
+            described = text[text.rindex(option) :]  # at the option, not in an example
+            default = params[name] or by_rows[name]
+            assert described[described.index("(default: ") :].startswith(f"(default: {default})")
 
 
 WRONG_ARGUMENTS = [
@@ -71,6 +78,11 @@ WRONG_ARGUMENTS = [
     ("fit vae d.csv --latent x", "parsing --latent: it must be a whole number, got x."),
     ("fit vae d.csv --rank 3 --covariance full", "mmlp: --rank 3 is for a covariance of low rank"),
     ("fit vae d.csv --epochs 0", "mmlp: --epochs must be at least 1, got 0."),
+    ("fit vae d.csv --batch-size 0", "mmlp: --batch-size must be at least 1, got 0."),
+    ("fit vae d.csv --batch-size 1e3", "parsing --batch-size: it must be a whole number, got 1e3."),
+    ("fit spd d.npz --patience 0", "mmlp: --patience must be at least 1, got 0."),
+    ("fit spd d.npz --models 1", "mmlp: --models must be at least 2, got 1."),
+    ("fit vae d.csv --models 2", "Unrecognized options: --models"),
     ("fit vae d.csv --latent -1", "mmlp: --latent must be at least 1, got -1."),
     ("fit vae d.csv --rank 0", "mmlp: --rank must be at least 1, got 0."),
     ("fit regression d.npz --covariance thin", "--covariance"),
@@ -137,3 +149,14 @@ def test_reproduce_refuses_an_unknown_target_with_the_list(capsys):
     status, _, error = run(capsys, "reproduce", "densty")
     assert status == 2
     assert all(name in error for name in ("all", *TARGETS))
+
+
+def test_options_of_training_are_those_of_the_estimator():
+    words = "fit regression d.csv --targets u --batch-size 512 --patience 7 --models 3 --epochs 9"
+    params = parse(words.split()).params()
+    wanted = {"batch_size": 512, "patience": 7, "n_models": 3, "max_epochs": 9}
+    assert wanted.items() <= params.items()
+    for kind, words in (("regression", "--targets u"), ("spd", ""), ("vae", "")):
+        bare = parse(["fit", kind, "d.npz", *words.split()]).params()
+        assert not bare.keys() & wanted.keys()
+        assert bare.keys() <= kinds()[kind]().get_params().keys()

@@ -12,7 +12,8 @@ from command import no_training, run, start
 
 import mmlp
 from mmlp import cli, metrics, tables
-from mmlp.estimators import MultivariateRegressor, ensemble
+from mmlp.cli import commands
+from mmlp.estimators import MultivariateRegressor, base, ensemble
 from mmlp.experiments.harness import run as harness
 
 
@@ -41,6 +42,35 @@ def test_predict_by_kind_and_by_format(here, capsys):
         )
     assert run(capsys, "predict", "spd.safetensors", "X.npy", "-o", "p.npy") == (0, "", "")
     assert np.linalg.eigvalsh(np.load("p.npy")).min() > 0
+
+
+def test_predictions_in_pieces_are_those_in_one(here, capsys, monkeypatch):
+    words = ("predict", "regression.safetensors", "wind.csv")
+    whole = run(capsys, *words)[1]
+    monkeypatch.setattr(base, "ROWS", 16)
+    assert run(capsys, *words)[1] == whole
+    assert run(capsys, *words, "-o", "pieces.npz") == (0, "", "")
+    with np.load("pieces.npz") as results:
+        assert results["covariance"].shape == (40, 2, 2)
+
+
+def test_a_row_that_cannot_be_used_is_told_before_any_is_written(here, capsys, monkeypatch):
+    monkeypatch.setattr(base, "ROWS", 16)
+    X = np.load("X.npy")
+    X[30, 1] = 1e30
+    np.save("far.npy", X)
+    status, out, err = run(capsys, "predict", "spd.safetensors", "far.npy")
+    assert (status, out) == (1, "")
+    assert "X in row 30, column 1 (from 0) is" in err
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_bar_is_shown_on_a_terminal_where_rows_take_long(terminal, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(commands, "DELAY", 0)
+    pieces = [{"mean": np.ones(3)}, {"mean": np.ones(2)}]
+    assert len(list(commands._shown(pieces, 5))) == 2
+    assert ("/5.00 [" in capsys.readouterr().err) == terminal
 
 
 def test_a_covariance_of_low_rank_is_predicted_by_its_parts(here, capsys, monkeypatch):

@@ -164,7 +164,7 @@ def test_the_rounding_of_traces_that_are_all_one_is_not_learnt(dtype):
     assert larger.trace_.scale < 0.01
 
 
-def test_latent_variables_and_draws(density):
+def test_latent_variables_and_draws(density, monkeypatch):
     S = density.transform(X)
     assert density.inverse_transform(S).shape == X.shape
     with pytest.raises(ValueError, match="0 sample"):
@@ -172,6 +172,10 @@ def test_latent_variables_and_draws(density):
     np.testing.assert_array_equal(
         density.sample(4, random_state=1), density.sample(4, random_state=1)
     )
+    monkeypatch.setattr("mmlp.estimators.density.DRAWN", 4)  # rows at once
+    rows = density.sample(10, random_state=1)
+    assert rows.shape == (10, X.shape[1])
+    assert len(np.unique(rows, axis=0)) == 10
     assert density.score(X) == pytest.approx(density.score_samples(X).mean())
     assert list(density.get_feature_names_out()) == ["matrixvae0"]
 
