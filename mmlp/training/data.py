@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from mmlp.linalg.checks import checked_size
 from mmlp.training.devices import all_devices
 from mmlp.training.optimizers import default_optimizer
+from mmlp.training.parts import with_parts
 
 
 class Models(NamedTuple):
@@ -23,6 +24,7 @@ class Models(NamedTuple):
     many: bool = False
     rates: Any = None
     own_data: bool = False
+    rows: Any = None
 
 
 class Sizes(NamedTuple):
@@ -54,6 +56,7 @@ class Fixed(NamedTuple):
     rate: Any  # multiplies every update
     epochs: Any
     patience: Any
+    rows: Any = None  # of the data, those that each of many models sees
 
 
 class Task(NamedTuple):
@@ -94,17 +97,18 @@ def checked_task(models: Models, loss, rows: tuple, key, sizes: Sizes, optimizer
     key, key_type = _checked_key(key, f"{name}({'keys' if many else 'key'}=...)", many=many)
     params, frozen, static = split(_checked_models(models, len(key)))
     rate = _checked_rates(models.rates, len(key)) if many else np.float32(1)
-    data, validation = _checked_rows(name, rows, len(key) if own_data else None)
+    own = len(key) if own_data else None
+    data, validation, parts = with_parts(_checked_rows, name, rows, models.rows, own)
     if sizes.patience is not None and validation is None:
         what = f"`{name}(patience={sizes.patience})`"
         raise ValueError(f"{what} needs `validation` data to judge by.")
     if optimizer is None:
-        n = jax.tree.leaves(data)[0].shape[int(own_data)]
+        n = jax.tree.leaves(data)[0].shape[int(own_data)] if parts is None else parts.shape[2]
         optimizer = default_optimizer(sizes.epochs * -(-n // sizes.batch_size))
     options = {"many": many, "own_data": own_data, "mesh": all_devices()}
     program = Program(loss, optimizer, static, sizes.batch_size, key_type, **options)
     ends = (np.int32(sizes.epochs), np.int32(sizes.patience or np.iinfo(np.int32).max))
-    return Task(name, program, params, Fixed(frozen, data, validation, key, rate, *ends))
+    return Task(name, program, params, Fixed(frozen, data, validation, key, rate, *ends, parts))
 
 
 def check_callables(name: str, loss, optimizer, on_epoch) -> None:
@@ -184,10 +188,8 @@ def _checked_key(key, argument: str, *, many: bool):
 
 def _checked_rows(name: str, rows: tuple[Any, Any], models: int | None) -> tuple[Any, Any]:
     """Data and validation data of the same form; with `models`, for each of so many."""
-    data, argument = (
-        _checked_arrays(rows[0], f"{name}(data=...)", models),
-        f"{name}(validation=...)",
-    )
+    data = _checked_arrays(rows[0], f"{name}(data=...)", models)
+    argument = f"{name}(validation=...)"
     if rows[1] is None:
         return data, None
     validation, leading = _checked_arrays(rows[1], argument, models), 1 if models is None else 2

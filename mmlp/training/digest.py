@@ -23,13 +23,14 @@ def fingerprint(task: Task) -> dict:
     program, fixed, one = task.program, task.fixed, (task.params, task.fixed.frozen, task.fixed.key)
     params, frozen, key = jax.tree.map(lambda x: x[0], one) if program.many else one
     state = program.optimizer.init(params)
-    data = jax.tree.map(lambda x: x[0], fixed.data) if program.own_data else fixed.data
+    own = program.own_data and fixed.rows is None
+    data = jax.tree.map(lambda x: x[0], fixed.data) if own else fixed.data
     batch = jax.tree.map(lambda x: x[: program.batch_size], data)
     random = jax.random.wrap_key_data(jnp.asarray(key), impl=program.key_type)
     gradient = jax.value_and_grad(lambda params, *rest: loss_of(program, params, frozen, *rest))
     update = digest_function(program.optimizer.update, params, state, params)
     return {
-        "data": digest(fixed.data),
+        "data": digest(fixed.data if fixed.rows is None else (fixed.data, fixed.rows)),
         "validation": digest(fixed.validation),
         "key": digest(fixed.key),
         "optimizer": digest(state) + update,

@@ -18,6 +18,7 @@ from jax import Array
 from mmlp.training.compiled import Compiled
 from mmlp.training.data import Fixed, Program, join
 from mmlp.training.devices import sharding
+from mmlp.training.parts import numbers_in
 from mmlp.training.state import Metrics, Part, State, finished, where
 
 IN_A_ROW = 5
@@ -35,8 +36,9 @@ def run_epoch(program: Program, state: State, fixed: Fixed, epoch) -> tuple[Stat
         return finished(program, state, after, fixed, losses, scores)
 
     if program.many:
-        rows = 0 if program.own_data else None
-        axes = Fixed(0, data=rows, validation=rows, key=0, rate=0, epochs=None, patience=None)
+        own, parts = 0 if program.own_data else None, None if fixed.rows is None else 0
+        common = {"data": None if fixed.rows is not None else own, "epochs": None, "patience": None}
+        axes = Fixed(0, validation=own, key=0, rate=0, rows=parts, **common)
         after, metrics = jax.vmap(one, (0, axes))(state, fixed)
     else:
         after, metrics = one(state, fixed)
@@ -49,11 +51,13 @@ def run_epoch(program: Program, state: State, fixed: Fixed, epoch) -> tuple[Stat
 
 def _all_steps(program: Program, state: State, fixed: Fixed, epoch) -> tuple[State, list[Part]]:
     """The state after a step for each batch, and what the steps gave."""
-    n, size = len(jax.tree.leaves(fixed.data)[0]), program.batch_size
+    of_all = None if fixed.rows is None else numbers_in(fixed.rows, epoch)
+    n = len(jax.tree.leaves(fixed.data)[0]) if of_all is None else len(of_all)
+    size = program.batch_size
     steps, tail = divmod(n, size)
     total = steps + (tail > 0)
     keys = epoch_keys(program, fixed, epoch, total)
-    order = jax.random.permutation(keys[-1], n)
+    order = jax.random.permutation(keys[-1], n if of_all is None else of_all)
 
     def step(state: State, i, key, rows):
         batch = spread(program, jax.tree.map(lambda x: x[rows], fixed.data))

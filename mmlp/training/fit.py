@@ -75,6 +75,7 @@ def fit_many(
     patience: int | None = None,
     rates=None,
     own_data: bool = False,
+    rows=None,
     checkpoint=None,
     resume: bool = True,
     progress: bool = True,
@@ -87,7 +88,9 @@ def fit_many(
     stopped. A model that fails rests at its last good weights, with a warning; an error is raised
     when all have failed. Several devices share out the models. `rates` (models,) multiply the steps
     of each model, to try learning rates. With `own_data` the arrays of `data` and `validation` have
-    a leading axis of models too: each has its own split, say, of the same size.
+    a leading axis of models too: each has its own split, say, of the same size. With `rows`
+    (models, parts, m) the data have not: these are the numbers of the rows of each model, and an
+    epoch takes m of them, one part after the other.
 
     >>> import equinox as eqx, jax, jax.numpy as jnp
     >>> keys = jax.random.split(jax.random.key(0), 3)
@@ -99,9 +102,9 @@ def fit_many(
     (2, 3)
     """
     check_callables("fit_many", loss, optimizer, on_epoch)
-    sizes, rows = Sizes(epochs, batch_size, patience), (data, validation)
-    many = Models("fit_many", models, True, rates, own_data)
-    task = checked_task(many, loss, rows, keys, sizes, optimizer)
+    sizes, arrays = Sizes(epochs, batch_size, patience), (data, validation)
+    many = Models("fit_many", models, True, rates, own_data or rows is not None, rows)
+    task = checked_task(many, loss, arrays, keys, sizes, optimizer)
     return _trained(task, checkpoint, resume, progress=progress, on_epoch=on_epoch)
 
 

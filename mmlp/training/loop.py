@@ -71,7 +71,8 @@ def _placed(task: Task, state: State) -> tuple[State, Fixed]:
     """The arrays of a run on the device or devices; what each model has of its own is spread."""
     program, fixed = task.program, task.fixed._asdict()
     models = len(task.fixed.key) if program.many else None
-    own = ("frozen", "key", "rate", *(("data", "validation") if program.own_data else ()))
+    own = ("frozen", "key", "rate", "rows", *(("validation",) if program.own_data else ()))
+    own += ("data",) if program.own_data and task.fixed.rows is None else ()
     for name, tree in fixed.items():
         fixed[name] = placed(program.mesh, tree, models if name in own else None)
     return placed(program.mesh, state, models), Fixed(**fixed)

@@ -118,3 +118,38 @@ def test_a_run_with_other_rates_is_another_run(tmp_path):
     mmlp.fit_many(models, loss, (X, Y), rates=(0.5, 0.2), checkpoint=tmp_path, **options)
     with pytest.raises(ValueError, match="differs in rates"):
         mmlp.fit_many(models, loss, (X, Y), checkpoint=tmp_path, **options)
+
+
+def test_rows_of_common_data_train_like_copies_of_them(tmp_path):
+    """In two parts, which take turns; a batch is a whole part, in which the order is no matter."""
+    rng, keys = np.random.default_rng(0), jax.random.split(KEY, 2)
+    models, options = stacked(keys), SGD | {"keys": keys}
+    rows = np.stack([rng.permutation(len(X))[:16].reshape(2, 8) for _ in range(2)])
+    shared = mmlp.fit_many(models, loss, (X, Y), rows=rows, epochs=3, **options)
+    for i in (0, 1, 0):
+        own = (X[rows[:, i]], Y[rows[:, i]])
+        models = mmlp.fit_many(models, loss, own, own_data=True, epochs=1, **options).model
+    for a, b in zip(weights(shared.model), weights(models), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    run = options | {"rows": rows, "epochs": 3, "checkpoint": tmp_path / "run"}
+    again = mmlp.fit_many(stacked(keys), loss, (X, Y), **run)
+    for a, b in zip(weights(again.model), weights(shared.model), strict=True):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(ValueError, match="data"):
+        mmlp.fit_many(stacked(keys), loss, (X, Y), **run | {"rows": rows[:, ::-1]})
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (np.zeros((2, 8), int), r"of shape \(2, parts, m\).* got dtype int64 and shape \(2, 8\)"),
+        (np.zeros((3, 1, 8), int), r"got dtype int64 and shape \(3, 1, 8\)"),
+        (np.zeros((2, 1, 8)), "got dtype float64"),
+        (np.full((2, 1, 8), 10**6), "must be from 0 to .*, the rows of the data, got 1000000"),
+        (np.full((2, 1, 8), -1), "got -1 to -1"),
+    ],
+)
+def test_rows_that_cannot_be_are_refused(rows, message):
+    keys = jax.random.split(KEY, 2)
+    with pytest.raises(ValueError, match=message):
+        mmlp.fit_many(stacked(keys), loss, (X, Y), keys=keys, rows=rows, epochs=1, **SGD)
