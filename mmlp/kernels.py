@@ -1,10 +1,13 @@
 """Kernels: Z (..., d, d) -> a factor T of the kernel matrix K(Z) = T'T.
 
 [K(Z)]_ij = kappa(z_i, z_j) over the columns z_i of Z. To add a kernel, write a function or a
-callable `eqx.Module` from Z to T; it needs no derivative of its own.
+callable `eqx.Module` from Z to T; it needs no derivative of its own. One with `bounded = True`
+promises entries of T of about one, whose squares neither overflow nor vanish: layers are then
+faster.
 """
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,6 +28,7 @@ class MercerSigmoid(eqx.Module):
     limits how small an eigenvalue can be learnt; `Linear` does not.
     """
 
+    bounded: ClassVar[bool] = True
     slope: float = eqx.field(default=1.0, static=True, converter=float)
     intercept: float = eqx.field(default=0.0, static=True, converter=float)
 

@@ -65,7 +65,7 @@ class Network(eqx.Module):
 class MatrixLayer(eqx.Module):
     """Z = W H W' + B, or with V also + V h; then the SPD value that `output` makes of Z.
 
-    A hidden layer's output is `Dense(kernel)`: H = K(Z) / tr K(Z).
+    A hidden layer's output is `Hidden(kernel)`: H = K(Z) / tr K(Z).
     """
 
     W: Array  # (d, d_before), or (d, p) at the input
@@ -91,8 +91,7 @@ class MatrixLayer(eqx.Module):
     def product(self, source: Array | SPD) -> Array:
         """W x (W 1)' for a vector x, W H W' (times the size of H) for a matrix: what is read."""
         if isinstance(source, SPD):
-            M = source.factor @ (source.dim**0.5 * self.W.T)
-            Z = M.T @ M
+            Z = source.dim * source.sandwich(self.W)
         else:
             Z = jnp.outer(self.W @ source, jnp.sum(self.W, axis=1))
         return self.output.entries(Z)

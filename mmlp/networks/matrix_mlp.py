@@ -12,6 +12,7 @@ from jax import Array
 from mmlp.kernels import Kernel, MercerSigmoid
 from mmlp.linalg.checks import checked_size, checked_sizes
 from mmlp.linalg.primitive import full_precision
+from mmlp.networks.hidden import Hidden
 from mmlp.networks.layers import MatrixLayer, Network, VectorLayer
 from mmlp.networks.outputs import Dense, Output, checked_output
 from mmlp.registry import register
@@ -48,7 +49,7 @@ class TwoPaths(Network):
         r = _widths(name, hidden, hidden_features, out_features, needed=joint)
         output, keys = checked_output(output, name), jax.random.split(key, (2, len(d)))
         inputs, n = (p, *d), len(hidden)
-        layers = [MatrixLayer(inputs[i], d[i], Dense(kernel), key=keys[0, i]) for i in range(n)]
+        layers = [MatrixLayer(inputs[i], d[i], Hidden(kernel), key=keys[0, i]) for i in range(n)]
         features = r[n - 1] if r and n else 0  # of h_1
         last = output.layer(inputs[n], d[n], r=features, joint=joint, key=keys[0, n])
         self.matrices = (*layers, last)

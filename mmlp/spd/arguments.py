@@ -87,6 +87,15 @@ def rows_of(T: Array, x: Array | None, batch: tuple[int, ...]) -> Array:
     return jnp.moveaxis(jnp.broadcast_to(T, batch + T.shape[-2:]), -2, 0)
 
 
+def rectangle(W: ArrayLike, d: int, argument: str) -> Array:
+    """W (..., k, d) of a congruence, with k <= d."""
+    W = jnp.asarray(checked_floats(W, argument, "(..., k, d)", ndim=2))
+    if W.shape[-1] != d or W.shape[-2] > d:
+        wanted = f"have shape (..., k, {d}) with k <= {d}, or W A W' is singular"
+        raise ValueError(f"`{argument}` must {wanted}, got shape {W.shape}.")
+    return W
+
+
 def some_of(columns, d: int, argument: str) -> np.ndarray:
     """Distinct places from 0 to d - 1, from a slice or a list of whole numbers."""
     if isinstance(columns, Tracer):

@@ -15,10 +15,10 @@ from jax import Array
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from mmlp.linalg.checks import checked_floats
 from mmlp.linalg.log import log_gram, spectrum
 from mmlp.linalg.lu import factorise, log_abs_det, solve
 from mmlp.linalg.primitive import full_precision
+from mmlp.linalg.products import gram
 from mmlp.registry import register
 from mmlp.spd import arguments
 
@@ -61,7 +61,7 @@ class SPD(eqx.Module):
     @full_precision
     def dense(self) -> Array:
         """A = T'T, shape (..., d, d)."""
-        return self.factor.mT @ self.factor
+        return gram(self.factor)
 
     def diagonal(self) -> Array:
         """The entries A_ii, shape (..., d)."""
@@ -108,7 +108,13 @@ class SPD(eqx.Module):
     @full_precision
     def congruence(self, W: ArrayLike) -> "SPD":
         """W A W' for W (..., k, d): the factor is T W'. Singular, and so refused, for k > d."""
-        return Gram(self.factor @ self._rectangle(W).mT)
+        W = arguments.rectangle(W, self.dim, f"{type(self).__name__}.congruence(W=...)")
+        return Gram(self.factor @ W.mT)
+
+    @full_precision
+    def sandwich(self, W: ArrayLike) -> Array:
+        """W A W', dense (..., k, k), for W (..., k, d) of any k."""
+        return gram(self.factor @ jnp.asarray(W).mT)
 
     def marginal(self, columns) -> "SPD":
         """A_ij for i and j of these columns, an index or slice: the covariance of these alone."""
@@ -167,15 +173,6 @@ class SPD(eqx.Module):
     def _columns(self, x: ArrayLike, argument: str) -> arguments.Columns:
         name = f"{type(self).__name__}.{argument}"
         return arguments.Columns(self.batch_shape, self._vectors(x, argument), name)
-
-    def _rectangle(self, W: ArrayLike) -> Array:
-        """W (..., k, d) of a `congruence`."""
-        name, d = type(self).__name__, self.dim
-        W = jnp.asarray(checked_floats(W, f"{name}.congruence(W=...)", "(..., k, d)", ndim=2))
-        if W.shape[-1] != d or W.shape[-2] > d:
-            wanted = f"have shape (..., k, {d}) with k <= {d}, or W A W' is singular"
-            raise ValueError(f"`{name}.congruence(W=...)` must {wanted}, got shape {W.shape}.")
-        return W
 
     def _some(self, columns) -> np.ndarray:
         """Distinct columns of a `marginal`, from 0 to d - 1."""

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from mmlp.linalg import low_rank, low_rank_trace
 from mmlp.linalg.primitive import full_precision
 from mmlp.registry import register
-from mmlp.spd.arguments import check_pair, checked, norm, root_of, rows_of, together
+from mmlp.spd.arguments import check_pair, checked, norm, rectangle, root_of, rows_of, together
 from mmlp.spd.base import SPD, Gram
 from mmlp.spd.diagonal import DiagonalGram, hypotenuse
 
@@ -130,7 +130,7 @@ class LowRankGram(SPD):
 
     @full_precision
     def congruence(self, W: ArrayLike) -> SPD:
-        W = self._rectangle(W)
+        W = rectangle(W, self.dim, f"{type(self).__name__}.congruence(W=...)")
         parts = together(self.scale[..., None] * W.mT, self.U @ W.mT)
         return Gram(jnp.concatenate(parts, axis=-2))
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from mmlp.training.compiled import Compiled
 from mmlp.training.data import Fixed, Program, join
@@ -97,21 +98,25 @@ def _step(program: Program, state: State, fixed: Fixed, batch, key, t):
     updates = jax.tree.map(lambda u: (fixed.rate * state.scale).astype(u.dtype) * u, updates)
     params = optax.apply_updates(state.params, updates)
 
-    # the loss, then for each weight its gradient and new value in one pass
+    # the loss, then for each weight its gradient and new value; all at once, they are many
     together = [value, *map(jnp.add, jax.tree.leaves(gradient), jax.tree.leaves(params))]
-    finite = jnp.stack([jnp.all(jnp.isfinite(x)) for x in together])
-    culprit = jnp.argmin(finite).astype(state.culprit.dtype)
-    applied = jnp.all(finite) & ~state.failed
+    finite = [jnp.isfinite(x).ravel() for x in together]
+    applied = jnp.all(jnp.concatenate(finite)) & ~state.failed
     bad: Any = jnp.where(applied, 0, state.bad + 1)
     back = (bad >= IN_A_ROW) & ~state.failed
     scale = jnp.where(back, state.scale / 2, state.scale)
+    before, as_tree = ravel_pytree(state.params)
+
+    def culprit():
+        return jnp.argmin(jnp.stack([jnp.all(x) for x in finite])).astype(state.culprit.dtype)
+
     state = state._replace(
-        params=where(applied, params, where(back, state.good, state.params)),
+        params=where(applied, params, where(back, as_tree(state.good), state.params)),
         optimizer=where(applied, optimizer, state.optimizer),
-        good=where(applied, state.params, state.good),
+        good=jnp.where(applied, before, state.good),
         scale=scale,
         bad=jnp.where(back, 0, bad),
-        culprit=jnp.where(applied | state.failed, state.culprit, culprit),
+        culprit=jax.lax.cond(applied | state.failed, lambda: state.culprit, culprit),
         failed=state.failed | (scale < 0.5**HALVINGS),
     )
     return state, (jnp.where(applied, jnp.asarray(value), 0), applied)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Hashable
 
 import optax
 from optax import GradientTransformation as Optimizer
-from optax.contrib import muon
+
+from mmlp.training.muon import muon
 
 LEARNING_RATE = 0.02
 CLIP = 100.0  # on the norm of the gradient: for rare spikes, not for every step
@@ -56,4 +57,4 @@ class _Part:
 
 def _muon(steps: int, learning_rate: float) -> Optimizer:
     rate = optax.cosine_decay_schedule(learning_rate, steps)
-    return optax.chain(optax.clip_by_global_norm(CLIP), muon(rate))
+    return muon(rate, CLIP)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from mmlp.training.data import Fixed, Program
 
@@ -16,7 +17,7 @@ class State(NamedTuple):
 
     params: Any  # the model's floating-point arrays
     optimizer: Any
-    good: Any  # the params before the last applied step
+    good: Any  # the params before the last applied step, in one vector
     best: Any  # at the lowest validation loss
     best_value: Any = jnp.inf
     stale: Any = 0  # epochs since then
@@ -57,7 +58,7 @@ def first_state(program: Program, params) -> State:
 
     def one(params) -> State:
         start = program.optimizer.init(params)
-        return jax.tree.map(copy, State(params, start, good=params, best=params))
+        return jax.tree.map(copy, State(params, start, good=ravel_pytree(params)[0], best=params))
 
     return (jax.vmap(one) if program.many else one)(params)
 

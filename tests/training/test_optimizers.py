@@ -8,6 +8,7 @@ import optax
 import pytest
 
 import mmlp
+from mmlp.training import muon
 from mmlp.training.optimizers import CLIP, default_optimizer, equal_by_arguments
 
 KEY = jax.random.key(0)
@@ -40,17 +41,46 @@ def test_a_fit_with_an_equal_optimiser_does_not_compile_again(make):
     assert len(traces) == 1
 
 
-def test_the_steps_are_those_of_the_optimiser_that_was_made():
-    params = {"W": jnp.arange(6.0).reshape(2, 3), "b": jnp.ones(3)}
-    plain = optax.chain(
-        optax.clip_by_global_norm(CLIP),
-        optax.contrib.muon(optax.cosine_decay_schedule(0.02, 7)),
-    )
+SHAPES = {
+    "W": (2, 3),
+    "tall": (5, 2),
+    "row": (1, 4),
+    "same": (2, 3),
+    "b": (3,),
+    "c": (),
+    "cube": (2, 2, 2),
+}
+
+
+@pytest.mark.parametrize("waste", [0, muon.WASTE])  # a stack for each shape, and one for all
+def test_the_steps_are_those_of_optax_with_joined_arrays(waste, monkeypatch):
+    monkeypatch.setattr(muon, "WASTE", waste)
+    params = {name: jax.random.normal(KEY, shape) for name, shape in SHAPES.items()}
+    assert len(muon.Layout(jax.tree.leaves(params)).stacks) == (1 if waste else 3)
+    peer = optax.contrib.muon(optax.cosine_decay_schedule(0.02, 7))
+    peer = optax.chain(optax.clip_by_global_norm(CLIP), peer)
     results = []
-    for optimizer in (plain, default_optimizer(7)):
-        weights, state = params, optimizer.init(params)
-        for _ in range(3):
-            updates, state = optimizer.update(weights, state, weights)
+    for optimizer in (peer, default_optimizer(7)):
+        weights, state, update = params, optimizer.init(params), jax.jit(optimizer.update)
+        for size in (1, 1000, 1e-3):  # the second is clipped
+            gradient = jax.tree.map(lambda w, size=size: size * jnp.sin(w), weights)
+            updates, state = update(gradient, state, weights)
             weights = optax.apply_updates(weights, updates)
-        results.append((weights, state))
-    jax.tree.map(np.testing.assert_array_equal, *results)
+        results.append(weights)
+    # optax adds 1e-8 to the size of a matrix
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), *results)
+
+
+def test_a_gradient_of_zero_moves_nothing_and_dtypes_stay():
+    params = {"W": jnp.ones((2, 3), jnp.float32), "V": jnp.ones((2, 2)), "b": jnp.ones(2)}
+    optimizer = default_optimizer(7)
+    gradient = jax.tree.map(jnp.zeros_like, params)
+    updates, _ = optimizer.update(gradient, optimizer.init(params), params)
+    jax.tree.map(np.testing.assert_array_equal, updates, gradient)
+    assert [u.dtype for u in updates.values()] == [p.dtype for p in params.values()]
+
+
+def test_what_is_joined_is_parted_again():
+    leaves = [jax.random.normal(KEY, shape) for shape in SHAPES.values()]
+    layout = muon.Layout(leaves)
+    jax.tree.map(np.testing.assert_array_equal, layout.part(layout.join(leaves)), leaves)
