@@ -77,7 +77,7 @@ def test_a_gradient_of_zero_moves_nothing_and_dtypes_stay():
     gradient = jax.tree.map(jnp.zeros_like, params)
     updates, _ = optimizer.update(gradient, optimizer.init(params), params)
     jax.tree.map(np.testing.assert_array_equal, updates, gradient)
-    assert [u.dtype for u in updates.values()] == [p.dtype for p in params.values()]
+    assert {k: u.dtype for k, u in updates.items()} == {k: p.dtype for k, p in params.items()}
 
 
 def test_what_is_joined_is_parted_again():
