@@ -1,5 +1,6 @@
 """What `fit` is given, checked before anything is compiled, and what is made of it: a `Task`."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from mmlp.linalg.checks import checked_size
 from mmlp.training.devices import all_devices
 from mmlp.training.optimizers import default_optimizer
 from mmlp.training.parts import with_parts
+from mmlp.training.rows import checked_rows, streamed
 
 
 class Models(NamedTuple):
@@ -71,6 +73,11 @@ class Task(NamedTuple):
     def validated(self) -> bool:
         return self.fixed.validation is not None
 
+    @property
+    def streamed(self) -> bool:
+        """Whether rows are read from files while they are used."""
+        return streamed((self.fixed.data, self.fixed.validation))
+
     def model(self, params) -> Any:
         return join(params, self.fixed.frozen, self.program.static)
 
@@ -97,8 +104,8 @@ def checked_task(models: Models, loss, rows: tuple, key, sizes: Sizes, optimizer
     key, key_type = _checked_key(key, f"{name}({'keys' if many else 'key'}=...)", many=many)
     params, frozen, static = split(_checked_models(models, len(key)))
     rate = _checked_rates(models.rates, len(key)) if many else np.float32(1)
-    own = len(key) if own_data else None
-    data, validation, parts = with_parts(_checked_rows, name, rows, models.rows, own)
+    own, check = len(key) if own_data else None, functools.partial(checked_rows, many=many)
+    data, validation, parts = with_parts(check, name, rows, models.rows, own)
     if sizes.patience is not None and validation is None:
         what = f"`{name}(patience={sizes.patience})`"
         raise ValueError(f"{what} needs `validation` data to judge by.")
@@ -184,67 +191,3 @@ def _checked_key(key, argument: str, *, many: bool):
         wanted = "one axis of keys, as `jax.random.split` makes" if many else "a single key"
         raise ValueError(f"`{argument}` must be {wanted}, got shape {key.shape}.")
     return np.asarray(jax.random.key_data(key)), implementation
-
-
-def _checked_rows(name: str, rows: tuple[Any, Any], models: int | None) -> tuple[Any, Any]:
-    """Data and validation data of the same form; with `models`, for each of so many."""
-    data = _checked_arrays(rows[0], f"{name}(data=...)", models)
-    argument = f"{name}(validation=...)"
-    if rows[1] is None:
-        return data, None
-    validation, leading = _checked_arrays(rows[1], argument, models), 1 if models is None else 2
-    ours, theirs = (
-        (jax.tree.structure(tree), [(x.shape[leading:], x.dtype) for x in jax.tree.leaves(tree)])
-        for tree in (data, validation)
-    )
-    if ours != theirs:
-        raise ValueError(
-            f"`{argument}` must have the structure, row shapes and dtypes of the data, {ours[1]}, "
-            f"got {theirs[1]}."
-        )
-    return data, validation
-
-
-def _checked_arrays(tree, argument: str, models: int | None):
-    """Finite numbers with a common first axis, (n, ...) or (models, n, ...), in JAX's precision."""
-    named = jax.tree_util.tree_flatten_with_path(tree)[0]
-    if not named:
-        raise ValueError(f"`{argument}` must hold at least one array, got {tree!r:.80}.")
-    names = [f"{argument}{jax.tree_util.keystr(path)}" for path, _ in named]
-    leaves = [leaf for _, leaf in named]
-    lengths = {n: _length(n, leaf, models) for n, leaf in zip(names, leaves, strict=True)}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(
-            f"`{argument}` must have as many rows in each of its arrays, got lengths {lengths}."
-        )
-    arrays = [np.asarray(leaf) for leaf in leaves]
-    arrays = [x.astype(jax.dtypes.canonicalize_dtype(x.dtype), copy=False) for x in arrays]
-    for name, array in zip(names, arrays, strict=True):
-        bad = np.argwhere(~np.isfinite(array)) if jnp.issubdtype(array.dtype, jnp.inexact) else []
-        if len(bad):
-            where = tuple(int(i) for i in bad[0])
-            place = f"row {where[0]}" if models is None else f"row {where[1]} of model {where[0]}"
-            raise ValueError(
-                f"`{name}` must be finite, got {array[where]} in {place} (index {where}); drop or "
-                "fill such rows."
-            )
-    return jax.tree.unflatten(jax.tree.structure(tree), arrays)
-
-
-def _length(name: str, leaf, models: int | None) -> int:
-    """How many rows an array has."""
-    if not isinstance(leaf, jax.Array | np.ndarray) or leaf.dtype == object:
-        raise ValueError(f"`{name}` must be an array, got {leaf!r:.80}; use `np.asarray`.")
-    if not (leaf.dtype == bool or jnp.issubdtype(leaf.dtype, jnp.number)):
-        raise ValueError(
-            f"`{name}` must hold numbers, got dtype {leaf.dtype}; encode it as numbers first."
-        )
-    if models is not None and (leaf.ndim < 2 or len(leaf) != models):
-        raise ValueError(
-            f"`{name}` must have shape ({models}, n, ...) with own_data=True, got shape "
-            f"{leaf.shape}."
-        )
-    shape = leaf.shape if models is None else leaf.shape[1:]
-    if not shape or shape[0] == 0:
-        raise ValueError(f"`{name}` must have at least one row, got shape {leaf.shape}.")
-    return shape[0]

@@ -15,10 +15,10 @@ def all_devices() -> Mesh | None:
     return Mesh(np.array(devices), (AXIS,)) if len(devices) > 1 else None
 
 
-def sharding(mesh: Mesh, length: int | None = None) -> NamedSharding:
-    """Spread along a first axis of this length where it divides, else whole on each device."""
+def sharding(mesh: Mesh, length: int | None = None, axis: int = 0) -> NamedSharding:
+    """Spread along an axis of this length where it divides, else whole on each device."""
     spread = length is not None and length % mesh.size == 0
-    return NamedSharding(mesh, PartitionSpec(AXIS) if spread else PartitionSpec())
+    return NamedSharding(mesh, PartitionSpec(*axis * (None,), *spread * (AXIS,)))
 
 
 def placed(mesh: Mesh | None, tree, length: int | None = None):

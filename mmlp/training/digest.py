@@ -7,8 +7,10 @@ A program is its jaxpr, with the jaxprs in it; variables count by the place wher
 
 import functools
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +18,7 @@ import numpy as np
 
 from mmlp.training.data import Task
 from mmlp.training.epoch import loss_of
+from mmlp.training.rows import Mapped, pieces
 
 
 def fingerprint(task: Task) -> dict:
@@ -94,9 +97,14 @@ class _Digests:
         kind = f"{value.dtype} {tuple(value.shape)} {getattr(value, 'weak_type', False)}"
         if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             value = jax.random.key_data(value)
-        array = np.asarray(value)
-        content = self.value(array.tolist()) if array.dtype.hasobject else array.tobytes()
-        return _hash("array", kind, content)
+        array: Any = value if isinstance(value, Mapped) else np.asarray(value)
+        if array.dtype.hasobject:
+            return _hash("array", kind, self.value(array.tolist()))
+        sha = _sha("array", kind)
+        sha.update((array.dtype.itemsize * math.prod(array.shape)).to_bytes(8, "little"))
+        for piece in pieces(array) if array.shape else [array]:
+            sha.update(piece.tobytes())
+        return sha.digest()
 
     def program(self, program) -> bytes:
         """Of a jaxpr, open or closed."""
@@ -117,17 +125,21 @@ class _Digests:
 
 
 def _hash(*parts: bytes | str) -> bytes:
+    return _sha(*parts).digest()
+
+
+def _sha(*parts: bytes | str):
     sha = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
         sha.update(len(data).to_bytes(8, "little") + data)
-    return sha.digest()
+    return sha
 
 
 def _is_array(value) -> bool:
-    """Those of NumPy and JAX, random keys, and what JAX wraps constants in."""
+    """Those of NumPy and JAX, of mapped files, random keys, and what JAX wraps constants in."""
     wraps = hasattr(value, "__array__") and hasattr(value, "dtype") and not isinstance(value, type)
-    return isinstance(value, jax.Array | np.ndarray | np.generic) or wraps
+    return isinstance(value, jax.Array | np.ndarray | np.generic | Mapped) or wraps
 
 
 def _type(variable) -> bytes:

@@ -59,6 +59,7 @@ def _all_steps(program: Program, state: State, fixed: Fixed, epoch) -> tuple[Sta
     total = steps + (tail > 0)
     keys = epoch_keys(program, fixed, epoch, total)
     order = jax.random.permutation(keys[-1], n if of_all is None else of_all)
+    numbers = jnp.arange(total)
 
     def step(state: State, i, key, rows):
         batch = spread(program, jax.tree.map(lambda x: x[rows], fixed.data))
@@ -68,11 +69,12 @@ def _all_steps(program: Program, state: State, fixed: Fixed, epoch) -> tuple[Sta
     if steps:
         rows = order[: steps * size].reshape(steps, size)
         state, (values, applied) = jax.lax.scan(
-            lambda s, x: step(s, *x), state, (jnp.arange(steps), keys[:steps], rows)
+            lambda s, x: step(s, *x), state, (numbers[:steps], keys[:steps], rows)
         )
         losses.append(Part(size, values, applied))
     if tail:
-        state, (value, applied) = step(state, steps, keys[steps], order[steps * size :])
+        rows = order[steps * size :]
+        state, (value, applied) = step(state, numbers[steps], keys[steps], rows)
         losses.append(Part(tail, value, applied))
     return state, losses
 
@@ -143,7 +145,7 @@ def _scores(program: Program, state: State, fixed: Fixed) -> list[Part]:
 
     def mean(key, rows):
         batch = spread(program, jax.tree.map(lambda x: x[rows], fixed.validation))
-        return score_of(program, state, fixed, batch, key)
+        return score_of(program, state.params, fixed, batch, key)
 
     rows, keys = np.arange(n), score_keys(program, fixed, steps + (tail > 0))
     pieces = (keys[:steps], rows[: steps * size].reshape(steps, size))
@@ -160,9 +162,9 @@ def score_keys(program: Program, fixed: Fixed, number: int) -> Array:
     return jax.random.split(jax.random.fold_in(key, 0), number)
 
 
-def score_of(program: Program, state: State, fixed: Fixed, batch, key):
+def score_of(program: Program, params, fixed: Fixed, batch, key):
     """The loss of a batch at t = 1."""
-    model = join(state.params, fixed.frozen, program.static)
+    model = join(params, fixed.frozen, program.static)
     return program.loss(model, batch, key, jnp.ones((), _dtype(model)))
 
 

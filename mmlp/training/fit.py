@@ -3,8 +3,9 @@
     fit(model, loss, data, key=key, epochs=100, batch_size=50) -> FitResult(model, history)
 
 The way down from here: `data.checked_task` checks what is given, `loop.train` runs the epochs, and
-an epoch is one call of a compiled program, `epoch.run_epoch`, where the gradient is taken. A second
-`fit` with the same loss, optimiser and shapes does not compile again.
+an epoch is one call of a compiled program, `epoch.run_epoch`, where the gradient is taken, or a few
+of `stream` for data that stays in files. A second `fit` with the same loss, optimiser and shapes
+does not compile again.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,14 +38,15 @@ def fit(
     """Train `model` to make the mean of `loss(model, batch, key, t)` over `data` small.
 
     The loss is the mean over a batch, with a random key of its own and t in [0, 1], how far
-    training is. `data` is any tree of arrays with a common first axis (`Gram`s too). With
-    `validation`, data of the same form, the weights of the best epoch are returned, and after
-    `patience` epochs without a better one training ends. `checkpoint` is a directory: the same call
-    goes on from where it was interrupted, with the same result bit for bit. Another call is
-    refused: data, model, key and every number in the compiled loss and optimiser count, but not
-    what they compute outside of it (`jax.pure_callback`, `io_callback`). Steps that are not finite
-    are left out and counted; if they persist, training goes back with a smaller step, or raises
-    `NonFiniteError`. With several devices each batch is spread over them.
+    training is. `data` is any tree of arrays with a common first axis (`Gram`s too); rows of
+    memory-mapped ones (`np.load(path, mmap_mode="r")`) are read while others are in use, with the
+    same result. With `validation`, data of the same form, the weights of the best epoch are
+    returned, and after `patience` epochs without a better one training ends. `checkpoint` is a
+    directory: the same call goes on from where it was interrupted, with the same result bit for
+    bit. Another call is refused: data, model, key and every number in the compiled loss and
+    optimiser count, but not what they compute outside of it (`jax.pure_callback`, `io_callback`).
+    Steps that are not finite are left out and counted; if they persist, training goes back with a
+    smaller step, or raises `NonFiniteError`. With several devices each batch is spread over them.
 
     >>> import equinox as eqx, jax, jax.numpy as jnp
     >>> X = jax.random.normal(jax.random.key(0), (32, 2))

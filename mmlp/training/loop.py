@@ -22,6 +22,7 @@ from mmlp.training.epoch import run_epoch
 from mmlp.training.reports import EpochInfo, FitResult, nothing_learnt, trouble, values
 from mmlp.training.runs import RunDirectory
 from mmlp.training.state import Metrics, State, first_state
+from mmlp.training.stream import Stream
 
 FIRST, EVERY = 2.0, 10.0  # seconds: short runs stay silent; between plain lines
 
@@ -35,7 +36,6 @@ def train(
     if run is not None:
         state, done, finished = run.resumed(task.name, state)
     state, fixed = _placed(task, state)
-    next_epoch = run_epoch.program(task.program, state, fixed, np.int32(0))
 
     def result() -> FitResult:
         weights = state.best if task.validated else state.params
@@ -44,6 +44,7 @@ def train(
     with (
         Progress(epochs, len(done), show=progress) as bar,
         Interrupts(active=run is not None) as interrupts,
+        _epochs(task, state, fixed, len(done)) as next_epoch,
     ):
         while not finished and not stop:
             state, metrics = next_epoch(state, fixed, np.int32(len(done)))
@@ -67,9 +68,18 @@ def train(
     return outcome
 
 
+def _epochs(task: Task, state: State, fixed: Fixed, first: int):
+    """What runs one epoch after the other, as long as it is open."""
+    if task.streamed:
+        return Stream(task, first)
+    return contextlib.nullcontext(run_epoch.program(task.program, state, fixed, np.int32(0)))
+
+
 def _placed(task: Task, state: State) -> tuple[State, Fixed]:
     """The arrays of a run on the device or devices; what each model has of its own is spread."""
     program, fixed = task.program, task.fixed._asdict()
+    if task.streamed:
+        fixed |= {"data": None, "validation": None}
     models = len(task.fixed.key) if program.many else None
     own = ("frozen", "key", "rate", "rows", *(("validation",) if program.own_data else ()))
     own += ("data",) if program.own_data and task.fixed.rows is None else ()

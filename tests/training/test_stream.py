@@ -1,0 +1,150 @@
+"""Data that stays in a file: the same order, keys and weights as in memory, bit for bit."""
+
+import threading
+
+import jax
+import numpy as np
+import pytest
+from fits import KEY, X, Y, equal, fit, loss, model, stacked
+
+import mmlp
+from mmlp.training import rows, runs
+from mmlp.training.digest import digest
+from mmlp.training.epoch import run_epoch
+from mmlp.training.stream import run_batches, shuffled
+
+
+@pytest.fixture
+def maps(tmp_path, monkeypatch):
+    """The data in files, of which few bytes are read at once: two batches of 2 rows."""
+    monkeypatch.setattr(rows, "CHUNK", 128)
+    monkeypatch.setattr(rows, "PIECE", 60)
+    return mapped(tmp_path, X, Y)
+
+
+def mapped(folder, *arrays):
+    for number, array in enumerate(arrays):
+        np.save(folder / f"{number}.npy", array)
+    return tuple(np.load(folder / f"{i}.npy", mmap_mode="r") for i in range(len(arrays)))
+
+
+def noisy(model, batch, key, t):
+    return loss(model, batch, key, t) + 0.01 * t * jax.random.normal(key)
+
+
+def same(a, b):
+    return equal(a.model, b.model) and all(
+        np.array_equal(a.history[name], b.history[name], equal_nan=True) for name in b.history
+    )
+
+
+@pytest.mark.parametrize(("batch_size", "validated"), [(2, 9), (7, 22), (100, None)])
+def test_a_fit_on_mapped_files_is_that_in_memory(batch_size, validated, maps, monkeypatch):
+    """In six pieces, with a tail, and in one batch that is not full; in a thread that ends."""
+    threads, gathered = set(), rows.gathered
+
+    def watched(*arguments):
+        threads.add(threading.current_thread())
+        return gathered(*arguments)
+
+    monkeypatch.setattr("mmlp.training.stream.gathered", watched)
+    held, files = (
+        None if validated is None else tuple(x[:validated] for x in data) for data in ((X, Y), maps)
+    )
+    expected = fit(model(), noisy, (X, Y), batch_size=batch_size, validation=held)
+    assert not threads
+    result = fit(model(), noisy, maps, batch_size=batch_size, validation=files)
+    assert same(result, expected)
+    assert len(threads) == 1
+    assert not threads & set(threading.enumerate())
+
+
+def test_files_and_arrays_may_stand_side_by_side_and_results_are_shared(
+    maps, tmp_path, monkeypatch
+):
+    """A run on files, broken off, goes on with the same data in memory, as if it had not been."""
+
+    def stop(info):
+        if info.epoch == 2:
+            raise RuntimeError("enough")
+
+    options: dict = {"batch_size": 7, "validation": (X[:9], Y[:9])}
+    monkeypatch.setattr(runs, "SHARE", 0)
+    with pytest.raises(RuntimeError, match="enough"):
+        fit(model(), noisy, (maps[0], Y), checkpoint=tmp_path, on_epoch=(stop,), **options)
+    assert len(list(tmp_path.glob("checkpoint-*"))) == 1
+    resumed = fit(model(), noisy, (X, Y), checkpoint=tmp_path, **options)
+    assert same(resumed, fit(model(), noisy, maps, **options))
+    assert same(resumed, fit(model(), noisy, maps, checkpoint=tmp_path, **options))
+
+
+def test_double_precision_is_cast_by_pieces_where_jax_has_single(maps):
+    with jax.enable_x64(False):
+        single = jax.tree.map(lambda x: x.astype("float32"), model())
+        expected = fit(single, noisy, (X, Y))
+        result = fit(single, noisy, maps)
+        file = rows.Mapped(maps[0])
+        assert digest(file) == digest(X.astype("float32"))
+    assert result.history["loss"].dtype == file.dtype == "float32"
+    assert same(result, expected)
+    assert digest(rows.Mapped(maps[0])) == digest(X)
+
+
+@pytest.mark.parametrize(
+    "n", [1, 22, 1624, 1626, 5000, pytest.param(3_000_000, marks=pytest.mark.slow)]
+)
+def test_the_order_is_that_of_jax(n):
+    """Which sorts once up to 1625 rows, twice up to 2.6 million, then three times."""
+    assert np.array_equal(shuffled(KEY, n), jax.random.permutation(KEY, n))
+
+
+def test_pieces_share_a_program_and_cover_each_batch_once():
+    for n, size in ((22, 2), (22, 7), (5, 7), (64, 8), (101, 1)):
+        data = np.zeros((n, 3), np.float32)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rows, "CHUNK", 100)
+            pieces = rows.planned(data, size)
+        steps = [first + i for first, _, count, *_ in pieces for i in range(count)]
+        assert steps == list(range(-(-n // size)))
+        assert sum(piece.count * piece.size for piece in pieces) == n
+        assert len({(piece.size, piece.room) for piece in pieces}) <= 2
+        assert all(piece.count <= piece.room <= max(1, 100 // (12 * size)) for piece in pieces)
+
+
+def test_small_files_are_held_and_large_ones_never_are(maps, monkeypatch):
+    assert isinstance(rows.checked_rows("fit", (maps, None), None, many=False)[0][0], rows.Mapped)
+    view = maps[0][::2, :2]
+    assert rows.is_mapped(np.asarray(view))
+    assert not rows.is_mapped(np.array(view))
+    assert not rows.is_mapped(view + 1)
+    monkeypatch.setattr(rows, "CHUNK", maps[0].nbytes)
+    assert isinstance(rows.checked_rows("fit", (maps, None), None, many=False)[0][0], np.ndarray)
+
+
+def test_wrong_files_are_named_before_anything_is_compiled(maps, tmp_path):
+    compiled = [program.kept.cache_info() for program in (run_epoch, run_batches)]
+    bad = X.copy()
+    bad[17, 1] = np.nan
+    (holed,) = mapped(tmp_path, bad)
+    for data, message in (
+        ((holed, Y), r"`fit\(data=...\)\[0\]` must be finite, got nan in row 17 \(index \(17, 1\)"),
+        ((maps[0], Y[:-1]), r"as many rows .*22.*21"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fit(model(), loss, data)
+    keys = jax.random.split(KEY, 2)
+    options: dict = {"keys": keys, "epochs": 1, "batch_size": 4}
+    with pytest.raises(
+        ValueError, match=r"`fit_many\(data=...\)\[0\]` must be in memory.*`np.array"
+    ):
+        mmlp.fit_many(stacked(keys), loss, maps, **options)
+    assert compiled == [program.kept.cache_info() for program in (run_epoch, run_batches)]
+
+
+def test_an_error_while_reading_ends_the_fit(maps, monkeypatch):
+    def broken(*_):
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr("mmlp.training.stream.gathered", broken)
+    with pytest.raises(OSError, match="the disk is gone"):
+        fit(model(), loss, maps)
