@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
+from mmlp.linalg.double import SMALL, by_double, doubled, spectrum_of_square
 from mmlp.linalg.primitive import is_zero, last_order, primitive
 
 
@@ -28,24 +29,32 @@ class Spectrum(NamedTuple):
 
 
 def spectrum(T: Array) -> Spectrum:
-    return Spectrum(T, *_by_size_and_platform(_svd, _svd_by_eigh, lax.stop_gradient(T)))
+    return Spectrum(T, *_decomposed(lax.stop_gradient(T)))
 
 
 def singular_values(T: Array) -> Array:
     """The singular values of T (..., m, d), m >= d, in no order and without derivatives."""
-
-    def usual(T):
-        return _svd(T)[1] if T.shape[-2:] == (1, 1) else jnp.linalg.svd(T, compute_uv=False)
+    T = lax.stop_gradient(T)
+    if T.shape[-2:] == (1, 1) or by_double(T):
+        return _decomposed(T)[1]
 
     def on_cuda(T):
-        return jnp.abs(jnp.linalg.eigvalsh(_doubled(T))[..., -T.shape[-1] :])
+        return jnp.abs(jnp.linalg.eigvalsh(doubled(T))[..., -T.shape[-1] :])
 
-    return _by_size_and_platform(usual, on_cuda, lax.stop_gradient(T))
+    usual = partial(jnp.linalg.svd, compute_uv=False)
+    return usual(T) if T.shape[-1] <= SMALL else _by_platform(usual, on_cuda, T)
 
 
-def _by_size_and_platform(usual, on_cuda, T: Array):
-    """On CUDA, SVDs larger than 32 run one after another; symmetric eigenproblems do not."""
-    return usual(T) if T.shape[-1] <= 32 else lax.platform_dependent(T, cuda=on_cuda, default=usual)
+def _decomposed(T: Array) -> tuple[Array, Array]:
+    """V and s. On CUDA, SVDs larger than 32 run one after another; eigenproblems do not."""
+    if by_double(T):
+        rows = spectrum_of_square(T)
+        return rows[..., :-1, :], rows[..., -1, :]
+    return _svd(T) if T.shape[-1] <= SMALL else _by_platform(_svd, _svd_by_eigh, T)
+
+
+def _by_platform(usual, on_cuda, T: Array):
+    return lax.platform_dependent(T, cuda=on_cuda, default=usual)
 
 
 def _svd(T: Array) -> tuple[Array, Array]:
@@ -57,16 +66,9 @@ def _svd(T: Array) -> tuple[Array, Array]:
 
 def _svd_by_eigh(T: Array) -> tuple[Array, Array]:
     d = T.shape[-1]
-    s, vectors = jnp.linalg.eigh(_doubled(T))
+    s, vectors = jnp.linalg.eigh(doubled(T))
     s, V = jnp.abs(s[..., -d:][..., ::-1]), vectors[..., :d, -d:][..., ::-1]
     return jnp.linalg.qr(V)[0], s  # orthogonal to rounding, the largest directions first
-
-
-def _doubled(T: Array) -> Array:
-    """[0 T'; T 0], which does not square T: eigenvalues s, -s and zeros, eigenvectors (v, u)."""
-    m, d = T.shape[-2:]
-    zeros = jnp.zeros((*T.shape[:-2], d + m, d + m), T.dtype)
-    return zeros.at[..., d:, :d].set(T).at[..., :d, d:].set(T.mT)
 
 
 def _log_gram_rule(primals, tangents):

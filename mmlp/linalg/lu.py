@@ -1,5 +1,6 @@
 """One LU decomposition PT = LU of a square T: log|det T| and T^-1 b, with all orders of derivative.
 
+On some GPUs a Cholesky decomposition takes its place (`linalg/double.py`).
 Functions broadcast nothing: their arguments share the leading (batch) dimensions.
 """
 
@@ -10,6 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
 
+from mmlp.linalg import double
 from mmlp.linalg.primitive import full_precision, primitive, varying_alike
 
 
@@ -17,13 +19,16 @@ class Factorised(NamedTuple):
     """A square T, which carries the derivatives, and its LU; None for an upper triangle."""
 
     matrix: Array  # (..., d, d)
-    lu: Array | None
-    permutation: Array | None  # (..., d): row i of PT is row permutation[i] of T
+    lu: Array | None = None
+    permutation: Array | None = None  # (..., d): row i of PT is row permutation[i] of T
+    cholesky: Array | None = None  # bits of L, T'T = LL', in place of the two
 
 
 def factorise(T: Array, *, upper: bool = False) -> Factorised:
     if upper or T.shape[-1] == 1:
-        return Factorised(T, None, None)
+        return Factorised(T)
+    if double.by_double(T):
+        return Factorised(T, cholesky=double.cholesky_bits(lax.stop_gradient(T)))
     lu, _, permutation = lax.linalg.lu(lax.stop_gradient(T))
     return Factorised(T, lu, permutation)
 
@@ -40,7 +45,9 @@ class Root(eqx.Module):
 
 def log_abs_det(F: Factorised) -> Array:
     """log|det T|, shape (...); -inf when T is singular. d log|det T| = tr(T^-1 dT)."""
-    return _log_abs_diagonal(F.matrix) if F.lu is None else _log_abs_det(F)
+    if F.lu is None and F.cholesky is None:
+        return _log_abs_diagonal(F.matrix)
+    return _log_abs_det(F)
 
 
 def _log_abs_diagonal(T: Array) -> Array:
@@ -53,6 +60,8 @@ def _log_abs_det_rule(primals, tangents):
 
 @partial(primitive, rule=_log_abs_det_rule)
 def _log_abs_det(F):
+    if F.cholesky is not None:
+        return double.log_abs_det(F.matrix, F.cholesky)
     return _log_abs_diagonal(F.lu)
 
 
@@ -66,6 +75,12 @@ def solve(F: Factorised, b: Array, *, transpose: bool = False, refine: bool = Fa
     """
     F, b = varying_alike((F, b))
     T = F.matrix.mT if transpose else F.matrix
+    if F.cholesky is not None:
+        given = lax.stop_gradient(F.matrix), F.cholesky
+        there, back = double.solver(transpose, refine), double.solver(not transpose, False)
+        return lax.custom_linear_solve(
+            lambda x: T @ x, b, lambda _, y: there(*given, y), lambda _, y: back(*given, y)
+        )
     triangle = F.matrix if F.lu is None else F.lu
     singular = jnp.any(jnp.diagonal(triangle, axis1=-2, axis2=-1) == 0, axis=-1)[..., None, None]
 

@@ -5,6 +5,7 @@ from functools import partial
 import jax.numpy as jnp
 from jax import Array
 
+from mmlp.linalg.double import by_double, polar_by_eigh
 from mmlp.linalg.primitive import last_order, primitive
 
 
@@ -21,5 +22,7 @@ def polar(M: Array) -> Array:
     """W = UV' of M = USV', the nearest orthogonal matrix; its derivative divides by sums of s."""
     if M.shape[-1] == 1:
         return jnp.where(M < 0, -1, 1).astype(M.dtype)
+    if by_double(M):
+        return polar_by_eigh(M)
     U, _, Vt = jnp.linalg.svd(M, full_matrices=False)
     return U @ Vt
