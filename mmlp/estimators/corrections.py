@@ -9,6 +9,7 @@
 e (n, d) are residuals, V (n, d, d) their covariances by networks that have not seen the rows.
 """
 
+import functools
 from typing import Any
 
 import jax
@@ -18,7 +19,9 @@ from scipy.optimize import brentq
 from sklearn.covariance import ledoit_wolf
 
 from mmlp.distributions import Elliptical
+from mmlp.estimators.pieces import PIECE, one_of_few
 from mmlp.spd import DiagonalGram
+from mmlp.training.compiled import Compiled
 
 
 def shape(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -43,22 +46,38 @@ def contrast(family: type[Elliptical], log_V: np.ndarray, tail, e: np.ndarray, w
     needs fewer digits of the generator, which may have those of float32.
     """
     n, d = e.shape
-    p = family.from_moments(jnp.zeros((n, d)), DiagonalGram(jnp.ones((n, d))), *tail)
-    slope = jax.grad(lambda u: jnp.sum(p.log_generator(u)))
     values, vectors = np.linalg.eigh(log_V)
-    squares = np.einsum("nij,ni->nj", vectors, e) ** 2 * np.asarray(p.variance_factor())[..., None]
+    factor = _slopes(family, d, np.ones(n), *tail)[1]
+    squares = np.einsum("nij,ni->nj", vectors, e) ** 2 * factor[:, None]
     rates = values + np.log(d)  # of the eigenvalues of log V, by c
 
     def derivative(c: float) -> float:
         terms = squares * np.exp(np.log(d) - c * rates)
         u, du = np.sum(terms, axis=1), -np.sum(terms * rates, axis=1)
-        slopes = np.asarray(slope(jnp.asarray(u, p.loc.dtype)), np.float64)
+        slopes = _slopes(family, d, u, *tail)[0]
         return float(np.average(np.sum(rates, axis=1) / 2 - slopes * du, weights=weight))
 
     if derivative(0.0) >= 0 or derivative(1.0) <= 0:
         return 0.0 if derivative(0.0) >= 0 else 1.0
     zero: Any = brentq(derivative, 0.0, 1.0, xtol=1e-6)
     return float(zero)
+
+
+def _slopes(family: type[Elliptical], d: int, u: np.ndarray, *tail: np.ndarray) -> list[np.ndarray]:
+    """For each row the derivative of `log_generator` at u (n,), and the `variance_factor`."""
+    more, dtype = one_of_few(len(u), PIECE) - len(u), jax.dtypes.canonicalize_dtype(np.float64)
+    rows = (np.pad(x, (0, more), mode="edge").astype(dtype) for x in (u, *tail))
+    return [np.asarray(x, np.float64)[: len(u)] for x in _compiled_slopes((family, d), *rows)]
+
+
+@functools.partial(Compiled, effort="least")
+def _compiled_slopes(static, u, *tail):
+    family, shape = static[0], (len(u), static[1])
+    p = family.from_moments(
+        jnp.zeros(shape, u.dtype), DiagonalGram(jnp.ones(shape, u.dtype)), *tail
+    )
+    slope = jax.grad(lambda u: jnp.sum(p.log_generator(u)))(u)
+    return slope, jnp.broadcast_to(p.variance_factor(), u.shape)
 
 
 def gain(log_V: np.ndarray, e: np.ndarray, apart: np.ndarray, weight, count: int) -> float:

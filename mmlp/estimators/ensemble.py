@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
+from mmlp.estimators.pieces import one_of_few
 from mmlp.training import FitResult, fit_many
 from mmlp.training.compiled import Compiled
 from mmlp.training.data import join, split
-from mmlp.training.optimizers import default_optimizer
+from mmlp.training.optimizers import optimizer_by_progress
 
 CALIBRATION = 128  # rows that `build` sees
 PASSES = 300_000  # rows that a network sees by default, and
@@ -106,18 +107,17 @@ def fit_folds(
     """
     epochs, batch_size, dtype = training.max_epochs, training.batch_size, training.dtype
     data = tuple(np.asarray(x, dtype) for x in data)
-    keys = jax.random.split(jax.random.key(seed), (2, len(parts)))
     some = np.random.default_rng(seed).integers(len(weight), size=CALIBRATION)
     first = (data[0][some], *(() if start is None else (start.astype(dtype),)))
-    params, frozen, static = _initial(build, keys[0], *first)
+    params, frozen, keys, static = _initial((build, len(parts)), np.uint32(seed), *first)
     padded = (_padded(rows, weight, batch_size) for rows in zip(*parts, strict=True))
     seen, judging = ((tuple(x[i] for x in data), w.astype(dtype)) for i, w in padded)
-    optimizer = default_optimizer(epochs * (seen[1].shape[1] // batch_size), training.learning_rate)
+    optimizer = optimizer_by_progress(training.learning_rate)
     options = {"epochs": epochs, "batch_size": batch_size, "patience": training.full_patience}
     options |= {"optimizer": optimizer, "validation": judging, "own_data": True}
     options |= {"checkpoint": checkpoint, "progress": bool(training.verbose)}
     models = join(params, frozen, static.value)
-    return fit_many(models, Weighted(sample_loss), seen, keys=keys[1], **options)
+    return fit_many(models, Weighted(sample_loss), seen, keys=keys, **options)
 
 
 def unfinished(history: dict[str, np.ndarray], epochs: int, patience: int | None) -> np.ndarray:
@@ -160,21 +160,25 @@ class Weighted:
 
 def _padded(parts, weight: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
     """Indices and weights (parts, m), m whole batches; of mean one, and zero for padding."""
-    m = -(-max(map(len, parts)) // batch_size) * batch_size
+    m = one_of_few(max(map(len, parts)), batch_size)
     index, weights = np.zeros((len(parts), m), int), np.zeros((len(parts), m))
     for k, rows in enumerate(parts):
         index[k, : len(rows)], weights[k, : len(rows)] = rows, weight[rows]
     return index, weights * (m / weights.sum(axis=1, keepdims=True))
 
 
-@functools.partial(Compiled, quickly=True)
-def _initial(build, keys, X, *start):
+@functools.partial(Compiled, effort="least")
+def _initial(static, seed, X, *start):
+    """Networks that are drawn, and keys to train them with."""
+    build, count = static
+    keys = jax.random.split(jax.random.key(seed), (2, count))
+
     def one(key):
         model = build(key, X, *start)
         return jax.tree.map(lambda x: x.astype(X.dtype) if eqx.is_inexact_array(x) else x, model)
 
-    params, frozen, static = split(eqx.filter_vmap(one)(keys))
-    return params, frozen, _Static(static)
+    params, frozen, rest = split(eqx.filter_vmap(one)(keys[0]))
+    return params, frozen, keys[1], _Static(rest)
 
 
 @jax.tree_util.register_static

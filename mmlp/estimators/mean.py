@@ -64,7 +64,7 @@ def fit_mean(sizes, x, z, weight, partitions: list[list[Part]], *, checkpoint, *
     every = [part for parts in partitions for part in parts]
     fitted = networks("all", squared_error, every, x * used, z, rates)
     # what they have made of columns of zeros is nothing
-    model = eqx.tree_at(lambda m: m.W[0], fitted.model, replace_fn=lambda W: W * used.astype(dtype))
+    model = eqx.tree_at(lambda m: m.W[0], fitted.model, replace_fn=lambda W: _times(W, used))
     values = predictions(call, model, x.astype(dtype))  # (n, 2 count, d)
     values = np.split(values, len(partitions), axis=1)
     said = [held(*pair) for pair in zip(values, partitions, strict=True)]
@@ -76,6 +76,10 @@ def fit_mean(sizes, x, z, weight, partitions: list[list[Part]], *, checkpoint, *
         models |= {"smooth": as_one(smooth)} if share.any() else {}
     one, other = said
     return FittedMean(models, share, z - (one + other) / 2, one - other, fitted.history)
+
+
+def _times(W, used: np.ndarray):
+    return W if used.all() else jnp.asarray(np.asarray(W) * used.astype(W.dtype))
 
 
 def mattering(models, x, z, weight, parts: list[Part], rng) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Stacked networks applied to rows, a piece of them at a time."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,14 +14,27 @@ from mmlp.training.data import join, split
 PIECE = 256  # rows that are predicted at once: one shape, and no row depends on how many others
 
 
+def one_of_few(n: int, unit: int) -> int:
+    """n, rounded up to one of few sizes: whole units, up to 16 all, then 8 for each doubling.
+
+    So another number of rows is seldom another program, and at most an eighth is added.
+
+    >>> [one_of_few(n, 64) // 64 for n in (1, 640, 641, 1100, 2100)]
+    [1, 10, 11, 18, 36]
+    """
+    units = -(-n // unit)
+    step = 2 ** max((units - 1).bit_length() - 4, 0)
+    return -(-units // step) * step * unit
+
+
 def as_one(models):
     """Stacked models as a stack of one, which is all of them."""
-    return jax.tree.map(lambda x: x[None] if eqx.is_array(x) else x, models)
+    return jax.tree.map(lambda x: np.asarray(x)[None] if eqx.is_array(x) else x, models)
 
 
 def only(models, k: int):
     """Of stacked models number k, from 0, as a stack of one."""
-    return jax.tree.map(lambda x: x[k : k + 1] if eqx.is_array(x) else x, models)
+    return jax.tree.map(lambda x: np.asarray(x)[k : k + 1] if eqx.is_array(x) else x, models)
 
 
 def by_pieces(function: Callable, *arrays: np.ndarray):
@@ -50,7 +64,7 @@ def predictions(function: Callable, models, X: np.ndarray):
     return jax.tree.map(lambda *x: np.concatenate([np.asarray(piece) for piece in x])[:n], *pieces)
 
 
-@Compiled
+@functools.partial(Compiled, effort="less")
 def _applied(static, params, frozen, X):
     function, rest = static
     return each(function, join(params, frozen, rest), X)

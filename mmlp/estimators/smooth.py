@@ -18,6 +18,7 @@ from scipy.linalg import get_lapack_funcs
 from scipy.optimize import minimize
 
 from mmlp.estimators.ensemble import Part
+from mmlp.estimators.pieces import PIECE, one_of_few
 from mmlp.registry import register
 
 MOST = 1000  # rows for which there are any: solving takes n^3 for each target
@@ -85,8 +86,10 @@ def smooth_mean(
                 values[rows, j] = column[rows] - errors
     s, a, b, _ = (np.array(numbers) for numbers in zip(*kernels, strict=True))
     alpha, linear = np.array(weights), (b / (1 + p))[:, None]
-    arrays = (x, s, a[:, None] * alpha, linear * (alpha @ x), linear[:, 0] * alpha.sum(axis=1))
-    return SmoothMean(*(jnp.asarray(array, dtype) for array in arrays)), said
+    more = one_of_few(n, PIECE) - n  # rows of weight zero: few shapes mean few compilations
+    centres, bumps = np.pad(x, ((0, more), (0, 0))), a[:, None] * np.pad(alpha, ((0, 0), (0, more)))
+    arrays = (centres, s, bumps, linear * (alpha @ x), linear[:, 0] * alpha.sum(axis=1))
+    return SmoothMean(*(jnp.asarray(np.asarray(array, dtype)) for array in arrays)), said
 
 
 def chosen(x: np.ndarray, z: np.ndarray, noise: np.ndarray) -> Kernel:

@@ -13,28 +13,46 @@ import jax
 
 # programs of each function: more than a comparison of estimators takes turns with, some 300 MB
 KEPT = 32
-# on a CPU most of the time goes into LLVM. For a program that runs once, for milliseconds:
-ONCE: Any = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-# For loops of small matrices that run for minutes: the second and third levels double the time to
-# compile and gained nothing that could be measured.
+# On a CPU nearly all the time goes into LLVM, and in old versions into the emitters of fusions.
+PLAIN: Any = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 10) else {}
+# for a program that runs for milliseconds, or a loop for seconds: slower by half, or by two thirds
+ONCE: Any = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    **PLAIN,
+}
+# for a loop of small matrices that runs for minutes: as fast but for a few parts in a hundred
+SHORT: Any = {"xla_backend_optimization_level": 1, **PLAIN}
+EFFORTS = {"least": ONCE, "less": SHORT, "full": None}
+# up to so many products of weights and samples in all steps; each step counts for `STEP` or more
+LEAST, LESS, STEP = 1e9, 2e10, 5e5
 LOOPS = "--xla_backend_optimization_level=1"
+
+
+def effort(steps: int, samples: int, weights: int) -> str:
+    """How hard to compile a training of so many steps: what that takes is to be won back."""
+    work = steps * max(samples * weights, STEP)
+    return "least" if work <= LEAST else "less" if work <= LESS else "full"
 
 
 class Compiled:
     """`function(static, *arguments)`, compiled once for equal `static` and arguments of one form.
 
     `static` is hashable and compiled in; the form of the arguments is their structure, shapes and
-    dtypes. With `quickly`, compiling takes half the time, and the program is slower. The memory of
-    the argument number `donate` (after `static`, from 0) is used again for the result.
+    dtypes. `effort`, one of `EFFORTS` or else the attribute of `static` of that name, says how hard
+    to compile. The memory of the argument number `donate` (after `static`, from 0) is used again
+    for the result.
     """
 
-    def __init__(self, function: Callable, *, quickly: bool = False, donate: int | None = None):
+    def __init__(self, function: Callable, *, effort: str | None = None, donate: int | None = None):
         functools.update_wrapper(self, function)
         donated = () if donate is None else donate
 
         def compiled(static: Hashable, structure: Hashable, types: tuple) -> Callable:
-            options = ONCE if quickly and jax.default_backend() == "cpu" else None
-            one = functools.partial(function, static)
+            options = EFFORTS[effort or getattr(static, "effort", "full")]
+            options = options if jax.default_backend() == "cpu" else None
+            one: Any = functools.partial(function, static)
+            one.__name__ = function.__name__  # in messages of JAX
             return jax.jit(one, donate_argnums=donated, compiler_options=options)
 
         self.kept = functools.lru_cache(maxsize=KEPT)(compiled)

@@ -12,6 +12,7 @@ import optax
 from jax.sharding import Mesh
 
 from mmlp.linalg.checks import checked_size
+from mmlp.training.compiled import effort
 from mmlp.training.devices import all_devices
 from mmlp.training.optimizers import default_optimizer
 from mmlp.training.parts import with_parts
@@ -46,6 +47,7 @@ class Program(NamedTuple):
     many: bool = False
     own_data: bool = False  # each of the many models has data of its own
     mesh: Mesh | None = None
+    effort: str = "full"  # to compile it with
 
 
 class Fixed(NamedTuple):
@@ -109,10 +111,11 @@ def checked_task(models: Models, loss, rows: tuple, key, sizes: Sizes, optimizer
     if sizes.patience is not None and validation is None:
         what = f"`{name}(patience={sizes.patience})`"
         raise ValueError(f"{what} needs `validation` data to judge by.")
-    if optimizer is None:
-        n = jax.tree.leaves(data)[0].shape[int(own_data)] if parts is None else parts.shape[2]
-        optimizer = default_optimizer(sizes.epochs * -(-n // sizes.batch_size))
+    n = jax.tree.leaves(data)[0].shape[int(own_data)] if parts is None else parts.shape[2]
+    steps, weights = sizes.epochs * -(-n // sizes.batch_size), jax.tree.leaves(params)
+    optimizer = default_optimizer(steps) if optimizer is None else optimizer
     options = {"many": many, "own_data": own_data, "mesh": all_devices()}
+    options["effort"] = effort(steps, sizes.batch_size, sum(x.size for x in weights))
     program = Program(loss, optimizer, static, sizes.batch_size, key_type, **options)
     ends = (np.int32(sizes.epochs), np.int32(sizes.patience or np.iinfo(np.int32).max))
     return Task(name, program, params, Fixed(frozen, data, validation, key, rate, *ends, parts))

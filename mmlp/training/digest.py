@@ -15,8 +15,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
-from mmlp.training.data import Task
+from mmlp.training.data import Program, Task
 from mmlp.training.epoch import loss_of
 from mmlp.training.rows import Mapped, pieces
 
@@ -31,7 +32,7 @@ def fingerprint(task: Task) -> dict:
     batch = jax.tree.map(lambda x: x[: program.batch_size], data)
     random = jax.random.wrap_key_data(jnp.asarray(key), impl=program.key_type)
     gradient = jax.value_and_grad(lambda params, *rest: loss_of(program, params, frozen, *rest))
-    update = digest_function(program.optimizer.update, params, state, params)
+    update = digest_function(functools.partial(_update, program), params, state, params, 1.0)
     return {
         "data": digest(fixed.data if fixed.rows is None else (fixed.data, fixed.rows)),
         "validation": digest(fixed.validation),
@@ -44,6 +45,11 @@ def fingerprint(task: Task) -> dict:
         "patience": int(fixed.patience),
         "rates": fixed.rate.tolist(),
     }
+
+
+def _update(program: Program, gradient, state, params, t):
+    update = optax.with_extra_args_support(program.optimizer).update
+    return update(gradient, state, params, t=t)
 
 
 def digest(tree) -> str:

@@ -96,7 +96,8 @@ def _step(program: Program, state: State, fixed: Fixed, batch, key, t):
     value, gradient = jax.value_and_grad(loss_of, argnums=1)(
         program, state.params, fixed.frozen, batch, key, t
     )
-    updates, optimizer = program.optimizer.update(gradient, state.optimizer, state.params)
+    update = optax.with_extra_args_support(program.optimizer).update
+    updates, optimizer = update(gradient, state.optimizer, state.params, t=t)
     updates = jax.tree.map(lambda u: (fixed.rate * state.scale).astype(u.dtype) * u, updates)
     params = optax.apply_updates(state.params, updates)
 

@@ -105,14 +105,14 @@ class Layout:
         return [jnp.array(group, stack.dtype)[:, None, None] for group, stack in pairs]
 
 
-def muon(rate: Callable[[Array], Array], clip: float) -> optax.GradientTransformation:
-    """Steps of size rate(count), of gradients that are at most `clip` long altogether."""
+def muon(rate: Callable[..., Array], clip: float) -> optax.GradientTransformationExtraArgs:
+    """Steps of size rate(count, t=t), of gradients that are at most `clip` long altogether."""
 
     def init(params) -> MuonState:
         joined = jax.tree.map(jnp.zeros_like, _joined(params)[1])
         return MuonState(jnp.zeros((), jnp.int32), joined.stacks, joined.vectors, joined.vectors)
 
-    def update(updates, state: MuonState, params=None):
+    def update(updates, state: MuonState, params=None, *, t=None, **_):
         layout, gradient = _joined(updates)
         length = optax.tree.norm(gradient)
         factor = jnp.where(length < clip, 1, clip / length)
@@ -120,7 +120,7 @@ def muon(rate: Callable[[Array], Array], clip: float) -> optax.GradientTransform
         momentum = _moment(MOMENTUM, gradient.stacks, state.momentum)
         mean = _moment(ADAM[0], gradient.vectors, state.mean)
         square = _moment(ADAM[1], [g * g for g in gradient.vectors], state.square)
-        count, step = state.count + 1, -rate(state.count)
+        count, step = state.count + 1, -rate(state.count, t=t)
         ahead = _ahead(MOMENTUM, momentum, gradient.stacks, count)
         stacks = (gain * orthogonal(x) for gain, x in zip(layout.gains(), ahead, strict=True))
         vectors = (
@@ -131,7 +131,7 @@ def muon(rate: Callable[[Array], Array], clip: float) -> optax.GradientTransform
         tree = jax.tree.unflatten(jax.tree.structure(updates), layout.part(steps))
         return tree, MuonState(count, momentum, mean, square)
 
-    return optax.GradientTransformation(init, update)
+    return optax.GradientTransformationExtraArgs(init, update)
 
 
 def orthogonal(X: Array) -> Array:

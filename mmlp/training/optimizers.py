@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Hashable
 
+import jax.numpy as jnp
 import optax
 from optax import GradientTransformation as Optimizer
 
@@ -33,6 +34,14 @@ def default_optimizer(steps: int, learning_rate: float = LEARNING_RATE) -> Optim
     return equal_by_arguments(_muon, steps, learning_rate)
 
 
+def optimizer_by_progress(learning_rate: float = LEARNING_RATE) -> Optimizer:
+    """`default_optimizer` whose step goes by t, how far training is, which `fit` tells it.
+
+    One program then serves any number of steps.
+    """
+    return equal_by_arguments(_muon_by_progress, learning_rate)
+
+
 def equal_by_arguments(make: Callable[..., Optimizer], *arguments: Hashable) -> Optimizer:
     """`make(*arguments)`, equal to any other of equal arguments; two `optax.adam(0.1)` are not."""
     parts = (_Part(name, make, arguments) for name in ("init", "update"))
@@ -57,4 +66,8 @@ class _Part:
 
 def _muon(steps: int, learning_rate: float) -> Optimizer:
     rate = optax.cosine_decay_schedule(learning_rate, steps)
-    return muon(rate, CLIP)
+    return muon(lambda count, t: rate(count), CLIP)
+
+
+def _muon_by_progress(learning_rate: float) -> Optimizer:
+    return muon(lambda count, t: learning_rate * (1 + jnp.cos(jnp.pi * t)) / 2, CLIP)

@@ -1,5 +1,6 @@
 """What changes during training, and the end of an epoch: what it reports, what it keeps."""
 
+import functools
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -9,6 +10,7 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from mmlp.training.compiled import Compiled
 from mmlp.training.data import Fixed, Program
 
 
@@ -19,7 +21,7 @@ class State(NamedTuple):
     optimizer: Any
     good: Any  # the params before the last applied step, in one vector
     best: Any  # at the lowest validation loss
-    best_value: Any = jnp.inf
+    best_value: Any = np.inf
     stale: Any = 0  # epochs since then
     scale: Any = 1.0  # multiplies every update
     bad: Any = 0  # steps in a row that were not finite
@@ -52,15 +54,21 @@ class Part(NamedTuple):
 
 def first_state(program: Program, params) -> State:
     """On copies, with no array in it twice: its buffers are donated, the caller's are not."""
+    return _first((program.optimizer.init, program.many), params)
+
+
+@functools.partial(Compiled, effort="least")
+def _first(static, params) -> State:
+    init, many = static
 
     def copy(x) -> Array:
         return jnp.array(x, dtype=x.dtype if eqx.is_array(x) else jnp.result_type(x), copy=True)
 
     def one(params) -> State:
-        start = program.optimizer.init(params)
-        return jax.tree.map(copy, State(params, start, good=ravel_pytree(params)[0], best=params))
+        start = State(params, init(params), good=ravel_pytree(params)[0], best=params)
+        return jax.tree.map(copy, start)
 
-    return (jax.vmap(one) if program.many else one)(params)
+    return (jax.vmap(one) if many else one)(params)
 
 
 def finished(

@@ -73,7 +73,7 @@ def test_the_last_programs_are_kept_and_older_ones_compiled_again(monkeypatch):
     assert traces == [(2, (1,)), (2, (2,)), (3, (1,)), (2, (1,))]
 
 
-def test_compiling_quickly_gives_the_same_values_with_llvms_lowest_level(monkeypatch):
+def test_less_effort_gives_the_same_values_by_a_lower_level_of_llvm(monkeypatch):
     options, jit = [], jax.jit
 
     def recorded(*arguments, compiler_options, **others):
@@ -81,10 +81,17 @@ def test_compiling_quickly_gives_the_same_values_with_llvms_lowest_level(monkeyp
         return jit(*arguments, compiler_options=compiler_options, **others)
 
     monkeypatch.setattr(jax, "jit", recorded)
-    for quickly in (False, True):
-        scaled = Compiled(lambda factor, x: factor * x, quickly=quickly)
+    for effort in (None, "least", "less"):
+        scaled = Compiled(lambda factor, x: factor * x, effort=effort)
         assert np.array_equal(scaled(2, X), 2 * X)
-    assert options == [None, _compiled.ONCE if jax.default_backend() == "cpu" else None]
+    on_cpu = jax.default_backend() == "cpu"
+    assert options == ([None, _compiled.ONCE, _compiled.SHORT] if on_cpu else [None] * 3)
+
+
+def test_a_program_says_how_hard_to_compile_by_the_work_of_its_steps():
+    efforts = [_compiled.effort(*sizes) for sizes in ((2000, 8, 3), (2001, 8, 3), (2000, 64, 5e4))]
+    assert efforts == ["least", "less", "less"]
+    assert _compiled.effort(10**6, 64, 50_000) == "full"
 
 
 def test_a_process_compiles_all_quickly_unless_its_user_says_otherwise(monkeypatch):

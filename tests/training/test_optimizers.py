@@ -9,7 +9,12 @@ import pytest
 
 import mmlp
 from mmlp.training import muon
-from mmlp.training.optimizers import CLIP, default_optimizer, equal_by_arguments
+from mmlp.training.optimizers import (
+    CLIP,
+    default_optimizer,
+    equal_by_arguments,
+    optimizer_by_progress,
+)
 
 KEY = jax.random.key(0)
 X = np.ones((8, 2))
@@ -69,6 +74,20 @@ def test_the_steps_are_those_of_optax_with_joined_arrays(waste, monkeypatch):
         results.append(weights)
     # optax adds 1e-8 to the size of a matrix
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), *results)
+
+
+def test_by_progress_the_steps_are_those_of_a_known_number_of_steps():
+    params, gradient = ({"W": size * jnp.ones((2, 3))} for size in (1, 2))
+
+    def last(optimizer):
+        state = optimizer.init(params)
+        for t in (0.0, 0.5):
+            updates, state = optimizer.update(gradient, state, params, t=t)
+        return updates
+
+    results = jax.jit(lambda: [last(default_optimizer(2, 0.1)), last(optimizer_by_progress(0.1))])()
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), *results)
+    assert optimizer_by_progress(0.1) == optimizer_by_progress(0.1) != optimizer_by_progress()
 
 
 def test_a_gradient_of_zero_moves_nothing_and_dtypes_stay():

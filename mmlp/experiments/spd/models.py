@@ -37,7 +37,7 @@ FEATURES = 20
 CHOSEN = Path(__file__).with_name("spd_settings.json")
 NEIGHBOURS, FLOOR_ROW = 5, "noise floor"
 MEAN_ROW, NEIGHBOURS_ROW = "constant mean", f"{NEIGHBOURS} nearest neighbours"
-compiled = functools.partial(Compiled, quickly=True)
+compiled = functools.partial(Compiled, effort="least")
 
 
 @dataclasses.dataclass(frozen=True)

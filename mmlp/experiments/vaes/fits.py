@@ -87,7 +87,7 @@ def fit_recipes(
     return fit_many(models, NegativeBound(recipe.kl, recipe.draws), data, keys=keys, **how)
 
 
-@functools.partial(Compiled, quickly=True)
+@functools.partial(Compiled, effort="least")
 def _start(recipe_and_latent: tuple[Recipe, int], keys, X):
     recipe, latent = recipe_and_latent
     return jax.vmap(lambda key, X: recipe.start(X, latent, key))(keys, X)
