@@ -105,14 +105,14 @@ class Layout:
         return [jnp.array(group, stack.dtype)[:, None, None] for group, stack in pairs]
 
 
-def muon(rate: Callable[..., Array], clip: float) -> optax.GradientTransformationExtraArgs:
+def muon(rate: Callable[..., Any], clip: float) -> optax.GradientTransformationExtraArgs:
     """Steps of size rate(count, t=t), of gradients that are at most `clip` long altogether."""
 
     def init(params) -> MuonState:
         joined = jax.tree.map(jnp.zeros_like, _joined(params)[1])
         return MuonState(jnp.zeros((), jnp.int32), joined.stacks, joined.vectors, joined.vectors)
 
-    def update(updates, state: MuonState, params=None, *, t=None, **_):
+    def update(updates, state: Any, params=None, *, t=None, **_):
         layout, gradient = _joined(updates)
         length = optax.tree.norm(gradient)
         factor = jnp.where(length < clip, 1, clip / length)
