@@ -23,8 +23,11 @@ from mmlp.training.optimizers import optimizer_by_progress
 CALIBRATION = 128  # rows that `build` sees
 PASSES = 300_000  # rows that a network sees by default, and
 EPOCHS = (20, 500)  # how often each, at least and at most
-BATCHES = 40  # in an epoch, about, with from 2^6 to 2^8 rows
+BATCHES = 40  # in an epoch, about, with from 2^6 to 2^8 rows: larger ones took as long a row
 POWERS = (6, 8)
+EPOCH = 2**17  # rows at most: where a network has more, each epoch takes the next part of them
+JUDGES = 20_000  # held rows at most that a network is judged by after an epoch
+PATIENCE = 20_000  # rows at most that count as an epoch without improvement
 Part = tuple[np.ndarray, np.ndarray]  # rows to train one network on, and held ones to judge it by
 
 
@@ -66,13 +69,17 @@ class Training:
     def planned(self, n: int) -> "Training":
         """With numbers for `max_epochs` and `batch_size`, by the number of rows, if these are None.
 
-        500 epochs of batches of 64 rows up to 600 rows; then ever fewer, of larger ones.
+        500 epochs of batches of 64 rows up to 600 rows; then ever fewer, of larger ones. Patience
+        is counted in rows where epochs are long: 50 means a million.
         """
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(Training)}
         if self.max_epochs is None:
             given["max_epochs"] = int(np.clip(PASSES // n, *EPOCHS))
         if self.batch_size is None:
             given["batch_size"] = int(2 ** np.clip(np.round(np.log2(n / BATCHES)), *POWERS))
+        if self.patience is not None:
+            shorter = self.patience * PATIENCE / min(n, EPOCH)
+            given["patience"] = min(self.patience, int(np.ceil(shorter)))
         return Training(**given)
 
     @property
@@ -85,6 +92,15 @@ def folds(n: int, count: int, rng: np.random.Generator) -> list[Part]:
     """`count` parts whose held rows are disjoint and make up all n."""
     fold = rng.permutation(n) % count
     return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(count)]
+
+
+def among(some: np.ndarray, parts: list[Part]) -> list[Part]:
+    """The parts of some rows, in ascending order, by their numbers among these."""
+
+    def numbers(rows: np.ndarray) -> np.ndarray:
+        return np.flatnonzero(np.isin(some, rows, assume_unique=True))
+
+    return [(numbers(seen), numbers(held_out)) for seen, held_out in parts]
 
 
 def fit_folds(
@@ -110,14 +126,16 @@ def fit_folds(
     some = np.random.default_rng(seed).integers(len(weight), size=CALIBRATION)
     first = (data[0][some], *(() if start is None else (start.astype(dtype),)))
     params, frozen, keys, static = _initial((build, len(parts)), np.uint32(seed), *first)
-    padded = (_padded(rows, weight, batch_size) for rows in zip(*parts, strict=True))
-    seen, judging = ((tuple(x[i] for x in data), w.astype(dtype)) for i, w in padded)
+    seen, judging = (list(rows) for rows in zip(*parts, strict=True))
+    judging = [_some(rows, seed) for rows in judging]
+    rows = (_shared if max(map(len, seen)) > EPOCH else _own)(data, weight, seen, batch_size)
     optimizer = optimizer_by_progress(training.learning_rate)
     options = {"epochs": epochs, "batch_size": batch_size, "patience": training.full_patience}
-    options |= {"optimizer": optimizer, "validation": judging, "own_data": True}
+    options |= {"optimizer": optimizer, "own_data": True}
+    options |= {"validation": _own(data, weight, judging, batch_size)["data"]}
     options |= {"checkpoint": checkpoint, "progress": bool(training.verbose)}
     models = join(params, frozen, static.value)
-    return fit_many(models, Weighted(sample_loss), seen, keys=keys, **options)
+    return fit_many(models, Weighted(sample_loss), **rows, keys=keys, **options)
 
 
 def unfinished(history: dict[str, np.ndarray], epochs: int, patience: int | None) -> np.ndarray:
@@ -156,6 +174,32 @@ class Weighted:
         keys = jax.random.split(key, len(weight))
         values = jax.vmap(lambda key, *row: self.sample_loss(model, key, t, *row))(keys, *data)
         return jnp.mean(weight * values)
+
+
+def _some(rows: np.ndarray, seed: int) -> np.ndarray:
+    """At most `JUDGES` of these rows, any of them."""
+    if len(rows) <= JUDGES:
+        return rows
+    return np.sort(np.random.default_rng(seed).choice(rows, JUDGES, replace=False))
+
+
+def _own(data: tuple, weight: np.ndarray, parts: list, batch_size: int) -> dict[str, Any]:
+    """For each network a copy of its rows."""
+    index, weights = _padded(parts, weight, batch_size)
+    return {"data": (tuple(x[index] for x in data), weights.astype(data[0].dtype))}
+
+
+def _shared(data: tuple, weight: np.ndarray, parts: list, batch_size: int) -> dict[str, Any]:
+    """The rows once, and the numbers (networks, parts, m) of those that each sees in an epoch."""
+    count = -(-max(map(len, parts)) // EPOCH)
+    m = -(-max(map(len, parts)) // (count * batch_size)) * batch_size
+    rows = np.full((len(parts), count * m), len(weight))  # the last one, of weight zero
+    for k, part in enumerate(parts):
+        rows[k, : len(part)] = np.random.default_rng(k).permutation(part)
+    table = tuple(np.concatenate([x, x[:1]]) for x in data)
+    weights = np.append(weight / weight.mean(), 0).astype(data[0].dtype)
+    spread = rows.reshape(len(parts), m, count).swapaxes(1, 2)  # padding in each part
+    return {"data": (table, weights), "rows": spread}
 
 
 def _padded(parts, weight: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from mmlp.estimators import saved
 from mmlp.estimators.covariance import FEW
-from mmlp.estimators.ensemble import Part, fit_folds, held
+from mmlp.estimators.ensemble import Part, among, fit_folds, held
 from mmlp.estimators.pieces import as_one, only, predictions
 from mmlp.estimators.smooth import MOST, shares, smooth_mean
 from mmlp.initialisation import calibrate
@@ -24,6 +24,7 @@ from mmlp.networks import Perceptron
 
 ERRORS = 2.0  # standard errors by which an input that is kept must matter
 TOGETHER = 1.0  # by which all that are left out may matter together
+SHUFFLED = 100_000  # rows at most that tell whether an input matters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +92,9 @@ def mattering(models, x, z, weight, parts: list[Part], rng) -> np.ndarray:
     together, too, in another order, and the half of them that matters more is put back until they
     do not.
     """
+    if len(x) > SHUFFLED:
+        some = np.sort(rng.choice(len(x), SHUFFLED, replace=False))
+        x, z, weight, parts = x[some], z[some], weight[some], among(some, parts)
     before, orders = _errors(models, x, z, parts), [rng.permutation(len(x)) for _ in range(2)]
 
     def growth(columns, order: np.ndarray) -> float:

@@ -51,8 +51,9 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     the mean and for the scales; with `network="cholesky"`, the baseline, one MLP of those widths
     makes the whole covariance. 2 `n_models` networks for the mean and `n_models` for the covariance
     are averaged, covariances by their logarithms (arithmetic means cover too much); each stops when
-    its own fold of the rows has not improved for `patience` epochs (`None`: never). `max_epochs`
-    and `batch_size` go by the number of rows if they are None: 500 of 64 up to 600 rows.
+    its own fold of the rows has not improved for `patience` epochs (`None`: never; no epoch counts
+    for more than 20,000 rows). `max_epochs` and `batch_size` go by the number of rows if they are
+    None: 500 of 64 up to 600 rows. An epoch takes 131,072 rows at most, in turn.
 
     Up to 1000 rows Gaussian processes have a part in the mean, `share_` (d,), by held rows. With
     more rows, the mean leaves out inputs without which held rows are predicted as well.

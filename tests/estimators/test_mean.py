@@ -8,8 +8,8 @@ from sklearn.linear_model import LinearRegression
 from small_estimators import REGRESSION
 
 from mmlp import estimators
-from mmlp.estimators import MultivariateRegressor, mean, smooth
-from mmlp.estimators.ensemble import Training, folds
+from mmlp.estimators import MultivariateRegressor, ensemble, mean, smooth
+from mmlp.estimators.ensemble import Training, among, fit_folds, folds
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((40, 3))
@@ -125,12 +125,16 @@ def test_a_smooth_table_is_learnt_by_few_rows(fitted, tmp_path):
 
 
 def test_inputs_that_do_not_matter_are_left_out(monkeypatch):
+    """By a training of rows that are many, in three parts."""
     monkeypatch.setattr(mean, "MOST", 10)
+    monkeypatch.setattr(mean, "SHUFFLED", 300)
+    monkeypatch.setattr(ensemble, "EPOCH", 90)
+    monkeypatch.setattr(ensemble, "JUDGES", 100)
     rng = np.random.default_rng(0)
     x = rng.standard_normal((400, 6))
     z = x[:, [0, 3]] + 0.3 * rng.standard_normal((400, 2))
     partitions = [folds(400, 2, rng) for _ in range(2)]
-    training = Training(max_epochs=20)
+    training = Training(max_epochs=60)
     how = {"training": training, "seed": 0, "checkpoint": None}
     found = mean.fit_mean((8,), x, z, np.ones(400), partitions, **how)
     W = np.asarray(found.models["mean"].W[0])  # (models, 8, 6)
@@ -161,12 +165,53 @@ def test_the_size_of_errors_is_their_mean_length():
 
 
 @pytest.mark.parametrize(
-    ("n", "epochs", "size"), [(2, 500, 64), (600, 500, 64), (10_000, 30, 256), (10**6, 20, 256)]
+    ("n", "epochs", "size", "patience"),
+    [
+        (2, 500, 64, 50),
+        (600, 500, 64, 50),
+        (10_000, 30, 256, 50),
+        (100_000, 20, 256, 10),
+        (10**6, 20, 256, 8),
+        (10**8, 20, 256, 8),
+    ],
 )
-def test_training_goes_by_the_number_of_rows(n, epochs, size):
+def test_training_goes_by_the_number_of_rows(n, epochs, size, patience):
     training = MultivariateRegressor(random_state=0).planned(n)
-    assert (training.max_epochs, training.batch_size) == (epochs, size)
-    assert MultivariateRegressor(max_epochs=7, batch_size=5).planned(n).max_epochs == 7
+    found = (training.max_epochs, training.batch_size, training.patience)
+    assert found == (epochs, size, patience)
+    given = MultivariateRegressor(max_epochs=7, batch_size=5, patience=1).planned(n)
+    assert (given.max_epochs, given.batch_size, given.patience) == (7, 5, 1)
+    assert MultivariateRegressor(patience=None).planned(n).patience is None
+
+
+def test_many_rows_are_not_copied_and_each_is_seen_in_turn(monkeypatch):
+    """Seven networks' rows in parts of whole batches; what fills them up has no weight."""
+    monkeypatch.setattr(ensemble, "EPOCH", 100)
+    monkeypatch.setattr(ensemble, "JUDGES", 30)
+    rng, given = np.random.default_rng(0), {}
+    monkeypatch.setattr(ensemble, "fit_many", lambda *_, **options: given.update(options))
+    data, weight, parts = rng.standard_normal((333, 2)), rng.uniform(1, 2, 333), folds(333, 7, rng)
+    how = {"training": Training(batch_size=16), "seed": 0, "checkpoint": None}
+    fit_folds(mean.Mean((2, 3)), mean.squared_error, (data,), weight, parts, **how)
+    (table,), weights = given["data"]
+    assert (len(table), weights[-1]) == (334, 0)
+    assert weights[:-1].mean() == pytest.approx(1)
+    assert given["rows"].shape == (7, 3, 96)
+    for rows, (seen, held) in zip(given["rows"], parts, strict=True):
+        assert sorted(rows[rows < 333]) == seen.tolist()
+        assert np.ptp(np.sum(rows == 333, axis=1)) <= 1
+        assert len(held) > 30
+    (judging,), _ = given["validation"]
+    assert judging.shape == (7, 32, 2)
+    for rows, (_, held) in zip(judging, parts, strict=True):
+        assert set(rows[:30, 0].tolist()) <= set(data[held, 0].astype(np.float32).tolist())
+
+
+def test_some_rows_keep_their_parts():
+    parts, some = folds(50, 3, np.random.default_rng(0)), np.array([3, 4, 10, 40])
+    for (seen, held), whole in zip(among(some, parts), parts, strict=True):
+        assert set(some[held]) == set(some) & set(whole[1])
+        assert sorted([*seen, *held]) == [0, 1, 2, 3]
 
 
 def test_no_row_is_weighed_beyond_what_is_seen():
