@@ -129,7 +129,8 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
             remedy = 'call `jax.config.update("jax_enable_x64", True)` first'
             raise ValueError(f'`{name}(dtype="float64")` needs 64-bit numbers in JAX: {remedy}.')
-        if not (isinstance(rate, numbers.Real) and rate > 0):
+        known = rate is None and "learning_rate" in self._may_be_none
+        if not (known or (isinstance(rate, numbers.Real) and rate > 0)):
             raise ValueError(f"`{name}(learning_rate=...)` must be positive, got {rate!r}.")
         for argument in ("max_epochs", "batch_size", "patience"):
             if argument not in self._may_be_none or getattr(self, argument) is not None:

@@ -25,6 +25,8 @@ PASSES = 300_000  # rows that a network sees by default, and
 EPOCHS = (20, 500)  # how often each, at least and at most
 BATCHES = 40  # in an epoch, about, with from 2^6 to 2^8 rows: larger ones took as long a row
 POWERS = (6, 8)
+# the step, up to and from so many rows: at 100,000 the larger one costs 0.03 nats a target or more
+RATES = ((10_000, 0.02), (100_000, 0.01))
 EPOCH = 2**17  # rows at most: where a network has more, each epoch takes the next part of them
 JUDGES = 20_000  # held rows at most that a network is judged by after an epoch
 PATIENCE = 20_000  # rows at most that count as an epoch without improvement
@@ -67,16 +69,20 @@ class Training:
         return self.patience
 
     def planned(self, n: int) -> "Training":
-        """With numbers for `max_epochs` and `batch_size`, by the number of rows, if these are None.
+        """With numbers by the number of rows for what is None: epochs, rows of a batch, the step.
 
-        500 epochs of batches of 64 rows up to 600 rows; then ever fewer, of larger ones. Patience
-        is counted in rows where epochs are long: 50 means a million.
+        500 epochs of batches of 64 rows up to 600 rows; then ever fewer, of larger ones, and from
+        10,000 rows by smaller steps. Patience is counted in rows where epochs are long: 50 means a
+        million.
         """
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(Training)}
         if self.max_epochs is None:
             given["max_epochs"] = int(np.clip(PASSES // n, *EPOCHS))
         if self.batch_size is None:
             given["batch_size"] = int(2 ** np.clip(np.round(np.log2(n / BATCHES)), *POWERS))
+        if self.learning_rate is None:
+            rows, rates = np.log(np.transpose(RATES))
+            given["learning_rate"] = float(np.exp(np.interp(np.log(n), rows, rates)))
         if self.patience is not None:
             shorter = self.patience * PATIENCE / min(n, EPOCH)
             given["patience"] = min(self.patience, int(np.ceil(shorter)))

@@ -52,8 +52,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     makes the whole covariance. 2 `n_models` networks for the mean and `n_models` for the covariance
     are averaged, covariances by their logarithms (arithmetic means cover too much); each stops when
     its own fold of the rows has not improved for `patience` epochs (`None`: never; no epoch counts
-    for more than 20,000 rows). `max_epochs` and `batch_size` go by the number of rows if they are
-    None: 500 of 64 up to 600 rows. An epoch takes 131,072 rows at most, in turn.
+    for more than 20,000 rows). `max_epochs`, `batch_size` and `learning_rate` go by the number of
+    rows if they are None: 500, 64 and 0.02 up to 600. An epoch takes 131,072 rows at most, in turn.
 
     Up to 1000 rows Gaussian processes have a part in the mean, `share_` (d,), by held rows. With
     more rows, the mean leaves out inputs without which held rows are predicted as well.
@@ -77,7 +77,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     targets = "columns"
     _numbers = ("input_", "target_", "share_", "shape_", "contrast_", "gain_", "is_vector_")
     _numbers += ("epochs_", "history_", "covariance_history_")
-    _may_be_none = ("max_epochs", "batch_size", "patience")
+    _may_be_none = ("max_epochs", "batch_size", "learning_rate", "patience")
 
     family: str = "power_exponential"
     network: str = "joint"
@@ -88,6 +88,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     n_models: int = 5
     max_epochs: int | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
     batch_size: int | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    learning_rate: float | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @guarded
     def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "MultivariateRegressor":
@@ -109,8 +110,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
         self.input_, self.target_ = Scaling.of(X, weight), Scaling.of(y, weight)
         x, z = self.input_.forward(X), self.target_.forward(y)
-        training = self.planned(len(X))
-        how = {"training": training, "seed": seed, "checkpoint": runs[0]}
+        how: Any = {"training": self.planned(len(X)), "seed": seed, "checkpoint": runs[0]}
         means = fit_mean(sizes, x, z, weight, [parts, others], **how)
 
         self.shape_ = form.shape(means.residuals, weight)
@@ -122,7 +122,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self.contrast_, self.gain_ = form.corrections(self._family, heads.model, *given)
         self.models_, self.share_ = means.models | {"covariance": heads.model}, means.share
         self.history_, self.covariance_history_ = means.history, heads.history
-        self.epochs_ = training.max_epochs
+        self.epochs_ = how["training"].max_epochs
         return self
 
     def predict(self, X) -> np.ndarray:

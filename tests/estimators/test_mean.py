@@ -165,22 +165,25 @@ def test_the_size_of_errors_is_their_mean_length():
 
 
 @pytest.mark.parametrize(
-    ("n", "epochs", "size", "patience"),
+    ("n", "epochs", "size", "patience", "rate"),
     [
-        (2, 500, 64, 50),
-        (600, 500, 64, 50),
-        (10_000, 30, 256, 50),
-        (100_000, 20, 256, 10),
-        (10**6, 20, 256, 8),
-        (10**8, 20, 256, 8),
+        (2, 500, 64, 50, 0.02),
+        (600, 500, 64, 50, 0.02),
+        (10_000, 30, 256, 50, 0.02),
+        (31_623, 20, 256, 32, 0.02 / 2**0.5),
+        (100_000, 20, 256, 10, 0.01),
+        (10**6, 20, 256, 8, 0.01),
+        (10**8, 20, 256, 8, 0.01),
     ],
 )
-def test_training_goes_by_the_number_of_rows(n, epochs, size, patience):
+def test_training_goes_by_the_number_of_rows(n, epochs, size, patience, rate):
     training = MultivariateRegressor(random_state=0).planned(n)
     found = (training.max_epochs, training.batch_size, training.patience)
     assert found == (epochs, size, patience)
-    given = MultivariateRegressor(max_epochs=7, batch_size=5, patience=1).planned(n)
-    assert (given.max_epochs, given.batch_size, given.patience) == (7, 5, 1)
+    assert training.learning_rate == pytest.approx(rate, rel=1e-4)
+    chosen = {"max_epochs": 7, "batch_size": 5, "patience": 1, "learning_rate": 0.5}
+    given = MultivariateRegressor(**chosen).planned(n)
+    assert chosen.items() <= vars(given).items()
     assert MultivariateRegressor(patience=None).planned(n).patience is None
 
 
