@@ -12,6 +12,7 @@ from mmlp.training.compiled import Compiled
 from mmlp.training.data import join, split
 
 PIECE = 256  # rows that are predicted at once: one shape, and no row depends on how many others
+PIECES, BYTES = 16, 2**20  # of them, where what goes in and comes out has no more bytes
 
 
 def one_of_few(n: int, unit: int) -> int:
@@ -38,19 +39,23 @@ def only(models, k: int):
 
 
 def by_pieces(function: Callable, *arrays: np.ndarray):
-    """function(*arrays), a tree of arrays (n, ...), row by row: it is given `PIECE` rows at a time.
+    """function(*arrays), a tree of arrays (n, ...), row by row: it is given some rows at a time.
 
-    So no more is held at once than the result and what one piece needs.
+    First `PIECE`, then up to `PIECES` times as many, as long as these are few bytes. So no more is
+    held at once than the result and what one piece needs.
     """
-    n = len(arrays[0])
+    n, start, size = len(arrays[0]), 0, PIECE
     whole: Any = None
-    for start in range(0, n, PIECE):
-        rows = slice(start, start + PIECE)
+    while start < n:
+        rows = slice(start, start + size)
         piece, form = jax.tree.flatten(function(*(array[rows] for array in arrays)))
         if whole is None:
             whole = form.unflatten([np.empty((n, *x.shape[1:]), x.dtype) for x in piece])
+            each_row = sum(x[:1].nbytes for x in (*arrays, *piece))
+            size = PIECE * min(max(BYTES // (PIECE * each_row), 1), PIECES)
         for target, values in zip(jax.tree.leaves(whole), piece, strict=True):
             target[rows] = values
+        start = rows.stop
     return whole
 
 
@@ -59,8 +64,9 @@ def predictions(function: Callable, models, X: np.ndarray):
     n = len(X)
     padded = np.concatenate([X, np.broadcast_to(X[:1], (-n % PIECE, X.shape[1]))])
     params, frozen, static = split(models)
-    starts = range(0, len(padded), PIECE)
-    pieces = [_applied((function, static), params, frozen, padded[i : i + PIECE]) for i in starts]
+    weights, starts = jax.device_put((params, frozen)), range(0, len(padded), PIECE)
+    apply = _applied.program((function, static), *weights, padded[:PIECE])
+    pieces = [apply(*weights, padded[i : i + PIECE]) for i in starts]
     return jax.tree.map(lambda *x: np.concatenate([np.asarray(piece) for piece in x])[:n], *pieces)
 
 

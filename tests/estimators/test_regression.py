@@ -9,6 +9,7 @@ from small_estimators import REGRESSION, X, Y, rows
 from mmlp import estimators, metrics
 from mmlp.estimators import MultivariateRegressor
 from mmlp.estimators.full import Triangles
+from mmlp.estimators.pieces import by_pieces
 
 
 def test_covariances_are_positive_definite_and_agree_with_the_distribution(regressor):
@@ -150,3 +151,19 @@ def test_float64_is_float64():
     regressor = MultivariateRegressor(**{**REGRESSION, "max_epochs": 2}, dtype="float64").fit(X, Y)
     assert {leaf.dtype for leaf in jax.tree.leaves(regressor.models_)} == {np.dtype("float64")}
     assert regressor.predict_distribution(X).loc.dtype == np.float64
+
+
+def test_more_rows_are_taken_at_once_where_they_are_small():
+    sizes = []
+
+    def squares(x):
+        sizes.append(len(x))
+        return x[:, 0] ** 2, x
+
+    for columns, wanted in ((1, [256, 4096, 1048]), (300, [256] * 21 + [24])):
+        x = np.arange(5400.0 * columns).reshape(5400, columns)
+        sizes.clear()
+        found = by_pieces(squares, x)
+        assert sizes == wanted
+        np.testing.assert_array_equal(found[0], x[:, 0] ** 2)
+        np.testing.assert_array_equal(found[1], x)
