@@ -36,7 +36,15 @@ from mmlp.networks import (
 )
 from mmlp.registry import register
 from mmlp.spd import SPD, DiagonalGram, Gram, LowRankGram
-from mmlp.training import EpochInfo, FitResult, NonFiniteError, default_optimizer, fit, fit_many
+from mmlp.training import (
+    EpochInfo,
+    FitResult,
+    NonFiniteError,
+    cache_programs,
+    default_optimizer,
+    fit,
+    fit_many,
+)
 from mmlp.vae import VAE, paper_vae
 
 __all__ = [
@@ -67,6 +75,7 @@ __all__ = [
     "__version__",
     "affine_invariant",
     "bures_wasserstein",
+    "cache_programs",
     "calibrate",
     "default_optimizer",
     "fit",

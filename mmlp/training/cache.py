@@ -1,0 +1,144 @@
+"""Compiled programs in a folder, so that the next process need not compile them again.
+
+JAX's own cache writes in place: of a process that is killed meanwhile it keeps half a program, which
+warns and is compiled again for ever, and its bound on the size needs a further package. Here each
+program is a whole file with its SHA-256, and the ones that were used least recently go. Whatever is
+wrong with the folder, programs are compiled as if there were none.
+"""
+
+import contextlib
+import hashlib
+import os
+import platform
+import sys
+import tempfile
+from pathlib import Path
+
+import jax
+
+LIMIT = 2**28  # bytes
+VARIABLE = "MMLP_CACHE"  # a folder, or "off"
+OFF = ("", "0", "off", "no", "false")
+FATAL = 3  # of XLA's messages the only ones that are told
+DIGEST = hashlib.sha256().digest_size
+
+
+def cache_programs(folder: str | os.PathLike | None = None) -> Path | None:
+    """Keep compiled programs in a folder, by default in the user's cache; gives the folder.
+
+    The same script then starts in a fraction of the time when it is run again. Call it first. The
+    folder never holds more than 256 MB, and several processes may use it at once. `MMLP_CACHE`, in
+    the environment, names another folder, or switches this off (`MMLP_CACHE=off`); then, and where
+    JAX has a cache already (`JAX_COMPILATION_CACHE_DIR`), nothing is done, and None is given.
+
+    >>> cache_programs("programs").name  # doctest: +SKIP
+    'programs'
+    """
+    if folder is not None and not isinstance(folder, str | os.PathLike):
+        got = f"got {type(folder).__name__}"
+        raise ValueError(f"`cache_programs(folder=...)` must be a path, or left out, {got}.")
+    said = os.environ.get(VARIABLE)
+    if jax.config.jax_compilation_cache_dir or (said is not None and said.lower() in OFF):
+        return None
+    path = Path(folder or said or _user_cache() / "matrix-mlp" / "programs")
+    jax.config.update("jax_compilation_cache_dir", str(path))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    _use(Programs(path / _machine()))
+    return path
+
+
+class Programs:
+    """What JAX asks of a cache: `get` and `put` bytes by a key. Neither ever fails."""
+
+    def __init__(self, path: Path):
+        self.path = self._path = path
+
+    def get(self, key: str) -> bytes | None:
+        """What was put under this key, if it is there and whole."""
+        with contextlib.suppress(OSError):
+            file = self.path / key
+            digest, value = _parted(file.read_bytes())
+            if hashlib.sha256(value).digest() == digest:
+                os.utime(file)  # it was used now
+                return value
+            file.unlink()
+        return None
+
+    def put(self, key: str, value: bytes) -> None:
+        """Write a whole file, or nothing; then remove the oldest ones beyond the limit."""
+        with contextlib.suppress(OSError):
+            self.path.mkdir(parents=True, exist_ok=True)
+            file, name = tempfile.mkstemp(dir=self.path, prefix=".new-")
+            try:
+                with open(file, "wb") as new:
+                    new.write(hashlib.sha256(value).digest() + value)
+                os.replace(name, self.path / key)
+            except OSError:
+                os.unlink(name)
+                raise
+            self._bound()
+
+    def _bound(self) -> None:
+        """Remove what was used least recently, also files that a killed process has left."""
+        known = []
+        for file in self.path.parent.rglob("*"):
+            with contextlib.suppress(OSError):  # another process may have removed it
+                if file.is_file():
+                    known.append((file.stat().st_mtime, file.stat().st_size, file))
+        size = sum(entry[1] for entry in known)
+        for _, length, file in sorted(known):
+            if size <= LIMIT:
+                break
+            file.unlink(missing_ok=True)
+            size -= length
+
+
+def _parted(content: bytes) -> tuple[bytes, bytes]:
+    return content[:DIGEST], content[DIGEST:]
+
+
+def _use(programs: Programs) -> None:
+    """As JAX's cache, which has no public way to give it another one.
+
+    Where a version of JAX lacks these names, its own cache serves.
+    """
+    with contextlib.suppress(ImportError, AttributeError):
+        from jax._src import compilation_cache
+        from jax._src.lib import utils
+
+        say, level = utils.absl_set_min_log_level, int(os.environ.get("TF_CPP_MIN_LOG_LEVEL") or 1)
+        read = compilation_cache.get_executable_and_time
+
+        def silently(*arguments):
+            """On some processors XLA complains of each program, made on this very machine."""
+            say(FATAL)
+            try:
+                return read(*arguments)
+            except Exception:  # it cannot be read: it is compiled again, and replaced
+                return None, None
+            finally:
+                say(level)
+
+        compilation_cache.reset_cache()
+        compilation_cache.get_file_cache = lambda path: (programs, path)
+        compilation_cache.get_executable_and_time = silently
+
+
+def _user_cache() -> Path:
+    """The folder that the system has for such files."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def _machine() -> str:
+    """A name for processors of one kind: programs of another one may not run on this one."""
+    features = platform.processor()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        features += "".join(line for line in lines if line.startswith(("flags", "Features")))
+    text = f"{platform.machine()} {features}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
