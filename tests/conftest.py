@@ -7,6 +7,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+os.environ["MMLP_CACHE"] = "off"  # the command line's; this is the user's own
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # the compilation cache is talkative
 # compilation is most of the time of small tests: spend less on it
 os.environ["XLA_FLAGS"] = (

@@ -25,6 +25,7 @@ from mmlp import tables
 from mmlp._version import __version__
 from mmlp.cli import arguments, fit_arguments
 from mmlp.cli.arguments import COMMANDS, KINDS, Group
+from mmlp.training import cache_programs
 
 CONFIG = (OmitArgPrefixes, OmitSubcommandPrefixes, FlagCreatePairsOff)
 REMEDIES = {
@@ -58,6 +59,7 @@ def _run(argv: Sequence[str]) -> int:
         command = parse(argv)
         check(command)
         status = 1
+        cache_programs()
         # The one late import: scikit-learn and Matplotlib take seconds, and neither --help nor a
         # wrong argument needs them.
         commands = importlib.import_module("mmlp.cli.commands")

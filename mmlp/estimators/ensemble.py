@@ -228,7 +228,7 @@ def _initial(static, seed, X, *start):
         return jax.tree.map(lambda x: x.astype(X.dtype) if eqx.is_inexact_array(x) else x, model)
 
     params, frozen, rest = split(eqx.filter_vmap(one)(keys[0]))
-    return params, frozen, keys[1], _Static(rest)
+    return params, frozen, jax.random.key_data(keys[1]), _Static(rest)
 
 
 @jax.tree_util.register_static

@@ -1,9 +1,9 @@
 """Compiled programs in a folder, so that the next process need not compile them again.
 
-JAX's own cache writes in place: of a process that is killed meanwhile it keeps half a program, which
-warns and is compiled again for ever, and its bound on the size needs a further package. Here each
-program is a whole file with its SHA-256, and the ones that were used least recently go. Whatever is
-wrong with the folder, programs are compiled as if there were none.
+JAX's own cache writes in place: of a process that is killed meanwhile it keeps half a program,
+which warns and is compiled again for ever, and its bound on the size needs a further package. Here
+each program is a whole file with its SHA-256, and those that were used least recently go. Whatever
+is wrong with the folder, programs are compiled as if there were none.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import jax
@@ -38,14 +39,19 @@ def cache_programs(folder: str | os.PathLike | None = None) -> Path | None:
         got = f"got {type(folder).__name__}"
         raise ValueError(f"`cache_programs(folder=...)` must be a path, or left out, {got}.")
     said = os.environ.get(VARIABLE)
-    if jax.config.jax_compilation_cache_dir or (said is not None and said.lower() in OFF):
+    if jax.config.values["jax_compilation_cache_dir"] or (said is not None and said.lower() in OFF):
         return None
     path = Path(folder or said or _user_cache() / "matrix-mlp" / "programs")
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    _use(Programs(path / _machine()))
+    global active
+    active = Programs(path / _machine())
+    _use(active)
     return path
+
+
+active: "Programs | None" = None  # what is used now
 
 
 class Programs:
@@ -53,9 +59,21 @@ class Programs:
 
     def __init__(self, path: Path):
         self.path = self._path = path
+        self.here = threading.local()  # of each thread: whether it is to find nothing
+
+    @contextlib.contextmanager
+    def unused(self):
+        """Neither read nor written by this thread."""
+        self.here.unused = True
+        try:
+            yield
+        finally:
+            self.here.unused = False
 
     def get(self, key: str) -> bytes | None:
         """What was put under this key, if it is there and whole."""
+        if getattr(self.here, "unused", False):
+            return None
         with contextlib.suppress(OSError):
             file = self.path / key
             digest, value = _parted(file.read_bytes())
@@ -67,6 +85,8 @@ class Programs:
 
     def put(self, key: str, value: bytes) -> None:
         """Write a whole file, or nothing; then remove the oldest ones beyond the limit."""
+        if getattr(self.here, "unused", False):
+            return
         with contextlib.suppress(OSError):
             self.path.mkdir(parents=True, exist_ok=True)
             file, name = tempfile.mkstemp(dir=self.path, prefix=".new-")
@@ -105,24 +125,29 @@ def _use(programs: Programs) -> None:
     """
     with contextlib.suppress(ImportError, AttributeError):
         from jax._src import compilation_cache
-        from jax._src.lib import utils
 
-        say, level = utils.absl_set_min_log_level, int(os.environ.get("TF_CPP_MIN_LOG_LEVEL") or 1)
         read = compilation_cache.get_executable_and_time
 
         def silently(*arguments):
-            """On some processors XLA complains of each program, made on this very machine."""
-            say(FATAL)
-            try:
+            with contextlib.suppress(Exception), silent():
                 return read(*arguments)
-            except Exception:  # it cannot be read: it is compiled again, and replaced
-                return None, None
-            finally:
-                say(level)
+            return None, None  # it cannot be read: it is compiled again, and replaced
 
         compilation_cache.reset_cache()
         compilation_cache.get_file_cache = lambda path: (programs, path)
         compilation_cache.get_executable_and_time = silently
+
+
+@contextlib.contextmanager
+def silent():
+    """Without XLA's messages: it complains of programs that were made on this very machine."""
+    from jax._src.lib import utils  # pyright: ignore[reportPrivateImportUsage]
+
+    utils.absl_set_min_log_level(FATAL)
+    try:
+        yield
+    finally:
+        utils.absl_set_min_log_level(int(os.environ.get("TF_CPP_MIN_LOG_LEVEL") or 1))
 
 
 def _user_cache() -> Path:

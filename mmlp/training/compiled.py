@@ -11,6 +11,9 @@ from typing import Any
 
 import jax
 
+from mmlp.training import cache
+from mmlp.training.recall import recalled
+
 # programs of each function: more than a comparison of estimators takes turns with, some 300 MB
 KEPT = 32
 # On a CPU nearly all the time goes into LLVM, and in old versions into the emitters of fusions.
@@ -26,7 +29,8 @@ SHORT: Any = {"xla_backend_optimization_level": 1, **PLAIN}
 EFFORTS = {"least": ONCE, "less": SHORT, "full": None}
 # up to so many products of weights and samples in all steps; each step counts for `STEP` or more
 LEAST, LESS, STEP = 1e9, 2e10, 5e5
-LOOPS = "--xla_backend_optimization_level=1"
+LEVEL = "--xla_backend_optimization_level"
+LOOPS = f"{LEVEL}=1"
 
 
 def effort(steps: int, samples: int, weights: int) -> str:
@@ -48,12 +52,18 @@ class Compiled:
         functools.update_wrapper(self, function)
         donated = () if donate is None else donate
 
-        def compiled(static: Hashable, structure: Hashable, types: tuple) -> Callable:
+        def compiled(static: Hashable, structure: Any, types: tuple) -> Callable:
             options = EFFORTS[effort or getattr(static, "effort", "full")]
-            options = options if jax.default_backend() == "cpu" else None
+            prevails = LEVEL in os.environ.get("XLA_FLAGS", "")  # what the user has set
+            options = None if prevails or jax.default_backend() != "cpu" else options
             one: Any = functools.partial(function, static)
             one.__name__ = function.__name__  # in messages of JAX
-            return jax.jit(one, donate_argnums=donated, compiler_options=options)
+            jitted = jax.jit(one, donate_argnums=donated, compiler_options=options)
+            if cache.active is None:
+                return jitted
+            leaves = [jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in types]
+            made_of, form = (static, donated, options), structure.unflatten(leaves)
+            return recalled(cache.active, jitted, function, made_of, form)
 
         self.kept = functools.lru_cache(maxsize=KEPT)(compiled)
 

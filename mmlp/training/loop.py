@@ -25,6 +25,7 @@ from mmlp.training.state import Metrics, State, first_state
 from mmlp.training.stream import Stream
 
 FIRST, EVERY = 2.0, 10.0  # seconds: short runs stay silent; between plain lines
+COMPILING = 1.5  # after so many seconds without an epoch it is said what takes them
 
 
 def train(
@@ -129,19 +130,33 @@ class Progress(contextlib.AbstractContextManager):
 
                 options = {"delay": FIRST, "unit": "epoch", "dynamic_ncols": True}
                 self.bar = tqdm(total=epochs, initial=done, **options)
+        self.timer = threading.Timer(COMPILING, self._compiling)
+        self.timer.daemon = True
+        if show:
+            self.timer.start()
 
     def __exit__(self, *_):
+        self.timer.cancel()
         if self.bar is not None:
             self.bar.close()
 
+    def _compiling(self) -> None:
+        if self.bar is None:
+            print("compiling ...", file=sys.stderr, flush=True)
+        else:
+            self.bar.delay = 0  # it is shown from now on
+            self.bar.set_description_str("compiling")
+
     def update(self, info) -> None:
         """After an epoch, with its `EpochInfo`; of many models the median."""
+        self.timer.cancel()
         shown = {"loss": info.loss, "validation": info.validation}
         shown = {name: x for name, x in shown.items() if x is not None and np.any(np.isfinite(x))}
         parts = [f"{name} {np.nanmedian(value):.4g}" for name, value in shown.items()]
         self.skipped += int(np.sum(info.skipped))
         parts += [f"{self.skipped} steps left out"] if self.skipped else []
         if self.bar is not None:
+            self.bar.set_description_str(refresh=False)
             self.bar.set_postfix_str(", ".join(parts), refresh=False)
             self.bar.update(info.epoch - self.bar.n)
             return

@@ -75,6 +75,7 @@ def test_the_last_programs_are_kept_and_older_ones_compiled_again(monkeypatch):
 
 def test_less_effort_gives_the_same_values_by_a_lower_level_of_llvm(monkeypatch):
     options, jit = [], jax.jit
+    monkeypatch.delenv("XLA_FLAGS")
 
     def recorded(*arguments, compiler_options, **others):
         options.append(compiler_options)
