@@ -1,6 +1,8 @@
 """One LU decomposition PT = LU of a square T: log|det T| and T^-1 b, with all orders of derivative.
 
-On some GPUs a Cholesky decomposition takes its place (`linalg/double.py`).
+That of a small T is taken with the identity at its side: P(T, I) = L(U, N), and N = L^-1 P makes
+T^-1 = U^-1 N, without a permutation, which takes longer than all the rest. On some GPUs a Cholesky
+decomposition takes its place (`linalg/double.py`).
 Functions broadcast nothing: their arguments share the leading (batch) dimensions.
 """
 
@@ -19,9 +21,10 @@ class Factorised(NamedTuple):
     """A square T, which carries the derivatives, and its LU; None for an upper triangle."""
 
     matrix: Array  # (..., d, d)
-    lu: Array | None = None
+    lu: Array | None = None  # U on and above the diagonal
     permutation: Array | None = None  # (..., d): row i of PT is row permutation[i] of T
-    cholesky: Array | None = None  # bits of L, T'T = LL', in place of the two
+    reduced: Array | None = None  # L^-1 P, in place of the permutation
+    cholesky: Array | None = None  # bits of L, T'T = LL', in place of all of them
 
 
 def factorise(T: Array, *, upper: bool = False) -> Factorised:
@@ -29,8 +32,26 @@ def factorise(T: Array, *, upper: bool = False) -> Factorised:
         return Factorised(T)
     if double.by_double(T):
         return Factorised(T, cholesky=double.cholesky_bits(lax.stop_gradient(T)))
-    lu, _, permutation = lax.linalg.lu(lax.stop_gradient(T))
+    d, constant = T.shape[-1], lax.stop_gradient(T)
+    if d <= double.SMALL:
+        lu = lax.platform_dependent(constant, cuda=_lu_of_square, default=_lu_with_identity)
+        return Factorised(T, lu[..., :d], reduced=lu[..., d:])
+    lu, _, permutation = lax.linalg.lu(constant)
     return Factorised(T, lu, permutation)
+
+
+def _lu_with_identity(T: Array) -> Array:
+    """(U, L^-1 P), shape (..., d, 2d), with L below the diagonal of U."""
+    identity = jnp.broadcast_to(jnp.eye(T.shape[-1], dtype=T.dtype), T.shape)
+    return lax.linalg.lu(jnp.concatenate([T, identity], axis=-1))[0]
+
+
+def _lu_of_square(T: Array) -> Array:
+    """The same of (T, I) above (0, I): on CUDA only square matrices are decomposed together."""
+    d = T.shape[-1]
+    identity = jnp.broadcast_to(jnp.eye(d, dtype=T.dtype), T.shape)
+    rows = [[T, identity], [jnp.zeros_like(T), identity]]
+    return lax.linalg.lu(jnp.block(rows))[0][..., :d, :]
 
 
 class Root(eqx.Module):
@@ -85,7 +106,9 @@ def solve(F: Factorised, b: Array, *, transpose: bool = False, refine: bool = Fa
     singular = jnp.any(jnp.diagonal(triangle, axis1=-2, axis2=-1) == 0, axis=-1)[..., None, None]
 
     def once(y, transpose):
-        if F.lu is None or F.permutation is None:
+        if F.reduced is not None:
+            x = _reduced_solve(F.lu, F.reduced, y, transpose=transpose)
+        elif F.lu is None or F.permutation is None:
             x = lax.linalg.triangular_solve(F.matrix, y, left_side=True, transpose_a=transpose)
         else:
             x = _lu_solve(F.lu, F.permutation, y, transpose=transpose)
@@ -119,6 +142,12 @@ def _leading_bits(x: Array, bits: int, axis: int) -> Array:
     exponent = lax.bitcast_convert_type(largest, jnp.int32) & 0x7F800000
     grid = lax.bitcast_convert_type(exponent, jnp.float32) * 2.0 ** (25 - bits)
     return (x + grid) - grid
+
+
+def _reduced_solve(lu: Array | None, N: Array, b: Array, *, transpose: bool) -> Array:
+    """U^-1 (N b), or N' (U^-T b)."""
+    triangle = partial(lax.linalg.triangular_solve, lu, left_side=True, transpose_a=transpose)
+    return N.mT @ triangle(b) if transpose else triangle(N @ b)
 
 
 def _lu_solve(lu: Array, permutation: Array, b: Array, *, transpose: bool) -> Array:

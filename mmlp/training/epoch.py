@@ -6,6 +6,7 @@ these the model has failed and rests.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -103,26 +104,38 @@ def _step(program: Program, state: State, fixed: Fixed, batch, key, t):
 
     # the loss, then for each weight its gradient and new value; all at once, they are many
     together = [value, *map(jnp.add, jax.tree.leaves(gradient), jax.tree.leaves(params))]
-    finite = [jnp.isfinite(x).ravel() for x in together]
-    applied = jnp.all(jnp.concatenate(finite)) & ~state.failed
+    finite = jnp.concatenate([jnp.isfinite(x).ravel() for x in together])
+    applied = jnp.all(finite) & ~state.failed
     bad: Any = jnp.where(applied, 0, state.bad + 1)
     back = (bad >= IN_A_ROW) & ~state.failed
     scale = jnp.where(back, state.scale / 2, state.scale)
     before, as_tree = ravel_pytree(state.params)
 
-    def culprit():
-        return jnp.argmin(jnp.stack([jnp.all(x) for x in finite])).astype(state.culprit.dtype)
-
+    ends = np.cumsum([np.size(x) for x in together])
+    known = applied | state.failed
+    culprit = _unless(known, lambda: jnp.sum(jnp.argmin(finite) >= ends), state.culprit)
     state = state._replace(
         params=where(applied, params, where(back, as_tree(state.good), state.params)),
         optimizer=where(applied, optimizer, state.optimizer),
         good=jnp.where(applied, before, state.good),
         scale=scale,
         bad=jnp.where(back, 0, bad),
-        culprit=jax.lax.cond(applied | state.failed, lambda: state.culprit, culprit),
+        culprit=culprit,
         failed=state.failed | (scale < 0.5**HALVINGS),
     )
     return state, (jnp.where(applied, jnp.asarray(value), 0), applied)
+
+
+def _unless(known, number: Callable, otherwise):
+    """A whole number, unless it is known; on a GPU it costs less than to ask whether it is."""
+
+    def new():
+        return number().astype(otherwise.dtype)
+
+    return jax.lax.platform_dependent(
+        cpu=lambda: jax.lax.cond(known, lambda: otherwise, new),
+        default=lambda: jnp.where(known, otherwise, new()),
+    )
 
 
 def loss_of(program: Program, params, frozen, batch, key, t):
