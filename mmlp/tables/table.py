@@ -38,7 +38,7 @@ class Table:
         position = {name: j for j, name in enumerate(self.names)}
         index = [position[name] for name in names]
         if isinstance(self.rows, np.ndarray):
-            return self.rows[:, index]
+            return self.rows[:, index].astype(np.float64, copy=False)
         numbers = [[number(row.cells[j]) for j in index] for row in self.rows]
         values = np.array(numbers, np.float64)  # None, for what is no number, becomes NaN
         if not np.isfinite(values).all():
