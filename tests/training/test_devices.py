@@ -1,6 +1,7 @@
 """Several devices, several processes: the same weights as on one device."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -109,20 +110,65 @@ def test_two_devices_give_the_weights_of_one(names, tmp_path):
         assert difference < (1e-3 if name == "float32" else 1e-6)
 
 
-def test_two_processes_give_the_weights_of_one(tmp_path):
-    program = ROOT / "examples" / "two_processes.py"
-    path = tmp_path / "model.safetensors"
-    subprocess.run(
-        [sys.executable, str(program)], env=environment(MODEL=str(path)), check=True, timeout=400
-    )
-    sys.path.insert(0, str(program.parent))
+def example():
+    folder = str(ROOT / "examples")
+    sys.path.insert(0, folder)
     try:
         import two_processes
     finally:
-        sys.path.pop(0)
-    difference = np.max(np.abs(flat(mmlp.load(path)) - flat(two_processes.fitted().model)))
-    print(f"two processes differ from one by {difference:.1e}")
-    assert difference < 1e-6
+        sys.path.remove(folder)
+    return two_processes
+
+
+def test_two_processes_give_the_weights_of_one(tmp_path):
+    """In memory, and from a file of which each process reads its own rows only."""
+    path, table = tmp_path / "model.safetensors", tmp_path / "table.npy"
+    np.save(table, np.random.default_rng(0).normal(size=(39, 2)))
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    command, variables = [sys.executable, __file__, address], environment(MODEL=str(path))
+    children = [subprocess.Popen([*command, str(table), n], env=variables) for n in "01"]
+    assert [child.wait(timeout=400) for child in children] == [0, 0]
+    first, second = (np.load(tmp_path / f"{number}.npz") for number in "01")
+    halves = [set(found["rows"].tolist()) for found in (first, second)]
+    assert halves[0] | halves[1] == set(range(39))
+    tail = halves[0] & halves[1]  # three rows, which two processes cannot share out
+    assert sorted(map(len, halves)) == [21, 21]
+    assert len(tail) == 3
+    assert np.array_equal(first["weights"], second["weights"])
+    for here, there in (
+        (flat(mmlp.load(path)), example().fitted().model),
+        (first["weights"], from_file(np.load(table)).model),
+    ):
+        difference = np.max(np.abs(here - flat(there)))
+        print(f"two processes differ from one by {difference:.1e}")
+        assert difference < 1e-6
+
+
+def from_file(X):
+    start, adam = mmlp.CholeskyMLP(2, 2, (5,), key=jax.random.key(0)), optax.adam(0.01)
+    options = {"epochs": 1, "batch_size": 4, "optimizer": adam, "progress": False}
+    return mmlp.fit(start, loss, X, key=jax.random.key(0), **options)
+
+
+def one_of_two_processes(address: str, table: Path, number: str) -> None:
+    """The example, and a fit from a file; which rows were read is noted."""
+    from mmlp.training import rows
+
+    module, fitted, read, one = example(), example().fitted, set(), rows.Mapped.__getitem__
+
+    def noted(self, wanted):
+        read.update(wanted.tolist() if isinstance(wanted, np.ndarray) else ())
+        return one(self, wanted)
+
+    def both():
+        result = from_file(np.load(table, mmap_mode="r"))
+        np.savez(table.parent / number, rows=sorted(read), weights=flat(result.model))
+        return fitted()
+
+    rows.CHUNK, rows.Mapped.__getitem__, module.fitted = 100, noted, both
+    module.main(address, 2, int(number))
 
 
 RUNS = {
@@ -131,7 +177,9 @@ RUNS = {
     "many": train_many,
 }
 
-if __name__ == "__main__":
+if __name__ == "__main__" and ":" in sys.argv[1]:
+    one_of_two_processes(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
+elif __name__ == "__main__":
     SHARDS = []
     weights = {name: flat(RUNS[name]()) for name in sys.argv[2:]}
     np.savez(sys.argv[1], devices=len(jax.devices()), shards=SHARDS, **weights)
