@@ -109,7 +109,8 @@ def measured(way: str, batch_size: int) -> dict:
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}" if processes > 1 else ""
-    own = f"--xla_force_host_platform_device_count={devices} {os.environ.get('XLA_FLAGS', '')}"
+    full = "--xla_backend_optimization_level=3"  # as `fit` compiles what runs for long
+    own = f"{full} --xla_force_host_platform_device_count={devices}"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": own}
     children = []
     for number in range(processes):

@@ -23,6 +23,17 @@ from mmlp.training.rows import Piece, gathered, length, planned
 from mmlp.training.state import Metrics, Part, State, finished
 
 
+class Static(NamedTuple):
+    """What is compiled in."""
+
+    program: Program
+    numbers: tuple[int, ...]
+
+    @property
+    def effort(self) -> str:
+        return self.program.effort  # that of `run_epoch`: another would give other bits
+
+
 class Batches(NamedTuple):
     rows: Any  # arrays (room, size, ...)
     keys: np.ndarray  # as numbers (room, ...)
@@ -45,16 +56,18 @@ class Stream(contextlib.AbstractContextManager):
         self.reader.shutdown(cancel_futures=True)
 
     def __call__(self, state: State, fixed: Fixed, epoch) -> tuple[State, Metrics]:
-        program, total, losses, scores = self.task.program, _number(self.steps), [], []
+        program, losses, scores = self.task.program, [], []
+        static = Static(program, (_number(self.steps),))
         for piece in self.steps:
             place = (epoch, np.int64(piece.first))
-            state, found = run_batches((program, total), state, fixed, self._next(), place)
+            state, found = run_batches(static, state, fixed, self._next(), place)
             losses.append(_on_host(piece, found))  # waits: no more than two pieces are held
         for piece in self.scores:
             found = score_batches(program, state.params, fixed, self._next())
             scores.append(_on_host(piece, found))
         lengths = (length(self.task.fixed.data), length(self.task.fixed.validation))
-        return finish((program, *lengths), state, fixed, _joined(losses), _joined(scores))
+        static = Static(program, lengths)
+        return finish(static, state, fixed, _joined(losses), _joined(scores))
 
     def _next(self) -> Batches:
         batches = self.ahead.result()
@@ -116,9 +129,9 @@ def read(mesh: Mesh | None, tree, keys, piece: Piece, order: np.ndarray | None =
 
 
 @functools.partial(Compiled, donate=0)
-def run_batches(static: tuple[Program, int], state: State, fixed: Fixed, batches: Batches, place):
+def run_batches(static: Static, state: State, fixed: Fixed, batches: Batches, place):
     """The state after a step for each of these batches; losses and what was applied (room,)."""
-    program, total = static
+    program, (total,) = static
     epoch, first = place
 
     def step(state: State, i):
@@ -139,9 +152,9 @@ def score_batches(program: Program, params, fixed: Fixed, batches: Batches):
 
 
 @functools.partial(Compiled, donate=0)
-def finish(static: tuple[Program, int, int], state: State, fixed: Fixed, losses, scores):
+def finish(static: Static, state: State, fixed: Fixed, losses, scores):
     """The state at the end of the epoch and what it reports."""
-    program, n, score_n = static
+    program, (n, score_n) = static
     steps = _parts(n, program.batch_size, losses)
     parts = _parts(score_n, score_size(program, score_n), scores) if score_n else None
     return _replicated(program, finished(program, state, state, fixed, steps, parts))

@@ -5,13 +5,14 @@ import threading
 import jax
 import numpy as np
 import pytest
-from fits import KEY, X, Y, equal, fit, loss, model, stacked
+from fits import ADAM, KEY, X, Y, equal, fit, loss, model, stacked
 
 import mmlp
 from mmlp.training import rows, runs
+from mmlp.training.data import Program
 from mmlp.training.digest import digest
 from mmlp.training.epoch import run_epoch
-from mmlp.training.stream import run_batches, shuffled
+from mmlp.training.stream import Static, run_batches, shuffled
 
 
 @pytest.fixture
@@ -96,6 +97,12 @@ def test_double_precision_is_cast_by_pieces_where_jax_has_single(maps):
 def test_the_order_is_that_of_jax(n):
     """Which sorts once up to 1625 rows, twice up to 2.6 million, then three times."""
     assert np.array_equal(shuffled(KEY, n), jax.random.permutation(KEY, n))
+
+
+def test_programs_are_compiled_as_hard_as_those_in_memory():
+    """Another level of the compiler may round otherwise; the tests compile all on one."""
+    program = Program(loss, ADAM, ((), None), 2, None, effort="less")
+    assert Static(program, (3,)).effort == "less"
 
 
 def test_pieces_share_a_program_and_cover_each_batch_once():
