@@ -56,6 +56,7 @@ bench: .venv/.bench  ## speed, accuracy and scaling tables
 	$(RUN) benchmarks/scaling.py
 	$(RUN) benchmarks/low_rank.py
 	$(RUN) benchmarks/speed.py
+	$(RUN) benchmarks/first_fit.py
 
 TARGETS ?= all
 reproduce: setup  ## the paper's tables and figures, into report/index.html; TARGETS="density --quick" for less
