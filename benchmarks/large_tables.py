@@ -6,6 +6,8 @@ number of rows. All settings at their defaults; 20,000 further rows for the test
 
     python benchmarks/large_tables.py --rows 10000 100000 1000000
 
+`--learning-rate 0.02` is the step of small tables, for comparison.
+
 Rows, seconds of `fit` with all that it compiles, the largest memory of the process so far, the mean
 log score of the test rows, that of the truth, and the difference a target with its standard error.
 """
@@ -35,10 +37,11 @@ def made(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X, y, truth.log_density(y)[n:]
 
 
-def measured(n: int, seed: int) -> dict[str, float]:
+def measured(n: int, seed: int, rate: float | None) -> dict[str, float]:
     X, y, truth = made(n, seed)
     start = time.perf_counter()
-    model = MultivariateRegressor(random_state=seed, verbose=1).fit(X[:n], y[:n])
+    model = MultivariateRegressor(random_state=seed, learning_rate=rate, verbose=1)
+    model.fit(X[:n], y[:n])
     seconds = time.perf_counter() - start
     scores = model.log_density(X[n:], y[n:])
     gap = (truth - scores) / TARGETS
@@ -58,17 +61,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
     parser.add_argument("--rows", nargs="+", type=int, default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--out", type=Path, default=Path("results/large-tables.json"))
     given = parser.parse_args()
     results = json.loads(given.out.read_text()) if given.out.exists() else {}
     given.out.parent.mkdir(exist_ok=True)
     for n in given.rows:
-        results[f"{n} rows, seed {given.seed}"] = measured(n, given.seed)
+        rate = given.learning_rate
+        step = "" if rate is None else f", rate {rate:g}"
+        results[f"{n} rows, seed {given.seed}{step}"] = measured(n, given.seed, rate)
         files.replace(given.out, (json.dumps(results, indent=1) + "\n").encode())
-    print(f"{'':26}{'seconds':>9}{'GB':>6}{'log score':>11}{'truth':>9}{'gap a target':>14}")
+    print(f"{'':36}{'seconds':>9}{'GB':>6}{'log score':>11}{'truth':>9}{'gap a target':>14}")
     for name, found in results.items():
         print(
-            f"{name:26}{found['seconds']:9.0f}{found['memory_gb']:6.1f}{found['log_score']:11.4f}"
+            f"{name:36}{found['seconds']:9.0f}{found['memory_gb']:6.1f}{found['log_score']:11.4f}"
             f"{found['truth']:9.4f}{found['gap_a_target']:14.4f} +- {found['error']:.4f}"
         )
 
