@@ -25,7 +25,7 @@ PASSES = 300_000  # rows that a network sees by default, and
 EPOCHS = (20, 500)  # how often each, at least and at most
 BATCHES = 40  # in an epoch, about, with from 2^6 to 2^8 rows: larger ones took as long a row
 POWERS = (6, 8)
-# the step, up to and from so many rows: at 100,000 the larger one costs 0.03 nats a target or more
+# the step, up to and from so many rows (`benchmarks/large_tables.py --learning-rate 0.02`)
 RATES = ((10_000, 0.02), (100_000, 0.01))
 EPOCH = 2**17  # rows at most: where a network has more, each epoch takes the next part of them
 JUDGES = 20_000  # held rows at most that a network is judged by after an epoch
