@@ -106,7 +106,7 @@ def solve(F: Factorised, b: Array, *, transpose: bool = False, refine: bool = Fa
     singular = jnp.any(jnp.diagonal(triangle, axis1=-2, axis2=-1) == 0, axis=-1)[..., None, None]
 
     def once(y, transpose):
-        if F.reduced is not None:
+        if F.lu is not None and F.reduced is not None:
             x = _reduced_solve(F.lu, F.reduced, y, transpose=transpose)
         elif F.lu is None or F.permutation is None:
             x = lax.linalg.triangular_solve(F.matrix, y, left_side=True, transpose_a=transpose)
@@ -144,7 +144,7 @@ def _leading_bits(x: Array, bits: int, axis: int) -> Array:
     return (x + grid) - grid
 
 
-def _reduced_solve(lu: Array | None, N: Array, b: Array, *, transpose: bool) -> Array:
+def _reduced_solve(lu: Array, N: Array, b: Array, *, transpose: bool) -> Array:
     """U^-1 (N b), or N' (U^-T b)."""
     triangle = partial(lax.linalg.triangular_solve, lu, left_side=True, transpose_a=transpose)
     return N.mT @ triangle(b) if transpose else triangle(N @ b)

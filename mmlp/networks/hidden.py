@@ -29,6 +29,9 @@ class UpToScale(SPD):
 
     S: Array
 
+    def __init__(self, S: Array):
+        self.S = S
+
     @property
     def dim(self) -> int:
         return self.S.shape[-1]
