@@ -4,9 +4,14 @@ A made table of 20 inputs and three targets whose truth is known: the kind `movi
 benchmarks/made_tables.py, with 15 inputs that do not matter. The functions are the same for any
 number of rows. All settings at their defaults; 20,000 further rows for the test.
 
-    python benchmarks/large_tables.py --rows 10000 100000 1000000
+    python benchmarks/large_tables.py --rows 10000 100000 1000000 --seed 1
 
 `--learning-rate 0.02` is the step of small tables, for comparison.
+
+Machine: 2 CPU cores, jax 0.11.2; the record is results/large-tables.json.
+Answer (seed 1, one table each): a million rows take 284 s and 3.0 GB and end 0.013 nats a target
+above the truth; 100,000 rows 177 s and 0.025; 10,000 rows 38 s and 0.160. All networks of a million
+rows were still improving a little when they ended, and `fit` says so.
 
 Rows, seconds of `fit` with all that it compiles, the largest memory of the process so far, the mean
 log score of the test rows, that of the truth, and the difference a target with its standard error.
