@@ -63,6 +63,7 @@ def trained(table: np.ndarray, batch_size: int) -> tuple[float, float]:
     """Seconds and the loss of an epoch; what has to be compiled for these shapes is."""
     import jax
     import jax.numpy as jnp
+    import optax
 
     import mmlp
 
@@ -78,6 +79,7 @@ def trained(table: np.ndarray, batch_size: int) -> tuple[float, float]:
         mmlp.GaussianHead(network),
         loss,
         table,
+        optimizer=optax.adam(1e-3),
         on_epoch=(lambda info: ends.append(time.perf_counter()),),
         progress=False,
         **options,

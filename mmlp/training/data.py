@@ -16,7 +16,7 @@ from mmlp.training.compiled import effort
 from mmlp.training.devices import all_devices
 from mmlp.training.optimizers import default_optimizer
 from mmlp.training.parts import with_parts
-from mmlp.training.rows import checked_rows, streamed
+from mmlp.training.rows import checked_rows, large, streamed
 
 
 class Models(NamedTuple):
@@ -115,7 +115,9 @@ def checked_task(models: Models, loss, rows: tuple, key, sizes: Sizes, optimizer
     steps, weights = sizes.epochs * -(-n // sizes.batch_size), jax.tree.leaves(params)
     optimizer = default_optimizer(steps) if optimizer is None else optimizer
     options = {"many": many, "own_data": own_data, "mesh": all_devices()}
-    options["effort"] = effort(steps, sizes.batch_size, sum(x.size for x in weights))
+    # at the least effort a tail that is read from a file may round otherwise than in memory
+    hard = effort(steps, sizes.batch_size, sum(x.size for x in weights))
+    options["effort"] = "less" if hard == "least" and large((data, validation)) else hard
     program = Program(loss, optimizer, static, sizes.batch_size, key_type, **options)
     ends = (np.int32(sizes.epochs), np.int32(sizes.patience or np.iinfo(np.int32).max))
     return Task(name, program, params, Fixed(frozen, data, validation, key, rate, *ends, parts))

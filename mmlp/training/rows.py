@@ -48,6 +48,11 @@ def streamed(tree) -> bool:
     return any(isinstance(leaf, Mapped) for leaf in jax.tree.leaves(tree))
 
 
+def large(tree) -> bool:
+    """Whether an array of the tree is larger than what is read of a file at once."""
+    return any(len(x) * row_bytes(x) > CHUNK for x in jax.tree.leaves(tree))
+
+
 def length(tree) -> int:
     """How many rows the arrays of the tree have; 0 if there are none."""
     leaves = jax.tree.leaves(tree)
@@ -128,7 +133,7 @@ def _checked_arrays(tree, argument: str, models: int | None, *, many: bool):
 
 def _held(name: str, leaf, *, many: bool) -> np.ndarray | Mapped:
     """An array in JAX's precision, or what reads it from its file."""
-    if not is_mapped(leaf) or leaf.nbytes <= CHUNK:
+    if not (is_mapped(leaf) and large(Mapped(leaf))):
         array = np.asarray(leaf)
         return array.astype(_precision(array), copy=False)
     if many:
