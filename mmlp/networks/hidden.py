@@ -17,7 +17,9 @@ class Hidden(Dense):
 
     def __call__(self, entries: Array) -> SPD:
         S = self.kernel(entries)
-        return UpToScale(S) if getattr(self.kernel, "bounded", False) else Gram.trace_one(S)
+        if S.shape[-1] == 1 or not getattr(self.kernel, "bounded", False):
+            return Gram.trace_one(S)  # of size one it is the matrix 1, without rounding
+        return UpToScale(S)
 
 
 class UpToScale(SPD):

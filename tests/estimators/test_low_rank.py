@@ -114,6 +114,7 @@ def test_pieces_of_rows_give_the_same_and_are_all_that_is_held(which, request, m
     whole, form = results(), type(fitted._form)
     assembled = form.assembled
     monkeypatch.setattr(pieces, "PIECE", 25)
+    monkeypatch.setattr(pieces, "PIECES", 1)
     monkeypatch.setattr(
         form,
         "assembled",
