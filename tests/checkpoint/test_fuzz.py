@@ -23,7 +23,7 @@ from mmlp.checkpoint import architecture
 from mmlp.estimators import ensemble
 from mmlp.training import runs
 from mmlp.training.data import Program, split
-from mmlp.training.epoch import first_state
+from mmlp.training.state import first_state
 
 SEED, COUNT, USES = 0, 10_000, 25
 KEY = jax.random.key(0)
