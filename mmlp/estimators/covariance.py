@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from mmlp.estimators.pieces import as_one
+from mmlp.estimators.ensemble import compile_folds
+from mmlp.estimators.pieces import as_one, predictions
 from mmlp.heads import GaussianHead, Head, PowerExponentialHead
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear
@@ -26,7 +27,6 @@ FAMILIES = {"gaussian": GaussianHead, "power_exponential": PowerExponentialHead}
 # for each target on average: at 0.05 this is 0.0008, and at the very worst 0.005.
 ROUNDING = 0.05
 FEW = 30  # targets up to which covariances are full by default
-LARGEST = 4 * 2**30  # bytes of covariances that are made at once
 FLOOR = 0.5  # of the output's kernel: a row unlike the others must not get a singular covariance
 
 
@@ -126,6 +126,16 @@ class Form(abc.ABC):
         """As `learnt` takes them."""
         return as_one(networks) if self.together else networks
 
+    def compile(self, regressor, x, z, weight, parts, **how) -> None:
+        """Compile what learns from rows like these: those of residuals are not known yet."""
+        if not self.together:  # or the residuals decide on the network
+            build, start = self.builder(regressor, x.shape[1], z, weight)
+            data = (x, np.zeros_like(z))
+            models = compile_folds(
+                build, minus_log_density, data, weight, parts, start=start, **how
+            )
+            predictions(self.learnt, models, x.astype(regressor.dtype))
+
     @staticmethod
     @abc.abstractmethod
     def learnt(model, x) -> tuple: ...
@@ -169,18 +179,6 @@ def checked_targets(regressor, y, n: int) -> np.ndarray:
         )
     y = checked_floats(y.reshape(n, d), f"{name}.log_density(y=...)", "(n, d)", ndim=2)
     return np.asarray(y)
-
-
-def check_memory(call: str, n: int, d: int) -> None:
-    """Refuse matrices (n, d, d) in float64 that are too large."""
-    size = 8 * n * d**2
-    if size > LARGEST:
-        raise ValueError(
-            f"`{call}` would make {n} matrices of {d} x {d}, {size / 2**30:.1f} GiB, which is "
-            f"refused above {LARGEST / 2**30:g} GiB: give fewer rows, or the `columns` that are "
-            "wanted; `predict_distribution(X).covariance` has `diagonal()`, `marginal(columns)` "
-            "and products without it."
-        )
 
 
 def check_range(call: str, dtype, eta: np.ndarray, diagonal: np.ndarray, mean: np.ndarray) -> None:

@@ -18,6 +18,7 @@ from mmlp.estimators.pieces import one_of_few
 from mmlp.training import FitResult, fit_many
 from mmlp.training.compiled import Compiled
 from mmlp.training.data import join, split
+from mmlp.training.fit import compile_many
 from mmlp.training.optimizers import optimizer_by_progress
 
 CALIBRATION = 128  # rows that `build` sees
@@ -110,16 +111,7 @@ def among(some: np.ndarray, parts: list[Part]) -> list[Part]:
 
 
 def fit_folds(
-    build,
-    sample_loss,
-    data,
-    weight,
-    parts: list[Part],
-    *,
-    training: Training,
-    seed,
-    checkpoint,
-    start: np.ndarray | None = None,
+    build, sample_loss, data, weight, parts: list[Part], *, training, seed, checkpoint, start=None
 ) -> FitResult:
     """One network for each part, all trained together.
 
@@ -127,6 +119,19 @@ def fit_folds(
     `sample_loss(model, key, t, *row)` is the loss of one row of the arrays `data`, whose weights
     are `weight` (n,). Both are hashable: equal ones are compiled once.
     """
+    given = _arranged(build, sample_loss, data, weight, parts, training, seed, start)
+    return fit_many(**given, checkpoint=checkpoint, progress=bool(training.verbose))
+
+
+def compile_folds(build, sample_loss, data, weight, parts, *, training, seed, start=None, **_):
+    """Compile what `fit_folds` would run with these arguments; gives the networks before it."""
+    given = _arranged(build, sample_loss, data, weight, parts, training, seed, start)
+    compile_many(**given)
+    return given["models"]
+
+
+def _arranged(build, sample_loss, data, weight, parts, training, seed, start) -> dict[str, Any]:
+    """The arguments of `fit_many`."""
     epochs, batch_size, dtype = training.max_epochs, training.batch_size, training.dtype
     data = tuple(np.asarray(x, dtype) for x in data)
     some = np.random.default_rng(seed).integers(len(weight), size=CALIBRATION)
@@ -139,9 +144,8 @@ def fit_folds(
     options = {"epochs": epochs, "batch_size": batch_size, "patience": training.full_patience}
     options |= {"optimizer": optimizer, "own_data": True}
     options |= {"validation": _own(data, weight, judging, batch_size)["data"]}
-    options |= {"checkpoint": checkpoint, "progress": bool(training.verbose)}
-    models = join(params, frozen, static.value)
-    return fit_many(models, Weighted(sample_loss), **rows, keys=keys, **options)
+    options |= {"models": join(params, frozen, static.value), "loss": Weighted(sample_loss)}
+    return options | rows | {"keys": keys}
 
 
 def unfinished(history: dict[str, np.ndarray], epochs: int, patience: int | None) -> np.ndarray:

@@ -13,6 +13,7 @@ from mmlp.training.data import join, split
 
 PIECE = 256  # rows that are predicted at once: one shape, and no row depends on how many others
 PIECES, BYTES = 16, 2**20  # of them, where what goes in and comes out has no more bytes
+LARGEST = 4 * 2**30  # bytes of covariances that are made at once
 
 
 def one_of_few(n: int, unit: int) -> int:
@@ -26,6 +27,18 @@ def one_of_few(n: int, unit: int) -> int:
     units = -(-n // unit)
     step = 2 ** max((units - 1).bit_length() - 4, 0)
     return -(-units // step) * step * unit
+
+
+def check_memory(call: str, n: int, d: int) -> None:
+    """Refuse matrices (n, d, d) in float64 that are too large."""
+    size = 8 * n * d**2
+    if size > LARGEST:
+        raise ValueError(
+            f"`{call}` would make {n} matrices of {d} x {d}, {size / 2**30:.1f} GiB, which is "
+            f"refused above {LARGEST / 2**30:g} GiB: give fewer rows, or the `columns` that are "
+            "wanted; `predict_distribution(X).covariance` has `diagonal()`, `marginal(columns)` "
+            "and products without it."
+        )
 
 
 def as_one(models):

@@ -22,21 +22,15 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from mmlp import metrics
 from mmlp.distributions import Elliptical
 from mmlp.estimators import saved
+from mmlp.estimators.ahead import ahead
 from mmlp.estimators.base import NetworkEstimator, guarded
-from mmlp.estimators.covariance import (
-    FAMILIES,
-    Form,
-    check_memory,
-    checked_targets,
-    form_for,
-    minus_log_density,
-)
+from mmlp.estimators.covariance import FAMILIES, Form, checked_targets, form_for, minus_log_density
 from mmlp.estimators.ensemble import Scaling, fit_folds, folds
 from mmlp.estimators.full import Full
 from mmlp.estimators.low_rank import Thinned, fitted_rank
 from mmlp.estimators.mean import call, check_share, fit_mean, predicted_mean
 from mmlp.estimators.outliers import Columns, names_of
-from mmlp.estimators.pieces import by_pieces, predictions
+from mmlp.estimators.pieces import by_pieces, check_memory, predictions
 from mmlp.spd.arguments import some_of
 
 FORMS = {"full": Full(), "low_rank": Thinned()}
@@ -111,7 +105,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self.input_, self.target_ = Scaling.of(X, weight), Scaling.of(y, weight)
         x, z = self.input_.forward(X), self.target_.forward(y)
         how: Any = {"training": self.planned(len(X)), "seed": seed, "checkpoint": runs[0]}
-        means = fit_mean(sizes, x, z, weight, [parts, others], **how)
+        with ahead(lambda: form.compile(self, x, z, weight, parts, **how), len(x)):
+            means = fit_mean(sizes, x, z, weight, [parts, others], **how)
 
         self.shape_ = form.shape(means.residuals, weight)
         e, apart = (form.standard(self.shape_, r) for r in (means.residuals, means.apart))

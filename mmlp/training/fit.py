@@ -14,7 +14,7 @@ import optax
 
 from mmlp.training.data import Models, Sizes, Task, check_callables, checked_task
 from mmlp.training.digest import fingerprint
-from mmlp.training.loop import train
+from mmlp.training.loop import compile_epoch, train
 from mmlp.training.reports import EpochInfo, FitResult
 from mmlp.training.runs import RunDirectory
 
@@ -108,6 +108,15 @@ def fit_many(
     many = Models("fit_many", models, True, rates, own_data or rows is not None, rows)
     task = checked_task(many, loss, arrays, keys, sizes, optimizer)
     return _trained(task, checkpoint, resume, progress=progress, on_epoch=on_epoch)
+
+
+def compile_many(models, loss: Callable, data, *, keys, **options) -> None:
+    """Compile what `fit_many` would run with these arguments, and run nothing."""
+    sizes = Sizes(*(options[name] for name in ("epochs", "batch_size", "patience")))
+    rows, own = options.get("rows"), options["own_data"]
+    many = Models("fit_many", models, True, None, own or rows is not None, rows)
+    arrays = (data, options["validation"])
+    compile_epoch(checked_task(many, loss, arrays, keys, sizes, options["optimizer"]))
 
 
 def _trained(task: Task, checkpoint, resume: bool, **shown) -> FitResult:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -74,6 +74,15 @@ def _epochs(task: Task, state: State, fixed: Fixed, first: int):
     if task.streamed:
         return Stream(task, first)
     return contextlib.nullcontext(run_epoch.program(task.program, state, fixed, np.int32(0)))
+
+
+def compile_epoch(task: Task) -> None:
+    """What `train` would run."""
+    state, fixed = _placed(task, first_state(task.program, task.params))
+    arguments = (state, fixed, np.int32(0))
+    program: Any = run_epoch.program(task.program, *arguments)
+    if hasattr(program, "lower"):  # or it was compiled before
+        program.lower(*arguments).compile()
 
 
 def _placed(task: Task, state: State) -> tuple[State, Fixed]:

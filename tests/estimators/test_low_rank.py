@@ -68,7 +68,7 @@ def test_columns_are_blocks_of_the_covariance(model, regressor):
 
 
 def test_covariances_that_need_too_much_memory_are_refused(model, monkeypatch):
-    monkeypatch.setattr(covariance, "LARGEST", 8 * 60 * D**2 - 1)
+    monkeypatch.setattr(pieces, "LARGEST", 8 * 60 * D**2 - 1)
     with pytest.raises(ValueError, match=r"60 matrices of 5 x 5, .* GiB.*fewer rows.*`columns`"):
         model.predict_covariance(X)
     assert model.predict_covariance(X, [1]).shape == (60, 1, 1)
