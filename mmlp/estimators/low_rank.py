@@ -142,8 +142,10 @@ def _parts(model, x):
 
 
 def evenly(rows: np.ndarray) -> np.ndarray:
-    """At most `START` of them."""
-    return rows[np.linspace(0, len(rows) - 1, min(len(rows), START)).astype(int)]
+    """At most `START` of them, one of few numbers: 8 for each doubling."""
+    n = min(len(rows), START)
+    n -= n % 2 ** max(n.bit_length() - 4, 0)
+    return rows[np.linspace(0, len(rows) - 1, n).astype(int)]
 
 
 def chosen_rank(rank: int | None, rows: np.ndarray, weight: np.ndarray) -> int:
