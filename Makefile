@@ -51,11 +51,11 @@ docs: .venv/.docs  ## build the documentation into docs/_build/html (the example
 	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-bench: .venv/.bench  ## speed, accuracy and scaling tables
+bench: .venv/.bench  ## speed, accuracy and scaling; results/speed.json and so docs/speed.md (a quarter of an hour)
 	$(RUN) benchmarks/accuracy.py
-	$(RUN) benchmarks/scaling.py
 	$(RUN) benchmarks/low_rank.py
 	$(RUN) benchmarks/speed.py
+	$(RUN) benchmarks/peers.py
 	$(RUN) benchmarks/first_fit.py
 
 TARGETS ?= all

@@ -5,6 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent / "_ext")]
+sys.path.append(str(ROOT / "benchmarks"))
 
 import mmlp  # noqa: E402, after the path
 
@@ -17,6 +18,7 @@ extensions = [
     "docstrings",
     "gallery",
     "mathml",
+    "measured",
     "results",
 ]
 exclude_patterns = ["_build"]

@@ -248,7 +248,7 @@ def test_a_560_pixel_covariance_fits_in_memory():
     """Value and gradient of the von Neumann loss, batch 10: the process stays below 1.5 GiB."""
     script = Path(__file__).parents[2] / "benchmarks" / "scaling.py"
     run = subprocess.run(
-        [sys.executable, script, "560"], capture_output=True, text=True, check=True
+        [sys.executable, script, "von Neumann", "560"], capture_output=True, text=True, check=True
     )
     peak = float(run.stdout.split()[-1])
     assert peak < 1536

@@ -61,7 +61,7 @@ def work(mode: str, folder: Path) -> None:
         arrays = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
         files.write(folder / MODEL, arrays, {})
     elif mode == "regressor":
-        sizes |= {"n_models": 2, "hidden_dims": (4,), "hidden_features": (4,), "family": "gaussian"}
+        sizes |= {"n_models": 2, "hidden_features": (4,), "family": "gaussian"}
         regressor = estimators.MultivariateRegressor(**sizes)
         regressor.fit(X[:, 1:], X[:, :2], checkpoint=folder / "run").save(folder / MODEL)
     elif mode == "vae":

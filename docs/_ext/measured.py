@@ -1,0 +1,39 @@
+"""`{speed} TABLE` shows a table of results/speed.json, `{speed} figure` its picture."""
+
+from pathlib import Path
+
+from rivals import figure, page
+from sphinx.util.docutils import SphinxDirective
+
+DRAWN = Path(__file__).parent.parent / "_build" / "drawn"
+
+
+class Speed(SphinxDirective):
+    """A table by its name in benchmarks/rivals/page.py, "figure", "gpu" or "machine"."""
+
+    required_arguments = 1
+
+    def run(self):
+        self.env.note_reread()  # the files may have changed
+        return self.parse_text_to_nodes(text(self.arguments[0]))
+
+
+def text(name: str) -> str:
+    """What stands in the page; where there is no record, the command that makes it."""
+    if name == "gpu":
+        record = page.read("speed-h200")
+        return page.gpu(record) if record else "Not measured yet: `benchmarks/gpu.py --record`."
+    record = page.read() or {}
+    if name == "machine":
+        names = {"machine": "", "jax": "jax ", "torch": "PyTorch "}
+        return ", ".join(f"{word}{record.get(key, '-')}" for key, word in names.items()) + "."
+    if name == "figure":
+        DRAWN.mkdir(parents=True, exist_ok=True)
+        figure.draw(record, DRAWN / "speed.png")
+        return "![ratios, growth with size, first fit](/_build/drawn/speed.png)"
+    return page.show(record, name)
+
+
+def setup(app):
+    app.add_directive("speed", Speed)
+    return {"parallel_read_safe": True}
