@@ -56,7 +56,7 @@ def library(
     epoch = jax.jit(lambda carry, X: jax.lax.scan(step, carry, X))
     facts = {}
     if count:
-        account = jax.jit(step).lower(start, X[0]).compile().cost_analysis() or {}
+        account = jax.jit(step).lower(start, X[0]).cost_analysis() or {}
         facts["mflop"] = float(account["flops"]) / 1e6
     return lambda: jax.block_until_ready(epoch(start, X)), STEPS, facts
 
