@@ -7,7 +7,6 @@ faster.
 """
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,6 +16,7 @@ from mmlp.linalg.primitive import full_precision
 from mmlp.registry import register
 
 Kernel = Callable[[Array], Array]
+SMALLEST_SLOPE = 1e-6  # of a sigmoid, for squares of small entries that do not vanish
 
 
 @register
@@ -28,9 +28,13 @@ class MercerSigmoid(eqx.Module):
     limits how small an eigenvalue can be learnt; `Linear` does not.
     """
 
-    bounded: ClassVar[bool] = True
     slope: float = eqx.field(default=1.0, static=True, converter=float)
     intercept: float = eqx.field(default=0.0, static=True, converter=float)
+
+    @property
+    def bounded(self) -> bool:
+        """Unless the slope is so small that entries are tiny."""
+        return abs(self.slope) >= SMALLEST_SLOPE
 
     def __call__(self, Z: Array) -> Array:
         return jnp.tanh(self.slope * Z + self.intercept)

@@ -80,9 +80,9 @@ def log_abs_det(T: Array, bits: Array) -> Array:
         L = _from_bits(bits)
 
         def by_lu():
-            return _log_abs_diagonal(lax.linalg.lu(T.astype(L.dtype))[0])
+            return log_abs_diagonal(lax.linalg.lu(T.astype(L.dtype))[0])
 
-        value = _where_needed(jnp.isnan(L[..., -1, -1]), by_lu, _log_abs_diagonal(L))
+        value = _where_needed(jnp.isnan(L[..., -1, -1]), by_lu, log_abs_diagonal(L))
         return value.astype(T.dtype)
 
 
@@ -105,7 +105,10 @@ def _solver(transpose: bool, refine: bool):
                 return whole @ y if transpose else y
 
             def by_lu():
-                return jnp.linalg.solve(whole.mT if transpose else whole, y)
+                lu = lax.linalg.lu(whole)[0]
+                singular = jnp.any(jnp.diagonal(lu, axis1=-2, axis2=-1) == 0, axis=-1)
+                x = jnp.linalg.solve(whole.mT if transpose else whole, y)
+                return jnp.where(singular[..., None, None], jnp.inf, x)
 
             x = once(y)
             if refine:
@@ -134,7 +137,7 @@ def _from_bits(bits: Array) -> Array:
     return lax.bitcast_convert_type(bits, jnp.float64)
 
 
-def _log_abs_diagonal(T: Array) -> Array:
+def log_abs_diagonal(T: Array) -> Array:
     return jnp.sum(jnp.log(jnp.abs(jnp.diagonal(T, axis1=-2, axis2=-1))), axis=-1)
 
 

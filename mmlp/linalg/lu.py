@@ -67,12 +67,8 @@ class Root(eqx.Module):
 def log_abs_det(F: Factorised) -> Array:
     """log|det T|, shape (...); -inf when T is singular. d log|det T| = tr(T^-1 dT)."""
     if F.lu is None and F.cholesky is None:
-        return _log_abs_diagonal(F.matrix)
+        return double.log_abs_diagonal(F.matrix)
     return _log_abs_det(F)
-
-
-def _log_abs_diagonal(T: Array) -> Array:
-    return jnp.sum(jnp.log(jnp.abs(jnp.diagonal(T, axis1=-2, axis2=-1))), axis=-1)
 
 
 def _log_abs_det_rule(primals, tangents):
@@ -83,7 +79,7 @@ def _log_abs_det_rule(primals, tangents):
 def _log_abs_det(F):
     if F.cholesky is not None:
         return double.log_abs_det(F.matrix, F.cholesky)
-    return _log_abs_diagonal(F.lu)
+    return double.log_abs_diagonal(F.lu)
 
 
 @full_precision

@@ -22,6 +22,10 @@ VARIABLE = "MMLP_CACHE"  # a folder, or "off"
 OFF = ("", "0", "off", "no", "false")
 FATAL = 3  # of XLA's messages the only ones that are told
 DIGEST = hashlib.sha256().digest_size
+SUFFIX = ".program"
+MACHINE = "mmlp-"  # how the folder of one kind of processors begins
+
+active: "Programs | None" = None  # what is used now
 
 
 def cache_programs(folder: str | os.PathLike | None = None) -> Path | None:
@@ -29,8 +33,9 @@ def cache_programs(folder: str | os.PathLike | None = None) -> Path | None:
 
     The same script then starts in a fraction of the time when it is run again. Call it first. The
     folder never holds more than 256 MB, and several processes may use it at once. `MMLP_CACHE`, in
-    the environment, names another folder, or switches this off (`MMLP_CACHE=off`); then, and where
-    JAX has a cache already (`JAX_COMPILATION_CACHE_DIR`), nothing is done, and None is given.
+    the environment, names another folder, or switches this off (`MMLP_CACHE=off`); then, where JAX
+    has a cache already (`JAX_COMPILATION_CACHE_DIR`), and where there is no home, nothing is done,
+    and None is given. Programs are code: files that others could have written are not read.
 
     >>> cache_programs("programs").name  # doctest: +SKIP
     'programs'
@@ -38,20 +43,22 @@ def cache_programs(folder: str | os.PathLike | None = None) -> Path | None:
     if folder is not None and not isinstance(folder, str | os.PathLike):
         got = f"got {type(folder).__name__}"
         raise ValueError(f"`cache_programs(folder=...)` must be a path, or left out, {got}.")
+    global active
+    if active is not None:
+        return active.path.parent
     said = os.environ.get(VARIABLE)
     if jax.config.values["jax_compilation_cache_dir"] or (said is not None and said.lower() in OFF):
         return None
-    path = Path(folder or said or _user_cache() / "matrix-mlp" / "programs")
+    try:
+        path = Path(folder or said or _user_cache() / "matrix-mlp" / "programs").expanduser()
+    except RuntimeError:
+        return None
     jax.config.update("jax_compilation_cache_dir", str(path))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    global active
     active = Programs(path / _machine())
     _use(active)
     return path
-
-
-active: "Programs | None" = None  # what is used now
 
 
 class Programs:
@@ -75,8 +82,8 @@ class Programs:
         if getattr(self.here, "unused", False):
             return None
         with contextlib.suppress(OSError):
-            file = self.path / key
-            digest, value = _parted(file.read_bytes())
+            file = self.path / f"{key}{SUFFIX}"
+            digest, value = _parted(_own_bytes(file))
             if hashlib.sha256(value).digest() == digest:
                 os.utime(file)  # it was used now
                 return value
@@ -88,21 +95,24 @@ class Programs:
         if getattr(self.here, "unused", False):
             return
         with contextlib.suppress(OSError):
-            self.path.mkdir(parents=True, exist_ok=True)
-            file, name = tempfile.mkstemp(dir=self.path, prefix=".new-")
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file, name = tempfile.mkstemp(SUFFIX, ".new-", self.path)
             try:
                 with open(file, "wb") as new:
                     new.write(hashlib.sha256(value).digest() + value)
-                os.replace(name, self.path / key)
+                os.replace(name, self.path / f"{key}{SUFFIX}")
             except OSError:
                 os.unlink(name)
                 raise
             self._bound()
 
     def _bound(self) -> None:
-        """Remove what was used least recently, also files that a killed process has left."""
+        """Remove what was used least recently, also files that a killed process has left.
+
+        Of these alone, whatever else is there: the folder may be one of the user's.
+        """
         known = []
-        for file in self.path.parent.rglob("*"):
+        for file in self.path.parent.glob(f"{MACHINE}*/*{SUFFIX}"):
             with contextlib.suppress(OSError):  # another process may have removed it
                 if file.is_file():
                     known.append((file.stat().st_mtime, file.stat().st_size, file))
@@ -112,6 +122,15 @@ class Programs:
                 break
             file.unlink(missing_ok=True)
             size -= length
+
+
+def _own_bytes(file: Path) -> bytes:
+    """Of a file that nobody else has written: programs are code."""
+    with file.open("rb") as opened:
+        about = os.fstat(opened.fileno())
+        if hasattr(os, "getuid") and (about.st_uid != os.getuid() or about.st_mode & 0o022):
+            raise PermissionError(f"{file} may be another user's")
+        return opened.read()
 
 
 def _parted(content: bytes) -> tuple[bytes, bytes]:
@@ -138,16 +157,31 @@ def _use(programs: Programs) -> None:
         compilation_cache.get_executable_and_time = silently
 
 
-@contextlib.contextmanager
-def silent():
-    """Without XLA's messages: it complains of programs that were made on this very machine."""
-    from jax._src.lib import utils  # pyright: ignore[reportPrivateImportUsage]
+class Silence:
+    """Threads that want no messages of XLA: it complains of programs made on this very machine."""
 
-    utils.absl_set_min_log_level(FATAL)
-    try:
-        yield
-    finally:
-        utils.absl_set_min_log_level(int(os.environ.get("TF_CPP_MIN_LOG_LEVEL") or 1))
+    def __init__(self):
+        self.lock, self.threads = threading.Lock(), 0
+
+    @contextlib.contextmanager
+    def __call__(self):
+        self._add(1)
+        try:
+            yield
+        finally:
+            self._add(-1)
+
+    def _add(self, number: int) -> None:
+        from jax._src.lib import utils  # pyright: ignore[reportPrivateImportUsage]
+
+        with self.lock:
+            self.threads += number
+            usual = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "")
+            usual = int(usual) if usual.isdecimal() else 1
+            utils.absl_set_min_log_level(FATAL if self.threads else usual)
+
+
+silent = Silence()
 
 
 def _user_cache() -> Path:
@@ -166,4 +200,4 @@ def _machine() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         features += "".join(line for line in lines if line.startswith(("flags", "Features")))
     text = f"{platform.machine()} {features}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{MACHINE}{hashlib.sha256(text.encode()).hexdigest()[:16]}"

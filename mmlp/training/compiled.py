@@ -52,14 +52,14 @@ class Compiled:
         functools.update_wrapper(self, function)
         donated = () if donate is None else donate
 
-        def compiled(static: Hashable, structure: Any, types: tuple) -> Callable:
+        def compiled(static: Hashable, structure: Any, types: tuple, context) -> Callable:
             options = EFFORTS[effort or getattr(static, "effort", "full")]
             prevails = LEVEL in os.environ.get("XLA_FLAGS", "")  # what the user has set
             options = None if prevails or jax.default_backend() != "cpu" else options
             one: Any = functools.partial(function, static)
             one.__name__ = function.__name__  # in messages of JAX
             jitted = jax.jit(one, donate_argnums=donated, compiler_options=options)
-            if cache.active is None:
+            if cache.active is None or jax.config.jax_disable_jit:
                 return jitted
             leaves = [jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in types]
             made_of, form = (static, donated, options), structure.unflatten(leaves)
@@ -73,7 +73,17 @@ class Compiled:
     def program(self, static: Hashable, *arguments) -> Callable:
         """The compiled function of arguments of this form, for who calls it again and again."""
         leaves, structure = jax.tree.flatten(arguments)
-        return self.kept(static, structure, tuple(map(jax.typeof, leaves)))
+        return self.kept(static, structure, tuple(map(jax.typeof, leaves)), _context())
+
+
+def _context() -> tuple:
+    """Settings of JAX that `jax.jit` does not look up; a program as it was kept looks up none."""
+    settings = (jax.config.jax_default_prng_impl, jax.config.jax_disable_jit)  # pyright: ignore
+    if cache.active is None:
+        return settings
+    from jax._src import config
+
+    return (*settings, config.trace_context())
 
 
 def compile_all_quickly() -> None:

@@ -80,7 +80,10 @@ def _surroundings() -> tuple:
     from jax._src import config
 
     device = jax.devices()[0]
-    settings = re.sub(r" at 0x[0-9a-f]+", "", str(config.trace_context()))
+    values = sorted((name, str(value)) for name, value in jax.config.values.items())
+    values = [pair for pair in values if "cache" not in pair[0]]  # where programs are kept
+    context = (config.trace_context(), jax.config.jax_default_prng_impl, values)
+    settings = re.sub(r" at 0x[0-9a-f]+", "", str(context))
     flags = (os.environ.get("XLA_FLAGS", ""), settings)
     return _sources(), jax.__version__, device.device_kind, device.client.platform_version, *flags
 

@@ -68,8 +68,8 @@ def test_a_singular_matrix_is_infinite_and_its_neighbours_do_not_notice(way):
     assert (F.cholesky is not None) == way
     logdet = np.asarray(lu.log_abs_det(F))
     solved = np.asarray(lu.solve(F, jnp.ones((2, D, 1), np.float32), refine=True))
-    assert np.isneginf(logdet[1]) or logdet[1] < -10
-    assert not np.all(np.isfinite(solved[1])) or np.abs(solved[1]).max() > 1e5
+    assert np.isneginf(logdet[1])
+    assert np.all(np.isinf(solved[1]))
     alone = lu.factorise(jnp.asarray(T[:1]))
     np.testing.assert_array_equal(logdet[:1], lu.log_abs_det(alone))
     ones = jnp.ones((1, D, 1), np.float32)

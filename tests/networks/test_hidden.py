@@ -56,6 +56,13 @@ def test_a_kernel_without_bounds_neither_overflows_nor_vanishes(scale):
     assert isinstance(Hidden(MercerSigmoid())(Z), UpToScale)
 
 
+def test_a_slope_so_small_that_squares_vanish_is_no_harm():
+    def total(x):
+        return MatrixMLP(3, 2, (4, 4), kernel=MercerSigmoid(1e-20), key=KEYS[0])(x).logdet()
+
+    assert np.all(np.isfinite(jax.grad(total)(jnp.ones(3, np.float32))))
+
+
 def test_a_network_of_any_kernel_is_the_same_function():
     model = MatrixMLP(3, 2, (4, 4), kernel=MercerSigmoid(), key=KEYS[0])
     plain = MatrixMLP(3, 2, (4, 4), kernel=lambda Z: jnp.tanh(Z), key=KEYS[0])

@@ -71,27 +71,47 @@ def test_a_folder_that_cannot_be_used_is_no_harm(tmp_path):
 
 def test_two_processes_may_write_and_bound_one_folder_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "LIMIT", 3000)
-    stores = [Programs(tmp_path / "machine") for _ in range(2)]
+    folder = tmp_path / f"{cache.MACHINE}0"
+    theirs = tmp_path / "theirs" / "measurements.npy"
+    theirs.parent.mkdir()
+    theirs.write_bytes(bytes(5000))
+    os.utime(theirs, (0, 0))
+    stores = [Programs(folder) for _ in range(2)]
     for i in range(40):
         for store in stores:
             store.put(f"program-{i % 20}", bytes([i % 20]) * 500)
-    held = [file for file in (tmp_path / "machine").iterdir() if file.is_file()]
+    held = [file for file in folder.iterdir() if file.is_file()]
     assert 0 < sum(file.stat().st_size for file in held) <= 3000
     values = [stores[0].get(f"program-{i}") for i in range(20)]
     assert all(value in (None, bytes([i]) * 500) for i, value in enumerate(values))
     assert values[19] is not None
     assert values[0] is None
+    assert theirs.exists()
 
 
 def test_what_was_used_least_recently_goes_first(tmp_path, monkeypatch):
     monkeypatch.setattr(cache, "LIMIT", 2500)
-    store = Programs(tmp_path / "machine")
+    store = Programs(tmp_path / f"{cache.MACHINE}0")
     for i, name in enumerate("abc"):
         store.put(name, bytes(700))
-        os.utime(tmp_path / "machine" / name, (i, i))
+        os.utime(store.path / f"{name}{cache.SUFFIX}", (i, i))
     assert store.get("a") is not None  # now the newest
     store.put("d", bytes(700))
     assert [name for name in "abcd" if store.get(name) is not None] == ["a", "c", "d"]
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="files have no owners there")
+def test_a_file_that_others_can_write_is_not_read(tmp_path):
+    store = Programs(tmp_path / "here")
+    store.put("key", b"program")
+    assert store.get("key") == b"program"
+    file = tmp_path / "here" / f"key{cache.SUFFIX}"
+    file.chmod(0o666)
+    assert store.get("key") is None
+    if os.getuid() == 0:
+        file.chmod(0o600)
+        os.chown(file, 12345, 12345)
+        assert store.get("key") is None
 
 
 def test_it_is_off_where_the_user_says_so_or_has_a_cache_already(monkeypatch, tmp_path):
