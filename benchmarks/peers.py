@@ -38,12 +38,13 @@ def step_rivals(batch: int) -> list[Rival]:
         for n in (1, 2)
     ]
     rivals.append(of_library("CholeskyMLP, 3 x 30", model="cholesky", hidden=PAPER, batch=batch))
-    given = {"batch": batch, "density": "cholesky"}
-    rivals.append(Rival("JAX, by hand", "rivals.steps:by_hand", given))
-    make, eager = "rivals.torch_steps:steps", {**given, "compiled": False}
-    rivals.append(Rival("PyTorch, eager", make, {**eager, "density": "lu"}, 1))
-    rivals += [Rival("PyTorch, eager", make, eager, n) for n in (1, 2)]
-    compiled = {**given, "compiled": True}
+    make = "rivals.torch_steps:steps"
+    for density, threads in (("cholesky", (1,)), ("lu", (1, 2))):
+        given = {"batch": batch, "density": density}
+        rivals.append(Rival("JAX, by hand", "rivals.steps:by_hand", given))
+        eager = {**given, "compiled": False}
+        rivals += [Rival("PyTorch, eager", make, eager, n) for n in threads]
+    compiled = {"batch": batch, "density": "lu", "compiled": True}
     rivals += [Rival("PyTorch, compiled", make, compiled, n) for n in (1, 2)]
     return rivals
 

@@ -120,7 +120,7 @@ def growth(record: dict) -> str:
         if not row.get("ms"):
             continue
         ms, part = statistics.median(row["ms"]), share(record, row["name"])
-        rate = f"{row['mflop'] / ms / 1e3:.3g} Gflop/s"
+        rate = text(row["mflop"] / ms, " Gflop/s")
         percent = f"{100 * (part or 0):.0f} %"
         cells.append([row["name"], text(ms, " ms"), f"{row['mflop']:.0f} Mflop", rate, percent])
     return markdown(["", "a step", "arithmetic", "rate", "of a large product's"], cells)

@@ -91,8 +91,13 @@ def steps(batch: int, compiled: bool, density: str = "lu"):
 
     evaluate = torch.compile(loss) if compiled else loss
     X = torch.randn(STEPS, batch, FEATURES)
+    start = [net.state_dict() for net in (encoder, decoder)]
+    start = [{name: value.clone() for name, value in weights.items()} for weights in start]
 
     def run():
+        torch.manual_seed(1)
+        for net, weights in zip((encoder, decoder), start, strict=True):
+            net.load_state_dict(weights)
         for x in X:
             adam.zero_grad(set_to_none=True)
             evaluate(x).backward()

@@ -93,8 +93,12 @@ def in_turns(rivals: list[Rival], turns: int) -> list[dict]:
             rows.append(row)
             print(f"  ready: {rival.name}", row.get("failed", ""), file=sys.stderr, flush=True)
         for turn in range(turns):
-            for i, process in ready.items():
-                rows[i]["ms"].append(float(f"{1e3 * process.seconds():.4g}"))
+            for i in list(ready):
+                try:
+                    rows[i]["ms"].append(float(f"{1e3 * ready[i].seconds():.4g}"))
+                except RivalError as error:
+                    rows[i] = {**rows[i], "ms": [], "failed": str(error)[:200]}
+                    del ready[i]
             if turn == 0:
                 ready = {i: ready[i] for i in ready if not hopeless(rows, rows[i])}
     return rows

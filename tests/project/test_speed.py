@@ -32,6 +32,12 @@ def test_a_ratio_is_the_median_over_turns_at_the_best_number_of_threads():
     assert "| other | failed |" in table
 
 
+def test_arithmetic_is_counted_by_the_second():
+    rows = [{"name": "a", "ms": [2.0], "mflop": 8.0}, {"name": "product", "ms": [1], "mflop": 16.0}]
+    table = page.growth({"growth": rows})
+    assert "| a | 2.00 ms | 8 Mflop | 4.00 Gflop/s | 25 % |" in table
+
+
 def test_rivals_run_in_processes_of_their_own_and_one_that_fails_says_why(tmp_path, monkeypatch):
     (tmp_path / "quick.py").write_text(
         "import os\n"
