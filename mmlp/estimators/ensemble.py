@@ -142,7 +142,7 @@ def _arranged(build, sample_loss, data, weight, parts, training, seed, start) ->
     rows = (_shared if max(map(len, seen)) > EPOCH else _own)(data, weight, seen, batch_size)
     optimizer = optimizer_by_progress(training.learning_rate)
     options = {"epochs": epochs, "batch_size": batch_size, "patience": training.full_patience}
-    options |= {"optimizer": optimizer, "own_data": True}
+    options |= {"optimizer": optimizer, "own_data": "rows" not in rows}
     options |= {"validation": _own(data, weight, judging, batch_size)["data"]}
     options |= {"models": join(params, frozen, static.value), "loss": Weighted(sample_loss)}
     return options | rows | {"keys": keys}

@@ -40,10 +40,10 @@ def fit(
     The loss is the mean over a batch, with a random key of its own and t in [0, 1], how far
     training is. `data` is any tree of arrays with a common first axis (`Gram`s too); rows of
     memory-mapped ones (`np.load(path, mmap_mode="r")`) are read while others are in use, with the
-    same result. With `validation`, data of the same form, the weights of the best epoch are
-    returned, and after `patience` epochs without a better one training ends. `checkpoint` is a
-    directory: the same call goes on from where it was interrupted, with the same result bit for
-    bit. Another call is refused: data, model, key and every number in the compiled loss and
+    same result up to rounding. With `validation`, data of the same form, the weights of the best
+    epoch are returned, and after `patience` epochs without a better one training ends. `checkpoint`
+    is a directory: the same call goes on from where it was interrupted, with the same result bit
+    for bit. Another call is refused: data, model, key and every number in the compiled loss and
     optimiser count, but not what they compute outside of it (`jax.pure_callback`, `io_callback`).
     Steps that are not finite are left out and counted; if they persist, training goes back with a
     smaller step, or raises `NonFiniteError`. With several devices each batch is spread over them.
@@ -92,7 +92,7 @@ def fit_many(
     of each model, to try learning rates. With `own_data` the arrays of `data` and `validation` have
     a leading axis of models too: each has its own split, say, of the same size. With `rows`
     (models, parts, m) the data have not: these are the numbers of the rows of each model, and an
-    epoch takes m of them, one part after the other.
+    epoch takes m of them, one part after the other; `validation` has the leading axis nevertheless.
 
     >>> import equinox as eqx, jax, jax.numpy as jnp
     >>> keys = jax.random.split(jax.random.key(0), 3)
@@ -105,7 +105,7 @@ def fit_many(
     """
     check_callables("fit_many", loss, optimizer, on_epoch)
     sizes, arrays = Sizes(epochs, batch_size, patience), (data, validation)
-    many = Models("fit_many", models, True, rates, own_data or rows is not None, rows)
+    many = _many(models, rates, rows, own_data=own_data)
     task = checked_task(many, loss, arrays, keys, sizes, optimizer)
     return _trained(task, checkpoint, resume, progress=progress, on_epoch=on_epoch)
 
@@ -113,10 +113,18 @@ def fit_many(
 def compile_many(models, loss: Callable, data, *, keys, **options) -> None:
     """Compile what `fit_many` would run with these arguments, and run nothing."""
     sizes = Sizes(*(options[name] for name in ("epochs", "batch_size", "patience")))
-    rows, own = options.get("rows"), options["own_data"]
-    many = Models("fit_many", models, True, None, own or rows is not None, rows)
+    many = _many(models, None, options.get("rows"), own_data=options["own_data"])
     arrays = (data, options["validation"])
     compile_epoch(checked_task(many, loss, arrays, keys, sizes, options["optimizer"]))
+
+
+def _many(models, rates, rows, *, own_data: bool) -> Models:
+    if own_data and rows is not None:
+        raise ValueError(
+            "`fit_many(own_data=True)` and `rows` exclude each other: the rows are those of data "
+            "that all models share; leave one of them out."
+        )
+    return Models("fit_many", models, True, rates, own_data or rows is not None, rows)
 
 
 def _trained(task: Task, checkpoint, resume: bool, **shown) -> FitResult:

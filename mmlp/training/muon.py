@@ -100,7 +100,9 @@ class Layout:
     def gains(self) -> list[Array]:
         """sqrt(max(1, columns / rows)) of the members of each stack, (k, 1, 1)."""
         shapes = [[self.leaves[i].shape for i in s.members] for s in self.stacks]
-        gains = [[max(1, columns / rows) ** 0.5 for rows, columns in group] for group in shapes]
+        gains = [
+            [max(1, columns / max(rows, 1)) ** 0.5 for rows, columns in group] for group in shapes
+        ]
         pairs = zip(gains, self.stacks, strict=True)
         return [jnp.array(group, stack.dtype)[:, None, None] for group, stack in pairs]
 

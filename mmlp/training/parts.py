@@ -1,7 +1,6 @@
 """Which rows of common data each of many models sees: whole tables need not be copied for each."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,16 +14,19 @@ def with_parts(check: Callable, name: str, arrays: tuple, rows, models: int | No
     """
     if rows is None:
         return *check(name, arrays, models), None
-    data, _ = check(name, (arrays[0], None), None)
-    validation: Any = arrays[1]
-    if validation is not None:
-        validation, _ = check(name, (validation, None), models)
+    data, validation = check(name, arrays, models, common=True)
     return data, validation, _checked(rows, models or 0, len(jax.tree.leaves(data)[0]))
 
 
 def _checked(rows, models: int, n: int) -> np.ndarray:
     """Numbers (models, parts, m) of rows of data that has n of them."""
-    array = np.asarray(rows)
+    try:
+        array = np.asarray(rows)
+    except ValueError:
+        raise ValueError(
+            f"`fit_many(rows=...)` must be whole numbers of shape ({models}, parts, m), got lists "
+            "of several lengths; repeat rows where a model has fewer."
+        ) from None
     if array.dtype.kind not in "iu" or array.ndim != 3 or len(array) != models or not array.size:
         raise ValueError(
             f"`fit_many(rows=...)` must be whole numbers of shape ({models}, parts, m), for each "

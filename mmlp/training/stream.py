@@ -1,7 +1,8 @@
 """An epoch on data that stays in files: a thread reads the next batches while these are in use.
 
-The steps, their keys and the order of rows are those of `epoch.run_epoch`, and on a CPU so is every
-bit of the result. Each process reads the rows of its own devices only.
+The steps, their keys and the order of rows are those of `epoch.run_epoch`, and results are equal up
+to rounding; a run on files that is interrupted and goes on on files is equal bit for bit. Each
+process reads the rows of its own devices only.
 """
 
 import contextlib
@@ -31,7 +32,7 @@ class Static(NamedTuple):
 
     @property
     def effort(self) -> str:
-        return self.program.effort  # that of `run_epoch`: another would give other bits
+        return self.program.effort  # that of `run_epoch`: another may round otherwise
 
 
 class Batches(NamedTuple):

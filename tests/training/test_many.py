@@ -153,3 +153,29 @@ def test_rows_that_cannot_be_are_refused(rows, message):
     keys = jax.random.split(KEY, 2)
     with pytest.raises(ValueError, match=message):
         mmlp.fit_many(stacked(keys), loss, (X, Y), keys=keys, rows=rows, epochs=1, **SGD)
+
+
+ROWS = np.zeros((2, 1, 8), int)
+HELD = (np.stack([X, X]), np.stack([Y, Y]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"validation": HELD[0]}, r"`fit_many\(validation=...\)` must have the structure"),
+        ({"validation": list(HELD)}, "must have the structure.*PyTreeDef"),
+        ({"validation": (HELD[0][..., :2], HELD[1])}, r"row shapes.*\(\(2,\), 'float64'\)"),
+        ({"validation": (HELD[0].astype("float32"), HELD[1])}, "dtypes of the data.*float32"),
+        (
+            {"validation": (X, Y)},
+            r"`fit_many\(validation=...\)\[0\]` must have shape \(2, n, ...\) with rows=...,",
+        ),
+        ({"own_data": True}, r"`fit_many\(own_data=True\)` and `rows` exclude each other"),
+        ({"rows": [[[0, 1]], [[0]]]}, r"of shape \(2, parts, m\), got lists of several lengths"),
+    ],
+)
+def test_with_rows_what_does_not_go_with_the_data_is_refused(change, message):
+    keys = jax.random.split(KEY, 2)
+    options = SGD | {"keys": keys, "rows": ROWS, "epochs": 1} | change
+    with pytest.raises(ValueError, match=message):
+        mmlp.fit_many(stacked(keys), loss, (X, Y), **options)

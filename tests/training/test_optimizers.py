@@ -92,6 +92,7 @@ def test_by_progress_the_steps_are_those_of_a_known_number_of_steps():
 
 def test_a_gradient_of_zero_moves_nothing_and_dtypes_stay():
     params = {"W": jnp.ones((2, 3), jnp.float32), "V": jnp.ones((2, 2)), "b": jnp.ones(2)}
+    params |= {"none": jnp.ones((0, 3)), "of none": jnp.ones((3, 0), jnp.float16)}
     optimizer = default_optimizer(7)
     gradient = jax.tree.map(jnp.zeros_like, params)
     updates, _ = optimizer.update(gradient, optimizer.init(params), params)

@@ -1,11 +1,11 @@
-"""Data that stays in a file: the same order, keys and weights as in memory, bit for bit."""
+"""Data that stays in a file: the same order, keys and weights as in memory, up to rounding."""
 
 import threading
 
 import jax
 import numpy as np
 import pytest
-from fits import ADAM, KEY, X, Y, equal, fit, loss, model, stacked
+from fits import ADAM, KEY, X, Y, equal, fit, loss, model, stacked, weights
 
 import mmlp
 from mmlp.training import rows, runs
@@ -39,6 +39,12 @@ def same(a, b):
     )
 
 
+def close(a, b, rtol=1e-9):
+    pairs = [*zip(weights(a.model), weights(b.model), strict=True)]
+    pairs += [(a.history[name], b.history[name]) for name in b.history]
+    return all(np.allclose(x, y, rtol=rtol, atol=rtol, equal_nan=True) for x, y in pairs)
+
+
 @pytest.mark.parametrize(("batch_size", "validated"), [(2, 9), (7, 22), (100, None)])
 def test_a_fit_on_mapped_files_is_that_in_memory(batch_size, validated, maps, monkeypatch):
     """In six pieces, with a tail, and in one batch that is not full; in a thread that ends."""
@@ -55,7 +61,7 @@ def test_a_fit_on_mapped_files_is_that_in_memory(batch_size, validated, maps, mo
     expected = fit(model(), noisy, (X, Y), batch_size=batch_size, validation=held)
     assert not threads
     result = fit(model(), noisy, maps, batch_size=batch_size, validation=files)
-    assert same(result, expected)
+    assert close(result, expected)
     assert len(threads) == 1
     assert not threads & set(threading.enumerate())
 
@@ -63,7 +69,7 @@ def test_a_fit_on_mapped_files_is_that_in_memory(batch_size, validated, maps, mo
 def test_files_and_arrays_may_stand_side_by_side_and_results_are_shared(
     maps, tmp_path, monkeypatch
 ):
-    """A run on files, broken off, goes on with the same data in memory, as if it had not been."""
+    """A run on files, broken off, goes on as if it had not been: on files bit for bit."""
 
     def stop(info):
         if info.epoch == 2:
@@ -71,12 +77,16 @@ def test_files_and_arrays_may_stand_side_by_side_and_results_are_shared(
 
     options: dict = {"batch_size": 7, "validation": (X[:9], Y[:9])}
     monkeypatch.setattr(runs, "SHARE", 0)
-    with pytest.raises(RuntimeError, match="enough"):
-        fit(model(), noisy, (maps[0], Y), checkpoint=tmp_path, on_epoch=(stop,), **options)
-    assert len(list(tmp_path.glob("checkpoint-*"))) == 1
-    resumed = fit(model(), noisy, (X, Y), checkpoint=tmp_path, **options)
-    assert same(resumed, fit(model(), noisy, maps, **options))
-    assert same(resumed, fit(model(), noisy, maps, checkpoint=tmp_path, **options))
+    results = []
+    for run, data in ((tmp_path / "files", maps), (tmp_path / "memory", (X, Y))):
+        with pytest.raises(RuntimeError, match="enough"):
+            fit(model(), noisy, (maps[0], Y), checkpoint=run, on_epoch=(stop,), **options)
+        assert len(list(run.glob("checkpoint-*"))) == 1
+        results.append(fit(model(), noisy, data, checkpoint=run, **options))
+    whole = fit(model(), noisy, maps, **options)
+    assert same(results[0], whole)
+    assert close(results[1], whole)
+    assert same(results[1], fit(model(), noisy, maps, checkpoint=run, **options))
 
 
 def test_double_precision_is_cast_by_pieces_where_jax_has_single(maps):
@@ -87,7 +97,7 @@ def test_double_precision_is_cast_by_pieces_where_jax_has_single(maps):
         file = rows.Mapped(maps[0])
         assert digest(file) == digest(X.astype("float32"))
     assert result.history["loss"].dtype == file.dtype == "float32"
-    assert same(result, expected)
+    assert close(result, expected, rtol=1e-5)
     assert digest(rows.Mapped(maps[0])) == digest(X)
 
 
@@ -150,6 +160,28 @@ def test_wrong_files_are_named_before_anything_is_compiled(maps, tmp_path):
     ):
         mmlp.fit_many(stacked(keys), loss, maps, **options)
     assert compiled == [program.kept.cache_info() for program in (run_epoch, run_batches)]
+
+
+def test_numbers_beyond_the_precision_of_jax_are_named_and_any_order_of_bytes_is_read(
+    maps, tmp_path
+):
+    huge, whole = X.copy(), np.arange(66).reshape(22, 3)
+    huge[17, 1], whole[16, 2] = 1e300, -(2**31) - 1
+    for data in ((huge, whole), mapped(tmp_path, huge, whole)):
+        with jax.enable_x64(False):
+            for bad, message in (
+                (data[0], r"must fit float32, got 1e\+300 in row 17 \(index \(17, 1\)\).*x64"),
+                (data[1], r"`fit\(data=...\)\[0\]` must fit int32, got -2147483649; .*x64"),
+                (data[1].view("uint64"), "must fit uint32, got 18446744071562067967"),
+            ):
+                with pytest.raises(ValueError, match=message):
+                    fit(model(), loss, (bad, Y))
+        rows.checked_rows("fit", (data, None), None, many=False)
+    swapped = X.astype(">f8")
+    for array in (swapped, *mapped(tmp_path, swapped)):
+        held, _ = rows.checked_rows("fit", (array, array), None, many=False)
+        assert held.dtype.isnative
+        assert np.array_equal(held[:], X)
 
 
 def test_an_error_while_reading_ends_the_fit(maps, monkeypatch):
