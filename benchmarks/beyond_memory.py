@@ -89,7 +89,8 @@ def trained(table: np.ndarray, batch_size: int) -> tuple[float, float]:
 
 def limited(path: Path, gigabytes: float, batch_size: int) -> None:
     """In this process: an epoch under the limit."""
-    resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * 2**30),) * 2)
+    limit = int(gigabytes * 2**30)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     peak = Peak()
     seconds, loss = trained(np.load(path, mmap_mode="r"), batch_size)
     print(json.dumps({"seconds": seconds, "loss": loss, "peak": peak.value}))

@@ -10,7 +10,7 @@ import numpy as np
 mpmath.mp.dps = 60
 
 
-def matrix(M) -> mpmath.matrix:
+def matrix(M):
     return mpmath.matrix(np.asarray(M, float).tolist())
 
 

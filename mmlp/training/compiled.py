@@ -59,7 +59,7 @@ class Compiled:
             one: Any = functools.partial(function, static)
             one.__name__ = function.__name__  # in messages of JAX
             jitted = jax.jit(one, donate_argnums=donated, compiler_options=options)
-            if cache.active is None or jax.config.jax_disable_jit:
+            if cache.active is None or context[1]:
                 return jitted
             leaves = [jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in types]
             made_of, form = (static, donated, options), structure.unflatten(leaves)

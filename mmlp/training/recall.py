@@ -82,7 +82,7 @@ def _surroundings() -> tuple:
     device = jax.devices()[0]
     values = sorted((name, str(value)) for name, value in jax.config.values.items())
     values = [pair for pair in values if "cache" not in pair[0]]  # where programs are kept
-    context = (config.trace_context(), jax.config.jax_default_prng_impl, values)
+    context = (config.trace_context(), config.default_prng_impl.value, values)
     settings = re.sub(r" at 0x[0-9a-f]+", "", str(context))
     flags = (os.environ.get("XLA_FLAGS", ""), settings)
     return _sources(), jax.__version__, device.device_kind, device.client.platform_version, *flags
