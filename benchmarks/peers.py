@@ -146,7 +146,9 @@ def main() -> None:
     record |= {name: version(name) for name in ("jax", "torch")}
     for name in wanted:
         print(name, flush=True)
+        before = os.getloadavg()[0]  # of others: ours runs one at a time
         record[name] = names[name]()
+        record["load"] = {**record.get("load", {}), name: round(before, 1)}
         RECORD.write_text(json.dumps(record, indent=1) + "\n")
 
 

@@ -27,6 +27,14 @@ def read(name: str = "speed") -> dict | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
+def machine(record: dict) -> str:
+    """Cores and versions, and how busy it was when each part began."""
+    names = {"machine": "", "jax": "jax ", "torch": "PyTorch "}
+    line = ", ".join(f"{word}{record.get(key, '-')}" for key, word in names.items())
+    loads = ", ".join(f"{part} {load}" for part, load in record.get("load", {}).items())
+    return f"{line}. Load average when a part began (near zero on a quiet machine): {loads or '-'}."
+
+
 def markdown(header: list[str], rows: list[list[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -25,8 +25,7 @@ def text(name: str) -> str:
         return page.gpu(record) if record else "Not measured yet: `benchmarks/gpu.py --record`."
     record = page.read() or {}
     if name == "machine":
-        names = {"machine": "", "jax": "jax ", "torch": "PyTorch "}
-        return ", ".join(f"{word}{record.get(key, '-')}" for key, word in names.items()) + "."
+        return page.machine(record)
     if name == "figure":
         DRAWN.mkdir(parents=True, exist_ok=True)
         figure.draw(record, DRAWN / "speed.png")

@@ -77,6 +77,14 @@ def test_the_page_shows_every_table_of_the_record():
         assert {line.count("|") for line in (rule, *rows)} == {header.count("|")}, name
 
 
+def test_the_page_says_how_busy_the_machine_was():
+    line = page.machine(
+        {"machine": "2 CPU cores", "jax": "1", "torch": "2", "load": {"steps": 3.5}}
+    )
+    assert line.startswith("2 CPU cores, jax 1, PyTorch 2. Load average")
+    assert line.endswith(": steps 3.5.")
+
+
 def test_a_part_that_is_missing_names_its_command():
     assert page.show({}, "errors") == "Not measured yet: `python benchmarks/peers.py divergences`."
 
