@@ -3,19 +3,21 @@
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+from matplotlib.patches import Patch
 from rivals.page import MATRIX, names
 from rivals.turns import ratio
 
+TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10)
 COLOURS = ("#3b6ea8", "#d98b2b", "#5a9e6f", "#a35c8f")
 
 
 def draw(record: dict, path: Path) -> None:
     """Ratios of steps, densities and divergences; growth with d; the first and second fit."""
     figure, axes = plt.subplots(2, 2, figsize=(10, 7.5), layout="constrained")
-    bars(axes[0, 0], record.get("steps", {}), MATRIX, "a training step, times ours")
+    bars(axes[0, 0], record.get("steps", {}), MATRIX, "a training step: time over ours")
     logs = record.get("divergences", {})
     peers = record.get("densities", {}) | {f"von Neumann, {k}": v for k, v in logs.items()}
-    bars(axes[0, 1], peers, "ours", "log densities and divergences with gradient, times ours")
+    bars(axes[0, 1], peers, "ours", "densities and divergences: time over ours")
     by_size(axes[1, 0], record.get("size", {}))
     first(axes[1, 1], record.get("first", {}))
     figure.savefig(path, dpi=130, facecolor="white")
@@ -33,14 +35,16 @@ def bars(axis, tables: dict[str, list[dict]], ours: str, title: str) -> None:
             if times is not None:
                 axis.barh(place, times - 1, height, left=1, color=COLOURS[i])
                 axis.annotate(f" {times:.2g}", (max(times, 1), place), va="center", fontsize=7)
-        axis.barh([], [], color=COLOURS[i], label=name)
     axis.axvline(1, color="black", linewidth=0.8)
     axis.set_xscale("log")
+    axis.set_xticks([], minor=True)
+    axis.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+    axis.set_xlim(0.08, 15)
     axis.set_yticks([j + 0.4 - height / 2 for j in range(len(tables))], list(tables), fontsize=8)
     axis.invert_yaxis()
     axis.set_title(title, fontsize=10)
-    if rivals:
-        axis.legend(fontsize=7)
+    colours = [Patch(color=colour) for colour in COLOURS]
+    axis.legend(colours[: len(rivals)], rivals, fontsize=7, loc="lower left")
 
 
 def by_size(axis, tables: dict[str, list[dict]]) -> None:
