@@ -51,7 +51,7 @@ docs: .venv/.docs  ## build the documentation into docs/_build/html (the example
 	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-bench: .venv/.bench  ## speed, accuracy and scaling; results/speed.json and so docs/speed.md (a quarter of an hour)
+bench: .venv/.bench  ## speed, accuracy and scaling; results/speed.json and so docs/speed.md
 	$(RUN) benchmarks/accuracy.py
 	$(RUN) benchmarks/low_rank.py
 	$(RUN) benchmarks/speed.py
