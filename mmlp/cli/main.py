@@ -9,6 +9,7 @@ import importlib
 import inspect
 import itertools
 import os
+import re
 import signal
 import sys
 import warnings
@@ -155,9 +156,13 @@ def _reason(error: Exception) -> str:
         if error.strerror == system:
             return f"cannot write to stdout: {system.lower()}; write to another place."
         return str(error.strerror)
+    if isinstance(error, jax.errors.JaxRuntimeError):  # with lists of its own
+        return " ".join(str(error).split())
     return str(error) or "not enough memory; use fewer rows or columns."
 
 
 def _say(message: str) -> None:
-    """A message in one line."""
-    print(f"mmlp: {' '.join(message.split())}", file=sys.stderr)
+    """A message in one line, and a line for each that it indents: the items of a list."""
+    items = re.split(r"\n(?=  )", message.rstrip())
+    first, *rest = (" ".join(item.split()) for item in items)
+    print("\n  ".join([f"mmlp: {first}", *filter(None, rest)]), file=sys.stderr)

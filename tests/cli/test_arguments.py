@@ -3,7 +3,7 @@
 import pytest
 from command import run
 
-from mmlp.cli.main import parse
+from mmlp.cli.main import _say, parse
 from mmlp.estimators.saved import kinds
 from mmlp.experiments.harness.targets import TARGETS
 
@@ -160,3 +160,15 @@ def test_options_of_training_are_those_of_the_estimator():
         bare = parse(["fit", kind, "d.npz", *words.split()]).params()
         assert not bare.keys() & wanted.keys()
         assert bare.keys() <= kinds()[kind]().get_params().keys()
+
+
+def test_a_message_is_one_line_but_for_the_items_of_a_list(capsys):
+    for message, shown in (
+        ("two\nlines and\n three ", "mmlp: two lines and three\n"),
+        (
+            "3 problems:\n  one\n  two\nwide\n\n    three\n",
+            "mmlp: 3 problems:\n  one\n  two wide\n  three\n",
+        ),
+    ):
+        _say(message)
+        assert capsys.readouterr().err == shown
