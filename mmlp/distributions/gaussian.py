@@ -4,11 +4,13 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.special import gammainc
 from jax.typing import ArrayLike
 
 from mmlp.distributions.base import Elliptical, parameters
+from mmlp.distributions.marginals import PowerRadius
 from mmlp.registry import register
 from mmlp.spd import SPD
 
@@ -47,6 +49,11 @@ class TraceOneGaussian(Elliptical):
     def radius_cdf(self, r: ArrayLike, dim: int | None = None) -> Array:
         """r^2 is chi-squared with d degrees of freedom."""
         return gammainc((dim or self.dim) / 2, jnp.asarray(r) ** 2 / 2)
+
+    @classmethod
+    def radius_law(cls, dim: int, *tail: ArrayLike) -> PowerRadius:
+        """The coordinates of N(0, I) are those of N(0, 1)."""
+        return PowerRadius(1, np.ones(()))
 
     def variance_factor(self, dim: int | None = None) -> Array:
         return jnp.ones((), self.eta.dtype)

@@ -5,11 +5,13 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.special import gammainc, gammaln
 from jax.typing import ArrayLike
 
 from mmlp.distributions.base import Elliptical, parameters
+from mmlp.distributions.marginals import PowerRadius
 from mmlp.distributions.radius import a_log_gamma_draw, log_gamma_ratio
 from mmlp.registry import register
 from mmlp.spd import SPD
@@ -80,6 +82,11 @@ class TraceOnePowerExponential(Elliptical):
         """(r^2 / alpha)^beta is twice a Gamma(d / (2 beta)) variable."""
         v = (jnp.asarray(r) / jnp.sqrt(self.alpha)) ** (2 * self.beta)
         return gammainc((dim or self.dim) / (2 * self.beta), v / 2)
+
+    @classmethod
+    def radius_law(cls, dim: int, *tail: ArrayLike) -> PowerRadius:
+        """For alpha = 1: in standard deviations marginals do not depend on it."""
+        return PowerRadius(dim, np.asarray(tail[1], np.float64))
 
     def variance_factor(self, dim: int | None = None) -> Array:
         """Eq. (meanandcov): alpha 2^(1/beta) Gamma((d + 2)/(2 beta)) / (d Gamma(d/(2 beta)))."""

@@ -130,8 +130,10 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
             remedy = 'call `jax.config.update("jax_enable_x64", True)` first'
             raise ValueError(f'`{name}(dtype="float64")` needs 64-bit numbers in JAX: {remedy}.')
         known = rate is None and "learning_rate" in self._may_be_none
-        if not (known or (isinstance(rate, numbers.Real) and rate > 0)):
-            raise ValueError(f"`{name}(learning_rate=...)` must be positive, got {rate!r}.")
+        number = isinstance(rate, numbers.Real) and not isinstance(rate, bool | np.bool_)
+        if not (known or (number and 0 < rate < float("inf"))):
+            wanted = "a positive number, such as 0.01"
+            raise ValueError(f"`{name}(learning_rate=...)` must be {wanted}, got {rate!r}.")
         for argument in ("max_epochs", "batch_size", "patience"):
             if argument not in self._may_be_none or getattr(self, argument) is not None:
                 self._size(argument)

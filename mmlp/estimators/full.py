@@ -25,6 +25,9 @@ class Triangles(NamedTuple):
         R = self.R[..., columns]
         return R.mT @ R
 
+    def std(self) -> np.ndarray:
+        return np.linalg.norm(self.R, axis=-2)
+
     def value(self, call: str, dtype, mean: np.ndarray) -> Gram:
         """In the dtype, if it holds the covariances, and the means (n, d) finely enough."""
         eta = np.sum(self.R**2, axis=(-2, -1))

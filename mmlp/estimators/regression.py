@@ -28,16 +28,16 @@ from mmlp.estimators.covariance import FAMILIES, Form, checked_targets, form_for
 from mmlp.estimators.ensemble import Scaling, fit_folds, folds
 from mmlp.estimators.full import Full
 from mmlp.estimators.low_rank import Thinned, fitted_rank
+from mmlp.estimators.marginals import Marginals
 from mmlp.estimators.mean import call, check_share, fit_mean, predicted_mean
 from mmlp.estimators.outliers import Columns, names_of
-from mmlp.estimators.pieces import by_pieces, check_memory, predictions
-from mmlp.spd.arguments import some_of
+from mmlp.estimators.pieces import by_pieces, predictions
 
 FORMS = {"full": Full(), "low_rank": Thinned()}
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
+class MultivariateRegressor(Marginals, MultiOutputMixin, RegressorMixin, NetworkEstimator):
     """x -> a power exponential, or N(mu(x), V(x)) with `family="gaussian"`, V a whole covariance.
 
     Shapes: X (n, p), y (n,) or (n, d). `hidden_dims` are the widths of the matrices of the joint
@@ -63,8 +63,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     >>> y = X[:, :2] + rng.standard_normal((60, 2))
     >>> sizes = {"hidden_dims": (4,), "hidden_features": (8,), "n_models": 2}
     >>> model = MultivariateRegressor(**sizes, max_epochs=30, random_state=0).fit(X, y)
-    >>> model.predict(X).shape, model.predict_covariance(X).shape
-    ((60, 2), (60, 2, 2))
+    >>> model.predict(X).shape, model.predict_covariance(X).shape, model.predict_interval(X).shape
+    ((60, 2), (60, 2, 2), (60, 2, 2))
     """
 
     kind = "regression"
@@ -120,19 +120,6 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self.epochs_ = how["training"].max_epochs
         return self
 
-    def predict(self, X) -> np.ndarray:
-        """The mean, (n, d), or (n,) if y was."""
-        x = self._standard(X)  # first: it refuses an estimator that is not fitted
-        mean = self.target_.back(by_pieces(self._mean, x))
-        return mean[:, 0] if self.is_vector_ else mean
-
-    def predict_covariance(self, X, columns=None) -> np.ndarray:
-        """The covariance of each row, (n, d, d), or that of some columns of y alone, (n, k, k)."""
-        x, name, d = self._standard(X), f"{type(self).__name__}.predict_covariance", self.n_targets
-        some = slice(None) if columns is None else some_of(columns, d, f"{name}(columns=...)")
-        check_memory(name, len(x), len(np.arange(d)[some]))
-        return by_pieces(lambda rows: self._covariance(rows).dense(some), x)
-
     def predict_distribution(self, X) -> Elliptical:
         """The distribution of each row, with batch shape (n,): it has `log_prob`, `sample`, ..."""
         x = self._standard(X)
@@ -172,7 +159,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
             **({"r2": self.score(X, y)} if len(X) > 1 else {}),  # of one row it is not defined
         }
 
-    results: ClassVar = {"mean": predict}  # and what the form of the covariance tells
+    results: ClassVar = {"mean": Marginals.predict}  # and what the form of the covariance tells
 
     def result_names(self, *, text: bool = False) -> tuple[str, ...]:
         return (*self.results, *self._form.results(text=text))

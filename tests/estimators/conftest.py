@@ -28,3 +28,10 @@ def density():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ensemble, "fit_many", no_training)
         return MatrixVAE(**DENSITY).fit(X)
+
+
+@pytest.fixture(scope="session")
+def tailed():
+    """A power exponential for each row: linear networks, which compile fast."""
+    sizes = {"hidden_dims": (), "hidden_features": (), "family": "power_exponential"}
+    return MultivariateRegressor(**REGRESSION | sizes).fit(X, Y)
