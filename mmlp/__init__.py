@@ -1,51 +1,57 @@
 """Networks whose output is a covariance: a symmetric positive definite matrix."""
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
-from jaxlib import version as jaxlib
+from mmlp import _lazy
+from mmlp._version import __version__
 
-from mmlp._version import __version__, warn_if_it_can_hang
-from mmlp.checkpoint import load, save
-from mmlp.distributions import (
-    Elliptical,
-    TraceOneGaussian,
-    TraceOnePowerExponential,
-    kl_divergence,
-)
-from mmlp.divergences import (
-    affine_invariant,
-    bures_wasserstein,
-    log_euclidean,
-    quadratic,
-    stein,
-    von_neumann,
-)
-from mmlp.heads import GaussianHead, PowerExponentialHead
-from mmlp.initialisation import calibrate
-from mmlp.kernels import Linear, MercerSigmoid, RadialBasis
-from mmlp.networks import (
-    CholeskyMLP,
-    Dense,
-    Diagonal,
-    JointMatrixMLP,
-    LowRank,
-    MatrixMLP,
-    ShallowMatrixMLP,
-    Triangular,
-)
-from mmlp.registry import register
-from mmlp.spd import SPD, DiagonalGram, Gram, LowRankGram
-from mmlp.training import (
-    EpochInfo,
-    FitResult,
-    NonFiniteError,
-    cache_programs,
-    default_optimizer,
-    fit,
-    fit_many,
-)
-from mmlp.vae import VAE, paper_vae
+if TYPE_CHECKING:  # at run time, on first use: JAX takes a second to import, scikit-learn another
+    from mmlp import datasets as datasets
+    from mmlp import estimators as estimators
+    from mmlp import metrics as metrics
+    from mmlp import plotting as plotting
+    from mmlp.checkpoint import load, register, save
+    from mmlp.distributions import (
+        Elliptical,
+        TraceOneGaussian,
+        TraceOnePowerExponential,
+        kl_divergence,
+    )
+    from mmlp.divergences import (
+        affine_invariant,
+        bures_wasserstein,
+        log_euclidean,
+        quadratic,
+        stein,
+        von_neumann,
+    )
+    from mmlp.estimators import MatrixVAE as MatrixVAE
+    from mmlp.estimators import MultivariateRegressor as MultivariateRegressor
+    from mmlp.estimators import SPDRegressor as SPDRegressor
+    from mmlp.heads import GaussianHead, PowerExponentialHead
+    from mmlp.initialisation import calibrate
+    from mmlp.kernels import Linear, MercerSigmoid, RadialBasis
+    from mmlp.networks import (
+        CholeskyMLP,
+        Dense,
+        Diagonal,
+        JointMatrixMLP,
+        LowRank,
+        MatrixMLP,
+        ShallowMatrixMLP,
+        Triangular,
+    )
+    from mmlp.spd import SPD, DiagonalGram, Gram, LowRankGram
+    from mmlp.training import (
+        EpochInfo,
+        FitResult,
+        NonFiniteError,
+        cache_programs,
+        default_optimizer,
+        fit,
+        fit_many,
+    )
+    from mmlp.vae import VAE, paper_vae
 
 __all__ = [
     "SPD",
@@ -91,21 +97,20 @@ __all__ = [
     "von_neumann",
 ]
 
-warn_if_it_can_hang(jaxlib.__version__)
-
-# loaded on first use: they need scikit-learn, SciPy or Matplotlib
-_LAZY = {
-    **dict.fromkeys(("MatrixVAE", "MultivariateRegressor", "SPDRegressor"), "estimators"),
-    **dict.fromkeys(("datasets", "estimators", "metrics", "plotting")),
+_NAMES = {
+    "checkpoint": "load register save",
+    "distributions": "Elliptical TraceOneGaussian TraceOnePowerExponential kl_divergence",
+    "divergences": "affine_invariant bures_wasserstein log_euclidean quadratic stein von_neumann",
+    "estimators": "MatrixVAE MultivariateRegressor SPDRegressor",
+    "heads": "GaussianHead PowerExponentialHead",
+    "initialisation": "calibrate",
+    "kernels": "Linear MercerSigmoid RadialBasis",
+    "networks": "CholeskyMLP Dense Diagonal JointMatrixMLP LowRank MatrixMLP ShallowMatrixMLP "
+    "Triangular",
+    "spd": "SPD DiagonalGram Gram LowRankGram",
+    "training": "EpochInfo FitResult NonFiniteError cache_programs default_optimizer fit fit_many",
+    "vae": "VAE paper_vae",
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_LAZY[name] or name}")
-    return getattr(module, name) if _LAZY[name] else module
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+_MODULES = """checkpoint datasets distributions divergences estimators heads initialisation kernels
+linalg metrics networks plotting registry spd training vae"""
+__getattr__, __dir__ = _lazy.attach(__name__, _NAMES, _MODULES)

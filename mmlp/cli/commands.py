@@ -3,25 +3,19 @@
 import errno
 import functools
 import itertools
-import json
-import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
-import jax
 import numpy as np
 from tqdm import tqdm
 
 from mmlp import estimators, tables
-from mmlp.cli import fitting
-from mmlp.cli.arguments import Demo, Info, Predict, Reproduce, Sample, Score
+from mmlp.cli import about, fitting
+from mmlp.cli.arguments import Demo, Predict, Reproduce, Sample, Score
 from mmlp.cli.fit_arguments import FitOptions
 from mmlp.estimators.saved import kinds
-from mmlp.experiments import demo as tour
-from mmlp.experiments.harness import run as harness
 
 DELAY = 2  # seconds without a bar
 
@@ -34,12 +28,16 @@ def execute(command) -> int:
 
 @execute.register
 def demo(command: Demo) -> int:
+    from mmlp.experiments import demo as tour  # here, and below: nothing else needs Matplotlib
+
     tour.take(command.out, quick=command.quick)
     return 0
 
 
 @execute.register
 def reproduce(command: Reproduce) -> int:
+    from mmlp.experiments.harness import run as harness
+
     given = {"seeds": command.seeds, "data": command.data}
     return harness.reproduce(command.targets, quick=command.quick, out=command.out, **given)
 
@@ -48,8 +46,8 @@ def reproduce(command: Reproduce) -> int:
 def fit(command: FitOptions) -> int:
     suffix = tables.extension(command.data, tables.INPUTS, "read")
     out = _writable(command.out or Path(command.data.name[: -len(suffix)] + ".safetensors"))
-    model, scores = fitting.fit(command, out)
-    _show(_summary(out, *model) | scores, as_json=command.json)
+    scores = fitting.fit(command, out)
+    about.show(about.summary(out) | scores, as_json=command.json)
     return 0
 
 
@@ -75,8 +73,8 @@ def score(command: Score) -> int:
     else:
         table = tables.read(command.data)
         data = tuple(table.columns(names) for names in (inputs, targets) if names)
-    about = {"model": str(command.model), "kind": estimator.kind}
-    _show(about | fitting.scores(estimator, *data), as_json=command.json)
+    model = {"model": str(command.model), "kind": estimator.kind}
+    about.show(model | fitting.scores(estimator, *data), as_json=command.json)
     return 0
 
 
@@ -89,12 +87,6 @@ def sample(command: Sample) -> int:
         what = f"{command.model} is a model of kind {estimator.kind}"
         raise ValueError(f"{what}; only those of {able} can be sampled.")
     tables.write(out, {"X": draw(command.rows, random_state=command.seed)}, inputs)
-    return 0
-
-
-@execute.register
-def info(command: Info) -> int:
-    _show(_summary(command.model, *_loaded(command.model)), as_json=command.json)
     return 0
 
 
@@ -117,21 +109,6 @@ def _shown(pieces: Iterable[dict[str, np.ndarray]], n: int) -> Iterator[dict[str
             yield piece
 
 
-def _summary(path: Path, estimator, inputs: Sequence[str], targets: Sequence[str]) -> dict:
-    sizes = [x.size for x in jax.tree.leaves(estimator.models_) if eqx.is_array(x)]
-    settings, rank = estimator.get_params(), getattr(estimator, "rank_", None)
-    return {
-        "model": str(path),
-        "kind": estimator.kind,
-        "inputs": list(inputs),
-        **({"targets": list(targets)} if targets else {}),
-        **({} if rank is None else {"rank": rank}),
-        "epochs": len(estimator.history_["loss"]),
-        "weights": sum(sizes),
-        "settings": {name: value for name, value in settings.items() if name != "verbose"},
-    }
-
-
 def _results_file(path: Path | None, data: Path | None = None) -> Path | None:
     """Where results go, checked before the work; None is stdout."""
     if path is None or path == Path("-"):
@@ -150,20 +127,3 @@ def _writable(path: Path) -> Path:
     if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, "not allowed to write there", str(path))
     return path
-
-
-def _show(entries: dict, *, as_json: bool) -> None:
-    """On stdout: JSON, where null stands for what is not finite, or a line for each entry."""
-    if as_json:
-        numbers = {name: value for name, value in entries.items() if isinstance(value, float)}
-        lost = {name: None for name, value in numbers.items() if not math.isfinite(value)}
-        print(json.dumps(entries | lost, allow_nan=False))
-        return
-    width = max(map(len, entries))
-    for name, value in entries.items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{key}={item}" for key, item in value.items())
-        elif isinstance(value, list):
-            value = ", ".join(value)
-        text = f"{value:.4g}" if isinstance(value, float) else value
-        print(f"{name.replace('_', ' '):{width}}  {text}")

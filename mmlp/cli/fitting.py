@@ -27,11 +27,8 @@ class Rows(NamedTuple):
     place: Callable[[int], str]
 
 
-def fit(command: FitOptions, out: Path) -> tuple[tuple, dict[str, float]]:
-    """Train, write the model, and score it by the rows that `--test` keeps.
-
-    Gives (estimator, names of the inputs, names of the targets), and the scores.
-    """
+def fit(command: FitOptions, out: Path) -> dict[str, float]:
+    """Train, write the model, and score it by the rows that `--test` keeps."""
     estimator = kinds()[command.kind](**command.params())
     rows = _read(command, estimator.targets)
     _check_cells(command.data, estimator.dtype, rows)
@@ -52,8 +49,7 @@ def fit(command: FitOptions, out: Path) -> tuple[tuple, dict[str, float]]:
     with contextlib.suppress(OSError):  # it holds other files
         checkpoint.parent.rmdir()
     tested = scores(estimator, *test) if len(test[0]) else {}
-    results = {f"test_{name}": value for name, value in tested.items()}
-    return (estimator, rows.inputs, rows.targets), results
+    return {f"test_{name}": value for name, value in tested.items()}
 
 
 def scores(estimator, X: np.ndarray, *targets: np.ndarray) -> dict[str, float]:

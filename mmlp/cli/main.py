@@ -18,7 +18,6 @@ from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Union
 
-import jax
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, OmitSubcommandPrefixes, subcommand
 
@@ -26,7 +25,6 @@ from mmlp import tables
 from mmlp._version import __version__
 from mmlp.cli import arguments, fit_arguments
 from mmlp.cli.arguments import COMMANDS, KINDS, Group
-from mmlp.training import cache_programs
 
 CONFIG = (OmitArgPrefixes, OmitSubcommandPrefixes, FlagCreatePairsOff)
 REMEDIES = {
@@ -60,10 +58,12 @@ def _run(argv: Sequence[str]) -> int:
         command = parse(argv)
         check(command)
         status = 1
-        cache_programs()
-        # The one late import: scikit-learn and Matplotlib take seconds, and neither --help nor a
-        # wrong argument needs them.
-        commands = importlib.import_module("mmlp.cli.commands")
+        # The one late import: JAX and scikit-learn take seconds, and neither `info` nor --help nor
+        # a wrong argument needs them.
+        quick = isinstance(command, arguments.Info)
+        if not quick:
+            importlib.import_module("mmlp.training.cache").cache_programs()
+        commands = importlib.import_module(f"mmlp.cli.{'about' if quick else 'commands'}")
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
             return commands.execute(command)
@@ -74,9 +74,14 @@ def _run(argv: Sequence[str]) -> int:
         return 128 + signal.SIGINT
     except BrokenPipeError:
         raise
-    except (ValueError, OSError, ArithmeticError, MemoryError, jax.errors.JaxRuntimeError) as error:
+    except (ValueError, OSError, ArithmeticError, MemoryError, *_of_jax()) as error:
         _say(_reason(error))
         return 1 if isinstance(error, OSError) else status
+
+
+def _of_jax() -> tuple[type[Exception], ...]:
+    """The errors of JAX, if it was needed."""
+    return (sys.modules["jax"].errors.JaxRuntimeError,) if "jax" in sys.modules else ()
 
 
 def check(command) -> None:
@@ -123,7 +128,10 @@ def parse(argv: Sequence[str], group: Group = COMMANDS, program: str = "mmlp"):
     first, rest = (argv[0], argv[1:]) if argv else ("", [])
     chosen = group.commands.get(first)
     if chosen is None and group is KINDS and first.isidentifier() and first != "help":
-        kinds = importlib.import_module("mmlp.estimators.saved").kinds()
+        known = sys.modules.get(
+            "mmlp.estimators.saved"
+        )  # one that was added registers itself there
+        kinds = known.kinds() if known else {}
         chosen = fit_arguments.for_estimator(kinds[first]) if first in kinds else None
     if isinstance(chosen, Group):
         return parse(rest, chosen, f"{program} {first}")
@@ -156,7 +164,7 @@ def _reason(error: Exception) -> str:
         if error.strerror == system:
             return f"cannot write to stdout: {system.lower()}; write to another place."
         return str(error.strerror)
-    if isinstance(error, jax.errors.JaxRuntimeError):  # with lists of its own
+    if isinstance(error, _of_jax()):  # with lists of its own
         return " ".join(str(error).split())
     return str(error) or "not enough memory; use fewer rows or columns."
 

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from mmlp import checkpoint
-from mmlp.checkpoint import files
+from mmlp.checkpoint import files, header
 from mmlp.estimators.ensemble import Scaling
 from mmlp.linalg.checks import checked_size
 
@@ -42,21 +42,21 @@ def save(estimator, path: str | os.PathLike, **names: Sequence[str]) -> None:
     names = {name: getattr(estimator, name) for name in NAMES if hasattr(estimator, name)} | names
     fitted |= {name: list(words) for name, words in names.items()}
     metadata = {"kind": "estimator", "version": files.VERSION, "estimator": name}
+    metadata["about"] = about(estimator)
     metadata |= {"params": checkpoint.describe(params, "", {}), "fitted": fitted}
     files.write(Path(path), arrays, metadata | content)
+
+
+def about(estimator) -> dict:
+    """What `checkpoint.header` cannot know without the class."""
+    sizes = {"n_targets": estimator.n_targets, "rank": getattr(estimator, "rank_", None)}
+    return {"kind": estimator.kind, **sizes}
 
 
 def load(path: str | os.PathLike) -> Any:
     """The fitted estimator that `save` wrote, of whichever kind; nothing in the file is run."""
     path, what = Path(path), f"`estimators.load`: {os.fspath(path)}"
-    arrays, metadata = files.read(path)
-    files.check_version(path, metadata)
-    if metadata.get("kind") != "estimator":
-        network = metadata.get("kind") == "model"
-        held = "a network, which `mmlp.load` reads" if network else "the state of a training run"
-        raise ValueError(
-            f"{what} holds {held}, not an estimator as its `save` or `mmlp fit` writes it."
-        )
+    arrays, metadata = header.read_estimator(path)
     kind = metadata.get("estimator")
     if not isinstance(kind, str) or kind not in CLASSES:
         raise ValueError(f"{what} holds a {kind!r:.80}, which is unknown here.")

@@ -6,12 +6,15 @@ import signal
 import sys
 from pathlib import Path
 
+import equinox as eqx
+import jax
 import numpy as np
 import pytest
-from command import no_training, run, start
+from command import no_training, run, start, without_jax
 
 import mmlp
 from mmlp import cli, metrics, tables
+from mmlp.checkpoint import files
 from mmlp.cli import commands
 from mmlp.estimators import MultivariateRegressor, base, ensemble
 from mmlp.experiments.harness import run as harness
@@ -173,16 +176,38 @@ def test_the_other_kinds_predict_and_score(here, capsys):
     )
 
 
-def test_info(here, capsys):
+def test_info(folder, here, capsys):
     status, out, err = run(capsys, "info", "regression.safetensors")
     assert (status, err) == (0, "")
     assert "targets   u, v" in out
-    assert (
-        json.loads(run(capsys, "info", "regression.safetensors", "--json")[1])["settings"][
-            "max_epochs"
-        ]
-        == 2
-    )
+    for kind, summary in folder[1].items():
+        model, path = mmlp.estimators.load(f"{kind}.safetensors"), f"{kind}.safetensors"
+        about = json.loads(run(capsys, "info", path, "--json")[1])
+        assert about == summary
+        assert about["kind"] == model.kind
+        sizes = [x.size for x in jax.tree.leaves(model.models_) if eqx.is_array(x)]
+        assert about["weights"] == sum(sizes)
+        settings = model.get_params()
+        assert about["settings"].items() <= json.loads(json.dumps(settings)).items()
+        assert settings.keys() - about["settings"].keys() == {"verbose"}
+
+
+def test_info_needs_no_jax(here):
+    status, out, err = without_jax("info", "regression.safetensors", folder=here)
+    assert (status, err) == (0, "")
+    assert "targets   u, v" in out
+
+
+def test_info_of_a_file_from_before_it_told_of_itself(here, capsys):
+    arrays, metadata = files.read(here / "spd.safetensors")
+    files.write(here / "old.safetensors", arrays, {**metadata, "about": "nonsense"})
+    status, _, err = run(capsys, "info", "old.safetensors")
+    assert status == 1
+    assert "old.safetensors is damaged: its header makes no sense" in err
+    del metadata["about"]
+    files.write(here / "old.safetensors", arrays, metadata)
+    about = run(capsys, "info", "spd.safetensors", "--json")[1].replace("spd.saf", "old.saf")
+    assert run(capsys, "info", "old.safetensors", "--json") == (0, about, "")
 
 
 def test_a_model_fitted_in_python_has_numbered_columns(here, capsys):

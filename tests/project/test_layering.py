@@ -7,17 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import without_jax
 
 import mmlp
 
 ROOT = Path(mmlp.__file__).parent
 # A folder or module may import what stands before it.
 ORDER = """
-_version registry linalg spd divergences distributions kernels networks heads vae
+_version _lazy registry linalg spd divergences distributions kernels networks heads vae
 initialisation checkpoint training metrics datasets plotting estimators tables pages experiments cli
 """.split()
 RANK = {name: rank for rank, name in enumerate(ORDER)}
-LIGHT = {"jax", "equinox", "optax", "numpy"}  # what `import mmlp` may load
+LIGHT = {"jax", "jaxlib", "equinox", "optax", "numpy"}  # what `import mmlp` may load
 HEAVY = {"numpyro", *ORDER[ORDER.index("metrics") :]}
 PATHS = {
     path.relative_to(ROOT).as_posix(): path
@@ -117,3 +118,40 @@ def test_import_and_a_training_step_work_without_the_optional_dependencies():
     assert run.returncode == 0, run.stderr
     before, after = map(float, run.stdout.split())
     assert after < before
+
+
+@pytest.mark.parametrize(
+    ("words", "status"), [("--version", 0), ("fit --help", 0), ("fit regresion wind.csv", 2)]
+)
+def test_help_and_wrong_arguments_need_no_jax(words, status):
+    assert without_jax(*words.split())[0] == status
+
+
+def test_the_names_are_those_that_type_checkers_see():
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    (block,) = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {
+        alias.asname or alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    names = {name: home for home, words in mmlp._NAMES.items() for name in words.split()}
+    modules = {name for name, home in seen.items() if home == "mmlp"}
+    assert {n: f"mmlp.{home}" for n, home in names.items()} == {
+        name: home for name, home in seen.items() if name not in modules
+    }
+    assert modules <= set(mmlp._MODULES.split())
+    assert {*mmlp.__all__, "MatrixVAE", "MultivariateRegressor", "SPDRegressor"} == {
+        *names, "__version__"
+    }  # fmt: skip
+
+
+def test_every_name_can_be_had():
+    for name in (*mmlp.__all__, *mmlp._MODULES.split()):
+        assert getattr(mmlp, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Grams'"):
+        _ = mmlp.Grams
+    everything = {}
+    exec("from mmlp import *", everything)
+    assert set(mmlp.__all__) <= set(everything)

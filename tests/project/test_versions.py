@@ -11,7 +11,7 @@ from jaxlib import version as jaxlib
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
-import mmlp
+from mmlp import linalg
 from mmlp._version import can_hang
 
 ROOT = Path(__file__).parents[2]
@@ -44,14 +44,14 @@ def test_every_python_has_one_pin_of_each_package_and_a_good_jaxlib(python):
         assert version == ("0.9.0.1" if python == "3.11" else "0.12.0.1")
 
 
-def test_importing_with_a_jaxlib_that_can_hang_warns_once_in_one_line(monkeypatch):
+def test_the_first_use_of_a_jaxlib_that_can_hang_warns_once_in_one_line(monkeypatch):
     monkeypatch.setattr(jaxlib, "__version__", "0.9.2")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        importlib.reload(mmlp)
+        importlib.reload(linalg)
     (warning,) = caught
     text = str(warning.message)
     assert "\n" not in text
     assert re.search(r"jaxlib 0\.9\.2 can wait for ever.*install jax and jaxlib 0\.9\.0\.1", text)
     monkeypatch.undo()
-    importlib.reload(mmlp)  # a good version: not a word, which here would be an error
+    importlib.reload(linalg)  # a good version: not a word, which here would be an error

@@ -32,6 +32,35 @@ def start(folder, *words, stdout=subprocess.PIPE):
     )
 
 
+WITHOUT = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in "jax jaxlib equinox optax scipy sklearn matplotlib".split():
+            raise ImportError(f"{name} is not installed")
+
+sys.meta_path.insert(0, Refuse())
+import mmlp, mmlp.tables
+from mmlp.cli import main
+
+assert {"fit", "Gram", "SPDRegressor", "plotting"} < set(dir(mmlp))
+status = main(sys.argv[1:])
+print(status)
+"""
+
+
+def without_jax(*words, folder=None):
+    """What the command answers in a process where JAX, SciPy and scikit-learn fail to import."""
+    command = [sys.executable, "-c", WITHOUT, *map(str, words)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(mmlp.__file__).parent.parent)}
+    settings = {"capture_output": True, "text": True, "cwd": folder, "timeout": 300}
+    run = subprocess.run(command, env=environment, **settings)
+    assert run.returncode == 0, run.stderr
+    *out, status = run.stdout.splitlines()
+    return int(status), out, run.stderr
+
+
 def no_training(models, *_, epochs, checkpoint, **__):
     """In place of `fit_many`, which takes its time to compile: the models as they begin."""
     checkpoint.mkdir(parents=True)

@@ -1,0 +1,33 @@
+"""Names of a package that are imported on their first use (PEP 562), so that it imports at once."""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def attach(
+    package: str, names: Mapping[str, str], modules: str = ""
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package: `names` of each module, and `modules` themselves.
+
+    >>> get, _ = attach("mmlp", {"vae": "paper_vae"}, "kernels")
+    >>> get("paper_vae").__module__, get("kernels").__name__
+    ('mmlp.vae', 'mmlp.kernels')
+    """
+    homes = {name: module for module, words in names.items() for name in words.split()}
+    homes |= dict.fromkeys(modules.split())
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = homes[name]
+        module = importlib.import_module(f"{package}.{home or name}")
+        value = getattr(module, name) if home else module
+        setattr(sys.modules[package], name, value)  # found there from now on
+        return value
+
+    def directory() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return get, directory
