@@ -7,9 +7,11 @@ with a dispersion omega of trace one. A family says its law of the radius r; the
 """
 
 import abc
+import math
 from typing import Any, Self
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -18,9 +20,10 @@ from jax.typing import ArrayLike
 from mmlp.distributions import marginals
 from mmlp.linalg.checks import check_trace_one, checked_floats, checked_positive
 from mmlp.spd import SPD, DiagonalGram
+from mmlp.spd.batch import Batched
 
 
-class Elliptical(eqx.Module):
+class Elliptical(Batched):
     """A distribution with location, dispersion omega of trace one, scale eta, and a `tail`.
 
     Shapes: loc (..., d), omega (..., d, d), eta (...) and each parameter of the tail (...); leading
@@ -79,6 +82,24 @@ class Elliptical(eqx.Module):
     def batch_shape(self) -> tuple[int, ...]:
         scalars = (x.shape for x in (self.eta, *self.tail))
         return jnp.broadcast_shapes(self.loc.shape[:-1], self.omega.batch_shape, *scalars)
+
+    def __getitem__(self, index) -> Self:
+        """Those at this index of the batch dimensions; what all have in common stays common."""
+        place, batch, own = self._place(index), self.batch_shape, self.omega.batch_shape
+
+        def some(x: Array, own: tuple[int, ...]) -> Array:
+            if own != batch and math.prod(own) == 1:
+                return x.reshape(x.shape[len(own) :])
+            return jnp.broadcast_to(x, batch + x.shape[len(own) :])[place]
+
+        def parts(p: Self) -> tuple:
+            return p.loc, p.omega, p.eta, *p.tail
+
+        loc, tail = some(self.loc, self.loc.shape[:-1]), [some(x, x.shape) for x in self.tail]
+        eta = jnp.broadcast_to(self.eta, batch)[place]  # has the batch shape if no other has
+        omega = self.omega
+        omega = omega[place] if own == batch else jax.tree.map(lambda x: some(x, own), omega)
+        return eqx.tree_at(parts, self, (loc, omega, eta, *tail))
 
     @property
     def mean(self) -> Array:

@@ -21,20 +21,22 @@ from mmlp.linalg.primitive import full_precision
 from mmlp.linalg.products import gram
 from mmlp.registry import register
 from mmlp.spd import arguments
+from mmlp.spd.batch import Matrices
 
 
-class SPD(eqx.Module):
+class SPD(Matrices):
     """A symmetric positive definite matrix A (..., d, d), held by what it is made of.
 
     A kind must provide `dim`, `batch_shape`, `factor` and `scaled`. All else follows from the
     factor; a kind overrides what it can do better: `logdet_and_whiten`, `color` (its inverse), and
     the methods of two values. No other code asks which kind a value is.
 
+    `A[index]`, `len(A)` and loops go over batch dimensions, with which all arrays of a kind begin;
+    `np.asarray(A)` is dense.
+
     A singular value is not an error: its `logdet` is -inf, `solve` and `whiten` are infinite.
     """
 
-    dim: eqx.AbstractVar[int]
-    batch_shape: eqx.AbstractVar[tuple[int, ...]]
     factor: eqx.AbstractVar[Array]  # a dense T (..., m, d), m >= d: for those who really need one
     compact: ClassVar[bool] = False  # whether a dense factor would be larger than what it holds
 

@@ -44,7 +44,7 @@ class DiagonalGram(SPD):
     @property
     def factor(self) -> Array:
         """The dense factor diag(scale), shape (..., d, d)."""
-        return _diagonal(self.scale)
+        return diagonal_matrix(self.scale)
 
     @property
     def block(self) -> int:
@@ -66,7 +66,7 @@ class DiagonalGram(SPD):
         return self.scale**2 * self._vectors(x, "__matmul__(x=...)")
 
     def dense(self) -> Array:
-        return _diagonal(self.scale**2)
+        return diagonal_matrix(self.scale**2)
 
     def diagonal(self) -> Array:
         return self.scale**2
@@ -78,7 +78,7 @@ class DiagonalGram(SPD):
         return 2 * jnp.sum(jnp.log(jnp.abs(self.scale)), axis=-1)
 
     def logm(self) -> Array:
-        return _diagonal(2 * jnp.log(jnp.abs(self.scale)))
+        return diagonal_matrix(2 * jnp.log(jnp.abs(self.scale)))
 
     def solve(self, b: ArrayLike) -> Array:
         # one division after the other: scale^2 may leave the range of float32
@@ -108,7 +108,7 @@ class DiagonalGram(SPD):
         return self.logdet(), jnp.sum(terms, axis=-1)
 
 
-def _diagonal(x: Array) -> Array:
+def diagonal_matrix(x: Array) -> Array:
     return jnp.where(jnp.eye(x.shape[-1], dtype=bool), x[..., None], 0)
 
 

@@ -11,7 +11,7 @@ from mmlp.linalg.primitive import full_precision
 from mmlp.registry import register
 from mmlp.spd.arguments import check_pair, checked, norm, rectangle, root_of, rows_of, together
 from mmlp.spd.base import SPD, Gram
-from mmlp.spd.diagonal import DiagonalGram, hypotenuse
+from mmlp.spd.diagonal import DiagonalGram, diagonal_matrix, hypotenuse
 
 MOST = 4096  # rows of a dense matrix that is made where nothing else helps
 
@@ -101,7 +101,7 @@ class LowRankGram(SPD):
 
     @full_precision
     def dense(self) -> Array:
-        return DiagonalGram(self.scale).dense() + self.U.mT @ self.U
+        return diagonal_matrix(self.scale**2) + self.U.mT @ self.U
 
     def diagonal(self) -> Array:
         return self.scale**2 + jnp.sum(self.U**2, axis=-2)
