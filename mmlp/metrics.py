@@ -5,6 +5,7 @@ scores also take samples (m, n, d), m draws for each row. Scores are means over 
 smaller is better; `sample_weight` (n,) weighs the rows.
 """
 
+import functools
 from collections.abc import Callable
 
 import equinox as eqx
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist
 
 from mmlp.distributions import Elliptical
+from mmlp.training.compiled import Compiled
 
 DRAWS = 1000  # for each row, where a score needs samples of a distribution
 NUMBERS = 2**22  # of these draws, held at once
@@ -29,15 +31,14 @@ def negative_log_likelihood(distribution: Elliptical, y: ArrayLike, *, sample_we
     0.9189
     """
     y = _targets(distribution, y, "negative_log_likelihood")
-    loc, centred = _centred(distribution)
-    return _mean(-centred.log_prob(jnp.asarray(y - loc)), sample_weight)
+    return _mean(-_log_prob((), *_errors(distribution, y)), sample_weight)
 
 
 def energy_score(prediction, y: ArrayLike, *, key=None, sample_weight=None) -> float:
     """The mean of E|x - y| - E|x - x'| / 2 for independent draws x, x', estimated without bias.
 
     `prediction` is samples (m, n, d), m at least 2, or a distribution, of which 1000 draws are
-    taken for each row with `key` (default `jax.random.key(0)`). In one dimension this is the
+    taken for each row, others with another `key` of `jax.random`. In one dimension this is the
     continuous ranked probability score (Gneiting and Raftery, 2007).
 
     >>> samples = np.array([[[0.0]], [[2.0]]])
@@ -91,8 +92,8 @@ def mahalanobis_pit(distribution: Elliptical, y: ArrayLike) -> np.ndarray:
     [0.6321]
     """
     y = _targets(distribution, y, "mahalanobis_pit")
-    loc, centred = _centred(distribution)
-    return np.asarray(centred.radius_cdf(centred.mahalanobis(jnp.asarray(y - loc))), float)
+    r = np.asarray(_mahalanobis((), *_errors(distribution, y)), np.float64)
+    return 1 - distribution.radius_law(distribution.dim, *distribution.tail).survival(r)
 
 
 def ellipsoid_coverage(
@@ -148,18 +149,38 @@ def _expected(function: Callable, distribution: Elliptical, key, numbers: int) -
     """
     fits = [m for m in range(2, DRAWS + 1) if DRAWS % m == 0 and m * numbers <= NUMBERS]
     at_once = max(fits, default=2)
-    (loc, centred), mean = _centred(distribution), 0.0
-    for piece in jax.random.split(jax.random.key(0) if key is None else key, DRAWS // at_once):
-        x = loc + np.asarray(centred.sample(piece, (at_once,)), np.float64)
+    seed = 0 if key is None else np.asarray(jax.random.key_data(key)).ravel()
+    rng, loc, mean = np.random.default_rng(seed), np.asarray(distribution.loc, np.float64), 0.0
+    for _ in range(DRAWS // at_once):
+        white = distribution.numpy_white(rng, (at_once, *distribution.batch_shape))
+        x = loc + np.asarray(_coloured((), distribution, white.astype(distribution.loc.dtype)))
         mean += np.mean(function(x), axis=0) * (at_once / DRAWS)
     return np.asarray(mean)
 
 
-def _centred(distribution: Elliptical) -> tuple[np.ndarray, Elliptical]:
-    """The location in float64, and the distribution about zero, where its dtype has its digits."""
-    zero = jnp.zeros_like(distribution.loc)
-    centred = eqx.tree_at(lambda p: p.loc, distribution, zero)
-    return np.asarray(distribution.loc, np.float64), centred
+def _errors(distribution: Elliptical, y: np.ndarray) -> tuple[Elliptical, np.ndarray]:
+    """The distribution about zero, where its dtype has its digits, and y from its location."""
+    loc = np.asarray(distribution.loc)
+    centred = eqx.tree_at(lambda p: p.loc, distribution, np.zeros_like(loc))
+    return centred, y - loc.astype(np.float64)
+
+
+# each is one program: operation by operation, they would be a hundred
+
+
+@functools.partial(Compiled, effort="least")
+def _log_prob(_, p: Elliptical, x):
+    return p.log_prob(x)
+
+
+@functools.partial(Compiled, effort="least")
+def _mahalanobis(_, p: Elliptical, x):
+    return p.mahalanobis(x)
+
+
+@functools.partial(Compiled, effort="least")
+def _coloured(_, p: Elliptical, white):
+    return jnp.sqrt(p.eta)[..., None] * p.omega.color(white)
 
 
 def _samples(prediction, y, call: str) -> tuple[np.ndarray, np.ndarray]:

@@ -62,16 +62,16 @@ def test_scores_do_not_depend_on_the_origin():
 def test_draws_of_many_rows_are_made_in_pieces(monkeypatch):
     p, y = gaussian(), RNG.standard_normal((6, 3))
     shapes = []
-    sample = TraceOneGaussian.sample
+    white = TraceOneGaussian.numpy_white
     monkeypatch.setattr(
         TraceOneGaussian,
-        "sample",
-        lambda self, key, shape: shapes.append(shape) or sample(self, key, shape),
+        "numpy_white",
+        lambda self, rng, batch: shapes.append(batch) or white(self, rng, batch),
     )
     whole = metrics.energy_score(p, y)
     monkeypatch.setattr(metrics, "NUMBERS", 500 * y.size)
     assert metrics.energy_score(p, y) == pytest.approx(whole, rel=0.1)
-    assert shapes == [(1000,), (500,), (500,)]
+    assert shapes == [(1000, 6), (500, 6), (500, 6)]
 
 
 @pytest.mark.slow

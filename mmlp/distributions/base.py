@@ -49,6 +49,10 @@ class Elliptical(Batched):
     def white(self, key, batch: tuple[int, ...]) -> Array:
         """Draws (*batch, d) of r v."""
 
+    def numpy_white(self, rng: np.random.Generator, batch: tuple[int, ...]) -> np.ndarray:
+        """The same in float64, by NumPy where the family can: nothing is compiled."""
+        return np.asarray(self.white(jax.random.key(rng.integers(2**32)), batch), np.float64)
+
     @abc.abstractmethod
     def radius_cdf(self, r: ArrayLike, dim: int | None = None) -> Array:
         """P(radius <= r), in `dim` dimensions if given: that of the family's law there."""

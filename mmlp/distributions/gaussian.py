@@ -10,7 +10,7 @@ from jax.scipy.special import gammainc
 from jax.typing import ArrayLike
 
 from mmlp.distributions.base import Elliptical, parameters
-from mmlp.distributions.marginals import PowerRadius
+from mmlp.distributions.marginals import NormalRadius
 from mmlp.registry import register
 from mmlp.spd import SPD
 
@@ -51,9 +51,11 @@ class TraceOneGaussian(Elliptical):
         return gammainc((dim or self.dim) / 2, jnp.asarray(r) ** 2 / 2)
 
     @classmethod
-    def radius_law(cls, dim: int, *tail: ArrayLike) -> PowerRadius:
-        """The coordinates of N(0, I) are those of N(0, 1)."""
-        return PowerRadius(1, np.ones(()))
+    def radius_law(cls, dim: int, *tail: ArrayLike) -> NormalRadius:
+        return NormalRadius(dim, np.ones(()), np.ones(()))
+
+    def numpy_white(self, rng: np.random.Generator, batch: tuple[int, ...]) -> np.ndarray:
+        return rng.standard_normal((*batch, self.dim))
 
     def variance_factor(self, dim: int | None = None) -> Array:
         return jnp.ones((), self.eta.dtype)

@@ -42,6 +42,10 @@ class Radius(abc.ABC):
     def beyond(self, q: np.ndarray) -> np.ndarray:
         """The radius with P(radius > r) = q, for q in [0, 1]."""
 
+    def exceeding(self, t: np.ndarray) -> np.ndarray:
+        """P(|coordinate| > t) for t >= 0, (..., *batch)."""
+        return _exceeding(self, t)
+
     def quantile(self, tail: np.ndarray) -> np.ndarray:
         """z with P(|coordinate| > z) = tail, in standard deviations; tail (..., *batch)."""
         return _solved(self, tail) / self.unit()
@@ -49,28 +53,39 @@ class Radius(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class PowerRadius(Radius):
-    """That of a power exponential with these beta: r^(2 beta) is 2 Gamma(d / (2 beta))."""
+    """That of a power exponential: (r / scale)^(2 beta) is 2 Gamma(d / (2 beta)), scale^2 alpha."""
 
     dim: int
     beta: np.ndarray
+    scale: np.ndarray
 
     def unit(self) -> np.ndarray:
         from scipy.special import gammaln
 
         a, b = self.dim / (2 * self.beta), (self.dim + 2) / (2 * self.beta)
         log_square = np.log(2) / self.beta + gammaln(b) - gammaln(a) - np.log(self.dim)
-        return np.exp(log_square / 2)
+        return self.scale * np.exp(log_square / 2)
 
     def survival(self, r: np.ndarray) -> np.ndarray:
         from scipy.special import gammaincc
 
         with np.errstate(over="ignore"):  # infinite: nothing is beyond
-            return gammaincc(self.dim / (2 * self.beta), r ** (2 * self.beta) / 2)
+            half = (r / self.scale) ** (2 * self.beta) / 2
+        return gammaincc(self.dim / (2 * self.beta), half)
 
     def beyond(self, q: np.ndarray) -> np.ndarray:
         from scipy.special import gammainccinv
 
-        return (2 * gammainccinv(self.dim / (2 * self.beta), q)) ** (1 / (2 * self.beta))
+        half = gammainccinv(self.dim / (2 * self.beta), q)
+        return self.scale * (2 * half) ** (1 / (2 * self.beta))
+
+    def draws(self, rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        """Draws of r v, (*shape, d), where shape ends with that of the batch."""
+        x = rng.standard_normal((*shape, self.dim))
+        half = rng.standard_gamma(np.broadcast_to(self.dim / (2 * self.beta), shape))
+        r = self.scale * (2 * half) ** (1 / (2 * self.beta))
+        x *= (r / np.linalg.norm(x, axis=-1))[..., None]
+        return x
 
     def quantile(self, tail: np.ndarray) -> np.ndarray:
         """Of many beta by interpolation in log beta, between Chebyshev's points."""
@@ -79,11 +94,25 @@ class PowerRadius(Radius):
             return super().quantile(tail)
         low, high = np.log(self.beta.min()), np.log(self.beta.max())
         x = np.cos(np.pi * (np.arange(MANY) + 0.5) / MANY)
-        some = PowerRadius(self.dim, np.exp((low + high + x * (high - low)) / 2))
+        some = PowerRadius(self.dim, np.exp((low + high + x * (high - low)) / 2), np.ones(()))
         found = some.quantile(tail)  # (..., MANY)
         where = (2 * np.log(self.beta) - low - high) / (high - low or 1.0)
         sums = np.polynomial.chebyshev.chebfit(x, found.reshape(-1, MANY).T, MANY - 1)
         return np.polynomial.chebyshev.chebval(where, sums).reshape(*found.shape[:-1], -1)
+
+
+class NormalRadius(PowerRadius):
+    """That of N(0, I), whose coordinates are known."""
+
+    def exceeding(self, t: np.ndarray) -> np.ndarray:
+        from scipy.special import ndtr
+
+        return 2 * ndtr(-t)
+
+    def quantile(self, tail: np.ndarray) -> np.ndarray:
+        from scipy.special import ndtri
+
+        return -ndtri(tail / 2)
 
 
 class ByBisection(Radius):
@@ -107,8 +136,7 @@ def _radius(family, level):
     return family.radius_at(level)
 
 
-def exceeding(law: Radius, t: np.ndarray) -> np.ndarray:
-    """P(|coordinate| > t) for t >= 0, (..., *batch)."""
+def _exceeding(law: Radius, t: np.ndarray) -> np.ndarray:
     from scipy.special import betainc
 
     S = law.survival(t)
@@ -125,7 +153,7 @@ def exceeding(law: Radius, t: np.ndarray) -> np.ndarray:
 
 def cdf(law: Radius, z: np.ndarray) -> np.ndarray:
     """P(coordinate <= z standard deviations)."""
-    half = exceeding(law, np.abs(z) * law.unit()) / 2
+    half = law.exceeding(np.abs(z) * law.unit()) / 2
     return np.where(z < 0, half, 1 - half)
 
 
@@ -150,7 +178,7 @@ def _solved(law: Radius, tail: np.ndarray) -> np.ndarray:
     low, high = np.log(law.beyond(root) * direction), np.log(law.beyond(tail))
 
     def above(log_t: np.ndarray) -> np.ndarray:  # as a score: almost linear in t
-        return ndtri(tail / 2) - ndtri(exceeding(law, np.exp(log_t)) / 2)
+        return ndtri(tail / 2) - ndtri(law.exceeding(np.exp(log_t)) / 2)
 
     return np.exp(_root(above, low, high))
 

@@ -85,8 +85,13 @@ class TraceOnePowerExponential(Elliptical):
 
     @classmethod
     def radius_law(cls, dim: int, *tail: ArrayLike) -> PowerRadius:
-        """For alpha = 1: in standard deviations marginals do not depend on it."""
-        return PowerRadius(dim, np.asarray(tail[1], np.float64))
+        alpha, beta = (np.asarray(x, np.float64) for x in tail)
+        return PowerRadius(dim, beta, np.sqrt(alpha))
+
+    def numpy_white(self, rng: np.random.Generator, batch: tuple[int, ...]) -> np.ndarray:
+        if self.radius != "gamma":
+            return super().numpy_white(rng, batch)
+        return self.radius_law(self.dim, *self.tail).draws(rng, batch)
 
     def variance_factor(self, dim: int | None = None) -> Array:
         """Eq. (meanandcov): alpha 2^(1/beta) Gamma((d + 2)/(2 beta)) / (d Gamma(d/(2 beta)))."""

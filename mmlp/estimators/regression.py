@@ -14,7 +14,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -27,6 +26,7 @@ from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.covariance import FAMILIES, Form, checked_targets, form_for, minus_log_density
 from mmlp.estimators.ensemble import Scaling, fit_folds, folds
 from mmlp.estimators.full import Full
+from mmlp.estimators.laws import law, log_densities
 from mmlp.estimators.low_rank import Thinned, fitted_rank
 from mmlp.estimators.marginals import Marginals
 from mmlp.estimators.mean import call, check_share, fit_mean, predicted_mean
@@ -136,11 +136,11 @@ class MultivariateRegressor(Marginals, MultiOutputMixin, RegressorMixin, Network
         x = self._standard(X)
         z = self.target_.forward(checked_targets(self, y, len(x)))
         self._cast(z, "y")
+        name = f"{type(self).__name__}.log_density"
 
         def standard(x, z):  # of errors about zero, in standard units: no digits are lost
-            (V, *tail), mean = self._spread(x), self._mean(x)
-            errors = jnp.asarray((z - mean).astype(self.dtype))
-            return self._law(np.zeros_like(mean), V, *tail).log_prob(errors)
+            (V, *tail), errors = self._spread(x), z - self._mean(x)
+            return log_densities(self._family, name, errors.astype(self.dtype), V, *tail)
 
         return by_pieces(standard, x, z).astype(float) - np.sum(np.log(self.target_.scale))
 
@@ -227,6 +227,5 @@ class MultivariateRegressor(Marginals, MultiOutputMixin, RegressorMixin, Network
 
     def _law(self, mean: np.ndarray, V, *tail: np.ndarray) -> Elliptical:
         """The distribution with this mean (n, d) and covariance V, if the dtype holds it."""
-        value = V.value(f"{type(self).__name__}.predict_distribution", self.dtype, mean)
-        loc, *rest = (jnp.asarray(array, self.dtype) for array in (mean, *tail))
-        return self._family.from_moments(loc, value, *rest)
+        name = f"{type(self).__name__}.predict_distribution"
+        return law(self._family, name, mean, V, *tail, dtype=self.dtype)
