@@ -14,6 +14,7 @@ from tqdm import tqdm
 from mmlp import estimators, tables
 from mmlp.cli import about, fitting
 from mmlp.cli.arguments import Demo, Predict, Reproduce, Sample, Score
+from mmlp.cli.examined import known_rows, rows_for, told_by_lines
 from mmlp.cli.fit_arguments import FitOptions
 from mmlp.estimators.saved import kinds
 
@@ -56,9 +57,11 @@ def predict(command: Predict) -> int:
     estimator, inputs, targets = _loaded(command.model)
     out = _results_file(command.out, command.data)
     text = out is None or tables.check_output(out, estimator.result_names()) == ".csv"
-    X = tables.read(command.data).columns(inputs)
-    pieces = _shown(estimator.predicted_pieces(X, text=text), len(X))
-    first = next(pieces)
+    table = tables.read(command.data)
+    X, gaps = rows_for(estimator, table, inputs)
+    with told_by_lines(table):
+        pieces = _shown(_blanked(estimator.predicted_pieces(X, text=text), gaps), len(X))
+        first = next(pieces)
     width = max((array.shape[1] for array in first.values() if array.ndim > 1), default=0)
     axis = targets or tables.numbered("", width)
     tables.write(out, itertools.chain([first], pieces), axis)
@@ -68,13 +71,16 @@ def predict(command: Predict) -> int:
 @execute.register
 def score(command: Score) -> int:
     estimator, inputs, targets = _loaded(command.model)
+    table = None
     if estimator.targets == "matrices":
         data = fitting.matrices(command.data)
     else:
         table = tables.read(command.data)
-        data = tuple(table.columns(names) for names in (inputs, targets) if names)
+        data = known_rows(estimator, table, inputs, targets)
+    with told_by_lines(table):
+        found = fitting.scores(estimator, *data)
     model = {"model": str(command.model), "kind": estimator.kind}
-    about.show(model | fitting.scores(estimator, *data), as_json=command.json)
+    about.show(model | found, as_json=command.json)
     return 0
 
 
@@ -96,6 +102,7 @@ def _loaded(path: Path) -> tuple[Any, list[str], list[str]]:
     held = vars(estimator)  # without the names, or scikit-learn would ask for them in arrays
     inputs = held.pop("feature_names_in_", tables.numbered("x", estimator.n_features_in_))
     targets = held.pop("target_names_", tables.numbered("y", estimator.n_targets))
+    estimator.names = list(inputs)
     return estimator, list(inputs), list(targets)
 
 
@@ -107,6 +114,19 @@ def _shown(pieces: Iterable[dict[str, np.ndarray]], n: int) -> Iterator[dict[str
         for piece in pieces:
             bar.update(len(next(iter(piece.values()))))
             yield piece
+
+
+def _blanked(pieces: Iterable[dict[str, np.ndarray]], gaps: np.ndarray):
+    """Results, NaN for the rows that lack a value."""
+    start = 0
+    for piece in pieces:
+        n = len(next(iter(piece.values())))
+        gone = gaps[start : start + n]
+        if gone.any():
+            for array in piece.values():
+                array[gone] = np.nan
+        start += n
+        yield piece
 
 
 def _results_file(path: Path | None, data: Path | None = None) -> Path | None:

@@ -142,10 +142,30 @@ class FitColumns(FitRows):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitRegression(EnsembleOptions, FormOptions, FitColumns):
+class ColumnOptions(FitOptions):
+    missing: Literal["impute", "drop", "refuse"] = "impute"
+    """Missing inputs: filled by the median, with an indicator; or their rows left out; or refused.
+    Rows without a target are always left out."""
+    categories: Annotated[Names, default("auto, text columns")] = ("auto",)
+    """Columns that hold categories: auto, ignore (leave text out), refuse, or NAMES of columns of
+    numbers that are codes, to which text columns are added."""
+    dates: Literal["auto", "day-first", "month-first", "ignore", "refuse"] = "auto"
+    """Dates become numbers; day-first or month-first where 05/03/2024 leaves it open."""
+
+    def params(self) -> dict[str, Any]:
+        word = self.categories[0] if len(self.categories) == 1 else ""
+        named = word not in ("auto", "ignore", "refuse")
+        given = {"missing": self.missing, "dates": self.dates}
+        return super().params() | given | {"categories": self.categories if named else word}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitRegression(EnsembleOptions, FormOptions, ColumnOptions, FitColumns):
     """Predict several targets from other columns: a mean and an error covariance for each row.
     $ mmlp fit regression wind.csv --targets u,v --test 0.2
-    $ mmlp fit regression wind.csv --targets u,v --ignore station,date -o wind.safetensors
+    $ mmlp fit regression wind.csv --targets u,v --ignore comment -o wind.safetensors
+
+    Text becomes indicators, dates become numbers, missing inputs are filled in, and it is said so.
     """
 
     kind = "regression"

@@ -2,6 +2,7 @@
 
 import contextlib
 import shutil
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from mmlp import tables
+from mmlp.cli.examined import examined, leaks, plain_numbers
 from mmlp.cli.fit_arguments import FitOptions
 from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
 from mmlp.estimators.saved import kinds, save
@@ -25,14 +27,18 @@ class Rows(NamedTuple):
     inputs: Sequence[str]
     targets: Sequence[str]
     place: Callable[[int], str]
+    told: str = ""  # of the table, if there is more to it than numbers
 
 
 def fit(command: FitOptions, out: Path) -> dict[str, float]:
     """Train, write the model, and score it by the rows that `--test` keeps."""
     estimator = kinds()[command.kind](**command.params())
-    rows = _read(command, estimator.targets)
+    rows = _matrix_rows(command) if estimator.targets == "matrices" else _read(command, estimator)
     _check_cells(command.data, estimator.dtype, rows)
     test, train = _split(command, rows.data)
+    estimator.names = rows.inputs
+    if rows.told and not command.quiet:
+        print(rows.told, file=sys.stderr)
     checkpoint = out.with_name(f"{out.name}.checkpoint") / command.kind
     _fit_or_explain(command.data, estimator, train, checkpoint)
     # first of all: whatever is wrong with the test rows, it is not lost
@@ -66,24 +72,30 @@ def matrices(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return X, Y
 
 
-def _read(command: FitOptions, form: str | None) -> Rows:
-    """The rows that an estimator with targets of this form is fitted to."""
-    if form == "matrices":
-        X, Y = matrices(command.data)
-        return Rows((X, Y), tables.numbered("x", X.shape[1]), (), "row {} (from 0)".format)
+def _matrix_rows(command: FitOptions) -> Rows:
+    X, Y = matrices(command.data)
+    return Rows((X, Y), tables.numbered("x", X.shape[1]), (), "row {} (from 0)".format)
+
+
+def _read(command: FitOptions, estimator) -> Rows:
+    """The rows that an estimator of columns is fitted to."""
     table, ignore = tables.read(command.data), getattr(command, "ignore", ())
     targets = getattr(command, "targets", ()) or table.targets
-    if form == "columns" and not targets:
+    if estimator.targets == "columns" and not targets:
         remedy = "add it, or name columns of X by --targets x0,x1"
         raise ValueError(f"{command.data} has no array 'y' to predict; {remedy}.")
     names = (*targets, *ignore)
-    if form is None:  # a column may be both
-        names = tuple(dict.fromkeys(names))
+    if estimator.targets is None:  # a column may be both
+        names, targets = tuple(dict.fromkeys(names)), ()
     inputs = table.others(names)
     if not inputs:
         raise ValueError(f"{table.path} has no columns left as inputs; name fewer columns.")
-    used = (inputs, targets) if form == "columns" else (inputs,)
-    return Rows(tuple(map(table.columns, used)), inputs, (*used, ())[1], table.place)
+    found = examined(table, inputs, targets, estimator)
+    for text in leaks(found):
+        warnings.warn(text, stacklevel=2)
+    data = (found.X, found.y) if estimator.targets == "columns" else (found.X,)
+    told = f"{table.path}: {found.told}" if found.X.dtype == object or ";" in found.told else ""
+    return Rows(data, found.inputs, targets, lambda row: table.place(found.rows[row]), told)
 
 
 def _check_cells(path: Path, dtype, rows: Rows) -> None:
@@ -94,7 +106,7 @@ def _check_cells(path: Path, dtype, rows: Rows) -> None:
 
     def columns(values: np.ndarray, names: Sequence[str]) -> Columns:
         if values.ndim == 2:
-            return Columns("", values, names)
+            return Columns("", *plain_numbers(values, names))
         diagonal = np.diagonal(values, axis1=1, axis2=2)  # which bounds the other entries
         names = [f"Y[{j}, {j}]" for j in range(diagonal.shape[1])]
         return Columns("", diagonal, names, squared=False)

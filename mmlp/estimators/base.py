@@ -62,6 +62,7 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
 
     kind: ClassVar[str]  # its word in `mmlp fit`
     targets: ClassVar[str | None]  # of `fit`: "columns", y (n, d), "matrices", Y (n, d, d), or None
+    any_columns: ClassVar[bool] = False  # X may hold text, dates and missing values
     results: ClassVar[Mapping[str, Callable]]  # what is predicted: name -> method of X, rows first
     n_targets: int = 0  # columns of y
     _numbers: ClassVar[tuple[str, ...]]  # the fitted attributes beside `models_`
@@ -203,8 +204,16 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
     def _standard(self, X) -> np.ndarray:
         """Rows X, checked, in standard units and the networks' dtype."""
         check_is_fitted(self)
-        X = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
-        return self._cast(self.input_.forward(X), "X")
+        return self._cast(self.input_.forward(self._numbers_of(X)), "X")
+
+    def _numbers_of(self, X) -> np.ndarray:
+        """X (n, p) of a prediction, checked, as the numbers (n, width) that `input_` scales."""
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+
+    @property
+    def _width(self) -> int:
+        """What networks see of a row."""
+        return self.n_features_in_
 
     def _predict(self, function: Callable, X):
         """function(model, x) of standardised rows and all models."""
@@ -225,7 +234,7 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
 
     def _check_outputs(self, what: str, function: Callable, models, *shapes, inputs=None) -> None:
         """function(model, x) must give arrays of these shapes (None: any) in the right dtype."""
-        row = np.zeros((1, inputs or self.n_features_in_), self.dtype)
+        row = np.zeros((1, inputs or self._width), self.dtype)
 
         def fits(x, shape: tuple) -> bool:
             sizes = zip(x.shape, (1, None, *shape), strict=False)

@@ -41,9 +41,11 @@ class Scaling(NamedTuple):
     scale: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray, weight: np.ndarray) -> "Scaling":
+    def of(cls, values: np.ndarray, weight: np.ndarray, halves: Any = False) -> "Scaling":
+        """`halves` (p,) tells columns of 0 and 1, whose scale is 1/2 however rare the ones are."""
         scaler = StandardScaler().fit(values, sample_weight=weight)
-        return cls(np.asarray(scaler.mean_), np.asarray(scaler.scale_))
+        scale = np.where(halves, 0.5, np.asarray(scaler.scale_))
+        return cls(np.asarray(scaler.mean_), scale)
 
     def forward(self, values: np.ndarray) -> np.ndarray:
         return (values - self.mean) / self.scale

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight
 
 from mmlp import metrics
 from mmlp.distributions import Elliptical
@@ -26,6 +26,7 @@ from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.covariance import FAMILIES, Form, checked_targets, form_for, minus_log_density
 from mmlp.estimators.ensemble import Scaling, fit_folds, folds
 from mmlp.estimators.full import Full
+from mmlp.estimators.inputs import TableInputs
 from mmlp.estimators.laws import law, log_densities
 from mmlp.estimators.low_rank import Thinned, fitted_rank
 from mmlp.estimators.marginals import Marginals
@@ -37,7 +38,9 @@ FORMS = {"full": Full(), "low_rank": Thinned()}
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class MultivariateRegressor(Marginals, MultiOutputMixin, RegressorMixin, NetworkEstimator):
+class MultivariateRegressor(
+    Marginals, MultiOutputMixin, RegressorMixin, TableInputs, NetworkEstimator
+):
     """x -> a power exponential, or N(mu(x), V(x)) with `family="gaussian"`, V a whole covariance.
 
     Shapes: X (n, p), y (n,) or (n, d). `hidden_dims` are the widths of the matrices of the joint
@@ -69,7 +72,16 @@ class MultivariateRegressor(Marginals, MultiOutputMixin, RegressorMixin, Network
 
     kind = "regression"
     targets = "columns"
-    _numbers = ("input_", "target_", "share_", "shape_", "contrast_", "gain_", "is_vector_")
+    _numbers = (
+        "columns_",
+        "input_",
+        "target_",
+        "share_",
+        "shape_",
+        "contrast_",
+        "gain_",
+        "is_vector_",
+    )
     _numbers += ("epochs_", "history_", "covariance_history_")
     _may_be_none = ("max_epochs", "batch_size", "learning_rate", "patience")
 
@@ -88,11 +100,7 @@ class MultivariateRegressor(Marginals, MultiOutputMixin, RegressorMixin, Network
     def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "MultivariateRegressor":
         """Learn from X (n, p) and y (n,) or (n, d); `checkpoint`: a folder, to go on from."""
         seed, names = self._checked_seed(checkpoint), names_of(y)
-        rules = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2}
-        X, y = validate_data(self, X, y, dtype=np.float64, **rules)
-        rows, weight, X, y = self._weighted(sample_weight, np.asarray(X), np.asarray(y, np.float64))
-        self.is_vector_ = y.ndim == 1
-        y = y.reshape(len(y), -1)
+        rows, weight, X, y, self.is_vector_ = self._table(X, y, sample_weight)
         self._check_cells(rows, X, Columns("y", y, names))
         self._one_of("family", FAMILIES)
         self._one_of("network", ("joint", "cholesky"))
@@ -102,7 +110,7 @@ class MultivariateRegressor(Marginals, MultiOutputMixin, RegressorMixin, Network
         parts, others = folds(len(X), count, rng), folds(len(X), count, rng)
         runs = [checkpoint and Path(checkpoint, name) for name in ("mean", "covariance")]
 
-        self.input_, self.target_ = Scaling.of(X, weight), Scaling.of(y, weight)
+        self.input_, self.target_ = self._scaling(X, weight), Scaling.of(y, weight)
         x, z = self.input_.forward(X), self.target_.forward(y)
         how: Any = {"training": self.planned(len(X)), "seed": seed, "checkpoint": runs[0]}
         with ahead(lambda: form.compile(self, x, z, weight, parts, **how), len(x)):
@@ -177,7 +185,7 @@ class MultivariateRegressor(Marginals, MultiOutputMixin, RegressorMixin, Network
     @property
     def rank_(self) -> int | None:
         """Loadings of the fitted covariances; None if these are full."""
-        row, models = np.zeros((1, self.n_features_in_), self.dtype), self.models_["covariance"]
+        row, models = np.zeros((1, self._width), self.dtype), self.models_["covariance"]
         return fitted_rank(lambda model, x: model(x).covariance, models, row)
 
     @property

@@ -16,6 +16,7 @@ import numpy as np
 
 from mmlp import checkpoint
 from mmlp.checkpoint import files, header
+from mmlp.columns.encoder import Encoder
 from mmlp.estimators.ensemble import Scaling
 from mmlp.linalg.checks import checked_size
 
@@ -86,7 +87,7 @@ def _restored(kind, params, fitted, models):
             _check_history(getattr(estimator, name), name)
     estimator.models_ = models
     p = checked_size(estimator.n_features_in_, "n_features_in_")
-    check_scaling(estimator.input_, "input_", p)
+    check_scaling(estimator.input_, "input_", estimator._width)
     for path, leaf in jax.tree_util.tree_flatten_with_path(models)[0]:
         if eqx.is_inexact_array(leaf) and not np.isfinite(np.asarray(leaf)).all():
             raise ValueError(f"its weights {jax.tree_util.keystr(path)} are not finite")
@@ -104,6 +105,8 @@ def _plain(value):
     """As JSON: numbers, and arrays as nested lists under a key that says so."""
     if isinstance(value, Scaling):
         return {"scaling": [x.tolist() for x in value]}
+    if isinstance(value, Encoder):
+        return {"columns": value.plain()}
     if isinstance(value, dict):
         return {"history": {name: np.asarray(x).tolist() for name, x in value.items()}}
     if isinstance(value, np.ndarray):
@@ -116,6 +119,8 @@ def _from_plain(value):
     match value:
         case {"scaling": [mean, scale]}:
             return Scaling(np.asarray(mean, np.float64), np.asarray(scale, np.float64))
+        case {"columns": dict(columns)}:
+            return Encoder.from_plain(columns)
         case {"history": dict(columns)}:
             return {name: np.asarray(x) for name, x in columns.items()}
         case {"array": list(rows)}:

@@ -15,6 +15,7 @@ from mmlp import divergences
 from mmlp.estimators import saved
 from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.ensemble import Scaling, fit_folds, folds
+from mmlp.estimators.inputs import LOOSE, TableInputs
 from mmlp.estimators.outliers import Columns
 from mmlp.initialisation import calibrate
 from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP
@@ -24,7 +25,7 @@ WIDTH = 100  # of the layers of the vector path, by default
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class SPDRegressor(RegressorMixin, NetworkEstimator):
+class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
     """x -> an SPD matrix: its shape of trace one by a network, and the logarithm of its trace.
 
         loss(y / tr y, prediction of trace one) + (standardised log tr y - its prediction)^2
@@ -46,7 +47,7 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
 
     kind = "spd"
     targets = "matrices"
-    _numbers = ("input_", "trace_", "history_")
+    _numbers = ("columns_", "input_", "trace_", "history_")
 
     loss: str = "von_neumann"
     network: str = "joint"
@@ -64,20 +65,24 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
             raise ValueError(
                 "`SPDRegressor.fit(X, y)` requires y to be passed, but the target y is None."
             )
-        X = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
+        forced = self._forced(X)
+        X = np.asarray(validate_data(self, X, **LOOSE, ensure_min_samples=2))
         Y = _matrices(X, y, "fit")
         self._one_of("network", ("joint", "cholesky"))
         same = self.hidden_features is None
         features = (WIDTH,) * len(self._sizes("hidden_dims")) if same else self.hidden_features
         paths = self._paths(self.network, features)
-        build = _Build(self.network, X.shape[1], Y.shape[1], *paths)
         diagonal = np.diagonal(Y, axis1=1, axis2=2)  # which bounds the other entries
         arrays = (X, diagonal, *factored(Y))
-        rows, weight, X, diagonal, factor, log_trace = self._weighted(sample_weight, *arrays)
+        rows, weight, X, *rest = self._weighted(sample_weight, *arrays)
+        X, (rows, weight, diagonal, factor, log_trace) = self._encoded(
+            X, forced, rows, weight, *rest
+        )
+        build = _Build(self.network, X.shape[1], Y.shape[1], *paths)
         log_trace = _but_for_rounding(log_trace, Y.shape[1])
         self._check_cells(rows, X, Columns("the diagonal of y", diagonal, squared=False))
 
-        self.input_, self.trace_ = Scaling.of(X, weight), Scaling.of(log_trace, weight)
+        self.input_, self.trace_ = self._scaling(X, weight), Scaling.of(log_trace, weight)
         data = (self.input_.forward(X), factor, self.trace_.forward(log_trace))
         parts = folds(len(X), self._folds(len(X)), np.random.default_rng(seed))
         loss = _Loss(getattr(divergences, self.loss))

@@ -1,4 +1,4 @@
-"""Arrays of finite numbers from NumPy's files. Nothing is unpickled: a pickle can run code."""
+"""Arrays of numbers in files, NaN where one is missing. Nothing is unpickled: that can run code."""
 
 import zlib
 from collections.abc import Callable, Sequence
@@ -78,7 +78,7 @@ def _numbers(path: Path, name: str, array) -> np.ndarray:
 
 
 def _check_numbers(path: Path, name: str, array) -> None:
-    """Refuse what is not finite numbers, some rows after the other."""
+    """Refuse what is not numbers, some rows after the other; NaN is a missing one, not in Y."""
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
         kind = getattr(array, "dtype", type(array).__name__)
         remedy = f"save `numpy.asarray({name}, float)`"
@@ -87,7 +87,8 @@ def _check_numbers(path: Path, name: str, array) -> None:
         raise ValueError(f"{path}: {name} has the shape {array.shape}; it needs rows and columns.")
     wrong, some = [], max(1, PIECE * len(array) // array.size)
     for first in range(0, len(array), some):
-        found = np.argwhere(~np.isfinite(array[first : first + some].astype(np.float64)))
+        piece = array[first : first + some].astype(np.float64)
+        found = np.argwhere(np.isinf(piece) if name != "Y" else ~np.isfinite(piece))
         wrong += [(first + row, *place) for row, *place in found.tolist()]
     if wrong:
         more = f" ({len(wrong) - 1} more such values)" if len(wrong) > 1 else ""

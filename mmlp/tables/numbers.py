@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from mmlp.tables.text import MAGIC, faulty_names, number, separator_of
+from mmlp.columns.cells import number
+from mmlp.tables.text import MAGIC, faulty_names, separator_of
 
 PIECE = 2**24  # bytes that are parsed at once
 HEADER = 2**20  # the most bytes of a line of names
@@ -70,7 +71,7 @@ def _names(header: bytes) -> tuple[tuple[str, ...], bytes]:
     odd = header.startswith(tuple(MAGIC)) or not header.endswith(b"\n")
     line = text.removesuffix("\n").removesuffix("\r")
     odd = odd or any(character in line for character in '"\0\r')
-    if odd or all(number(name) is not None for name in names) or faulty_names("", names):
+    if odd or all(number(name) is not None for name in names) or faulty_names(names):
         raise _OddError
     return names, separator.encode()
 

@@ -1,8 +1,8 @@
 """Users' tables, read by the extension of the file.
 
-What cannot be read is a `ValueError` in one line: the file, the place in it, what is wrong there,
-and what to do. The columns of arrays, which have no names, are called x0, x1, ...; nothing is
-guessed or filled in.
+What cannot be read is a `ValueError`: the file, and all that is wrong with it, with the place and
+what to do. The columns of arrays, which have no names, are called x0, x1, ...; nothing is guessed
+or filled in here.
 """
 
 import difflib
@@ -12,16 +12,19 @@ from pathlib import Path
 
 import numpy as np
 
+from mmlp.columns.cells import Cells, decimal_commas
+from mmlp.columns.kinds import Numbers, column, unread
+from mmlp.columns.problems import Problem, listed
 from mmlp.tables.arrays import matrix, read_npy, read_npz
 from mmlp.tables.numbers import read_numbers
-from mmlp.tables.text import Row, fault, number, read_arff, read_csv
+from mmlp.tables.text import Row, read_arff, read_csv
 
 INPUTS = (".csv", ".csv.gz", ".arff", ".npy", ".npz")
 
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns of one file; text becomes numbers only in the columns that are asked for."""
+    """Named columns of one file: numbers, or text of any kind."""
 
     path: Path
     names: tuple[str, ...]
@@ -33,17 +36,30 @@ class Table:
         return len(self.rows)
 
     def columns(self, names: Sequence[str]) -> np.ndarray:
-        """These columns as finite numbers, (n, len(names)), float64."""
+        """These columns, (n, len(names)): float64, NaN where a value is missing, or text."""
         self.check(names)
         position = {name: j for j, name in enumerate(self.names)}
         index = [position[name] for name in names]
         if isinstance(self.rows, np.ndarray):
             return self.rows[:, index].astype(np.float64, copy=False)
-        numbers = [[number(row.cells[j]) for j in index] for row in self.rows]
-        values = np.array(numbers, np.float64)  # None, for what is no number, becomes NaN
-        if not np.isfinite(values).all():
-            raise ValueError(self._faults(index))
-        return values
+        found = np.empty((len(self.rows), len(index)), object)
+        for i, row in enumerate(self.rows):
+            found[i] = [row.cells[j] for j in index]
+        return found
+
+    def numbers(self, names: Sequence[str]) -> tuple[np.ndarray, list[Problem]]:
+        """These columns as numbers, NaN where a value is missing, and the cells that are none."""
+        values = self.columns(names)
+        if values.dtype != object:
+            return values, []
+        found, problems = np.full(values.shape, np.nan), []
+        for j, name in enumerate(names):
+            cells = Cells.of(values[:, j])
+            kind = Numbers(0.0, commas=decimal_commas(cells.values))
+            problem = unread(name, cells, kind)
+            problems += [problem] if problem else []
+            found[:, j] = column(kind, cells)
+        return found, problems
 
     def place(self, row: int) -> str:
         """Where a row stands in the file."""
@@ -70,13 +86,10 @@ class Table:
         left_out = set(names)
         return tuple(name for name in self.names if name not in left_out)
 
-    def _faults(self, index: Sequence[int]) -> str:
-        """The first cell that is no finite number, and how many more there are."""
-        cells = ((row.line, self.names[j], row.cells[j]) for row in self.rows for j in index)
-        faults = [(line, name, text) for line, name, cell in cells if (text := fault(cell, name))]
-        line, name, text = faults[0]
-        more = f" ({len(faults) - 1} more such cells)" if len(faults) > 1 else ""
-        return f"{self.path}, line {line}, column {name!r}: {text}{more}."
+    def refuse(self, problems: Sequence[Problem]) -> None:
+        """Raise an error that tells them all, if there are any, by the lines of the file."""
+        if problems:
+            raise ValueError(listed(str(self.path), [p.told(self.place) for p in problems]))
 
 
 def read(path: Path) -> Table:
@@ -95,14 +108,7 @@ def read(path: Path) -> Table:
         return _read_arrays(path, suffix)
     if suffix != ".arff" and (found := read_numbers(path)) is not None:
         return Table(path, *found, line=2)
-    names, rows = read_arff(path) if suffix == ".arff" else read_csv(path)
-    for line, cells in rows:
-        if len(cells) != len(names):
-            what = f"{len(cells)} cells where there are {len(names)} columns"
-            raise ValueError(f"{path}, line {line}: {what}; correct it.")
-    if not rows:
-        raise ValueError(f"{path} has {len(names)} columns but no rows; add the data.")
-    return Table(path, names, rows)
+    return Table(path, *(read_arff(path) if suffix == ".arff" else read_csv(path)))
 
 
 def _read_arrays(path: Path, suffix: str) -> Table:

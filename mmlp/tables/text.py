@@ -3,15 +3,15 @@
 import csv
 import gzip
 import io
-import math
 import re
-import shlex
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-MISSING = {"", "?", "na", "n/a", "nan", "null", "none", "-", "."}
+from mmlp.columns.cells import number
+from mmlp.columns.problems import listed
+
 MAGIC = {  # how files begin that are often given a wrong name
     b"\x1f\x8b": "is compressed by gzip; add .gz to its name",
     b"PK\x03\x04": "is a zip archive or an Excel workbook, not text; export the sheet as CSV",
@@ -47,9 +47,9 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], list[Row]]:
         example = separator.join(f"x{i}" for i in range(len(names)))
         what = "holds numbers where names belong; add a first line"
         raise ValueError(f"{path}, line {line} {what}, such as {example:.40}.")
-    if wrong := faulty_names(f"{path}, line {line}", names):
-        raise ValueError(wrong)
-    return names, [row for row in rows[1:] if row.cells != [""] or len(names) == 1]
+    rows = [row for row in rows[1:] if row.cells != [""] or len(names) == 1]
+    _check(path, [f"line {line}: {fault}" for fault in faulty_names(names)], names, rows)
+    return names, rows
 
 
 def read_arff(path: Path) -> tuple[tuple[str, ...], list[Row]]:
@@ -76,8 +76,7 @@ def read_arff(path: Path) -> tuple[tuple[str, ...], list[Row]]:
     if not data or not names:
         missing = "@data" if names else "@attribute"
         raise ValueError(f"{path} ends without `{missing}`; is it whole?")
-    if wrong := faulty_names(str(path), names):
-        raise ValueError(wrong)
+    _check(path, [f"`@attribute`: {fault}" for fault in faulty_names(names)], names, rows)
     return tuple(names), rows
 
 
@@ -86,40 +85,29 @@ def separator_of(line: str) -> str:
     return max(",;\t", key=re.sub('"[^"]*"', "", line).count)
 
 
-def faulty_names(place: str, names: Sequence[str]) -> str | None:
-    """What is wrong with the names of columns, if anything."""
-    first = {}
+def faulty_names(names: Sequence[str]) -> list[str]:
+    """What is wrong with the names of columns."""
+    first, faults = {}, []
     for i, name in enumerate(names, 1):
         if not name:
             remedy = "give it one (from pandas: `to_csv(index=False)`)"
-            return f"{place}: column {i} has no name; {remedy}."
-        if first.setdefault(name, i) != i:
+            faults.append(f"column {i} has no name; {remedy}")
+        elif first.setdefault(name, i) != i:
             both = f"columns {first[name]} and {i} are both called {name!r}"
-            return f"{place}: {both}; rename one."
-    return None
+            faults.append(f"{both}; rename one")
+    return faults
 
 
-def number(text: str) -> float | None:
-    """Text as a number, None if it is none; Python's 1_000 is none elsewhere."""
-    try:
-        return None if "_" in text else float(text)
-    except ValueError:
-        return None
-
-
-def fault(cell: str, column: str) -> str | None:
-    """What is wrong with a cell of a column that must be a finite number, and what to do."""
-    if cell.strip().lower() in MISSING:
-        return f"the value is missing ({cell.strip()!r}); fill it in, or remove the row"
-    value = number(cell)
-    if value is None:
-        decimal = number(cell.replace(",", ".")) is not None
-        remedy = "write decimals with a point" if decimal else "correct it"
-        ignore = f"leave the column out (--ignore {shlex.quote(column)})"
-        return f"{cell!r:.60} is not a number; {remedy}, or {ignore}"
-    if math.isfinite(value):
-        return None
-    return f"{cell.strip()!r} is not finite; correct it, or remove the row"
+def _check(path: Path, faults: list[str], names: Sequence[str], rows: Sequence[Row]) -> None:
+    """Refuse a table with such faults, or with rows of another length; all are told at once."""
+    for line, cells in rows:
+        if len(cells) != len(names):
+            what = f"{len(cells)} cells where there are {len(names)} columns"
+            faults.append(f"line {line}: {what}; correct it")
+    if faults:
+        raise ValueError(listed(str(path), faults))
+    if not rows:
+        raise ValueError(f"{path} has {len(names)} columns but no rows; add the data.")
 
 
 def _decoded(path: Path) -> str:

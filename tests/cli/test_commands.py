@@ -117,7 +117,7 @@ def test_scores_do_not_depend_on_where_the_targets_lie(here, capsys):
     model, table = mmlp.estimators.load("regression.safetensors"), tables.read(here / "wind.csv")
     model.target_ = model.target_._replace(mean=model.target_.mean + 1e9)
     model.save("far.safetensors")
-    data = table.columns(["a", "b", "u", "v"]) + np.array([0, 0, 1e9, 1e9])
+    data = table.numbers(["a", "b", "u", "v"])[0] + np.array([0, 0, 1e9, 1e9])
     tables.write(here / "far.csv", {"X": data}, ["a", "b", "u", "v"])
     near, far = (
         json.loads(run(capsys, "score", f"{name}.safetensors", f"{table}.csv", "--json")[1])

@@ -29,7 +29,9 @@ def outcome(path):
     """What reading says: names and numbers, or the words of the error."""
     try:
         found = tables.read(path)
-        return found.names, found.columns(found.names).tolist(), found.place(len(found) - 1)
+        values, problems = found.numbers(found.names)
+        found.refuse(problems)
+        return found.names, repr(values.tolist()), found.place(len(found) - 1)
     except ValueError as error:
         return str(error)
 

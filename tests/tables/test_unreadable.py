@@ -73,7 +73,7 @@ UNREADABLE = [
     ("t.npy", np.ones((2, 2), complex), "t.npy: the array holds complex128, not numbers"),
     ("t.npy", np.zeros(2, [("a", float)]), "t.npy: the array holds [('a', '<f8')], not numbers"),
     ("t.npy", np.array([[1, 2], [3, np.nan], [np.inf, 0]]),
-     "t.npy: the array[1, 1] is nan, counted from 0; fill"),
+     "t.npy: the array[2, 0] is inf, counted from 0; fill"),
     ("t.npz", TABLE, "t.npz is damaged, or not an .npz file"),
     ("t.npz", np.ones((2, 2)), "t.npz is damaged, or not an .npz file"),
     ("t.npz", buffer(X=np.ones((9, 9)))[:-50], "t.npz is damaged, or not an .npz file"),

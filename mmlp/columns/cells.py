@@ -1,0 +1,88 @@
+"""Cells of any kind: is one missing, is it a number? And a column as its different values."""
+
+import math
+import numbers
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+MISSING = {"", "?", "na", "n/a", "nan", "null", "none", "-", ".", "nat", "<na>"}
+
+
+class Cells(NamedTuple):
+    """A column by its different values: those, and for each row (n,) the number of its own."""
+
+    values: list[Any]
+    codes: np.ndarray
+
+    @classmethod
+    def of(cls, column: Iterable) -> "Cells":
+        """
+        >>> Cells.of(["b", " a", "b "]).values
+        ['b', 'a']
+        """
+        index: dict[Any, int] = {}
+        strip = (cell.strip() if isinstance(cell, str) else cell for cell in column)
+        try:
+            codes = [index.setdefault(cell, len(index)) for cell in strip]
+        except TypeError:  # a list or a dictionary
+            raise TypeError(
+                "a cell of a table holds a Python object; the argument must be a string or a number"
+            ) from None
+        return cls(list(index), np.array(codes, int))
+
+    @property
+    def counts(self) -> np.ndarray:
+        """How often each value occurs."""
+        return np.bincount(self.codes, minlength=len(self.values))
+
+    def row(self, k: int) -> int:
+        """The first row that holds value number k."""
+        return int(np.argmax(self.codes == k))
+
+    def spread(self, entries: Iterable[float | None]) -> np.ndarray:
+        """For each row what its value has become, (n,); None is NaN."""
+        return np.array(list(entries), np.float64)[self.codes]
+
+
+def missing(cell) -> bool:
+    """Whether there is no value: a blank, a word that says so, None, NaN.
+
+    >>> [missing(cell) for cell in ("NA", " ", None, float("nan"), "0", 0)]
+    [True, True, True, True, False, False]
+    """
+    if isinstance(cell, str):
+        return cell.strip().lower() in MISSING
+    if cell is None or isinstance(cell, numbers.Real):
+        return cell is None or math.isnan(cell)
+    try:
+        return bool(cell != cell)  # NaT
+    except TypeError:  # pandas' NA is neither
+        return True
+
+
+def number(cell) -> float | None:
+    """A cell as a number, None if it is none; Python's 1_000 is none elsewhere.
+
+    >>> number("1e3"), number("1_000"), number(True), number("north")
+    (1000.0, None, 1.0, None)
+    """
+    if isinstance(cell, str):
+        try:
+            return None if "_" in cell else float(cell)
+        except ValueError:
+            return None
+    return float(cell) if isinstance(cell, numbers.Real | np.bool_) else None
+
+
+def decimal_commas(texts: Iterable[Any]) -> bool:
+    """Whether texts are numbers with decimal commas, and not with commas between thousands.
+
+    >>> decimal_commas(["3,5", "-2"]), decimal_commas(["1,234", "2,500"])
+    (True, False)
+    """
+    texts = [text for text in texts if isinstance(text, str) and "," in text]
+    tails = {text.partition(",")[2] for text in texts}
+    plain = all(number(text.replace(",", ".")) is not None for text in texts)
+    return bool(texts) and plain and any(len(tail) != 3 for tail in tails)

@@ -1,0 +1,138 @@
+"""Inputs as they are: text, dates and missing values of a data frame or an object array."""
+
+import dataclasses
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import validate_data
+
+from mmlp.columns.encoder import CHOICES, Encoder
+from mmlp.columns.kinds import Options
+from mmlp.columns.problems import ProblemsError
+from mmlp.columns.summary import remarkable, summary
+from mmlp.estimators.ensemble import Scaling
+
+LOOSE: dict[str, Any] = {"dtype": None, "ensure_all_finite": "allow-nan"}
+
+
+@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class TableInputs:
+    """The arguments that say what becomes of columns that are not plain numbers.
+
+    Text becomes indicators, of the 30 most frequent values at most, and of those in fewer than five
+    rows together; dates become days, with the season if they span a year, and the time of day.
+    Missing values are filled by the median and get an indicator, or (`missing="drop"`) their rows
+    are left out of training, or ("refuse") are an error. `categories` may also name columns of
+    numbers that are codes; "ignore" leaves text out. What is only needed for dates such as
+    05/03/2024 is `dates` "day-first" or "month-first".
+    """
+
+    missing: str = "impute"
+    categories: Any = "auto"
+    dates: str = "auto"
+
+    any_columns: ClassVar[bool] = True
+    columns_: ClassVar[Encoder]
+    names: ClassVar[Sequence[str] | None] = None  # of the columns of arrays, if they have any
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()  # pyright: ignore[reportAttributeAccessIssue]
+        tags.input_tags.allow_nan = self.missing == "impute"
+        return tags
+
+    def _table(self: Any, X, y, sample_weight) -> tuple:
+        """The numbers of the rows to learn from; of these weights, X (n, width), y (n, d); was y
+        a vector?
+        """
+        forced = self._forced(X)
+        X, y, sample_weight, known = self._known_targets(X, y, sample_weight)
+        rules: Any = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2}
+        X, y = validate_data(self, X, y, **LOOSE, **rules)
+        vector, y = np.ndim(y) == 1, np.asarray(y, np.float64).reshape(len(y), -1)
+        rows, weight, X, y = self._weighted(sample_weight, np.asarray(X), y)
+        X, (rows, weight, y) = self._encoded(X, forced, known[rows], weight, y)
+        return rows, weight, X, y, vector
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
+        """That of the inputs."""
+        return Scaling.of(X, weight, self.columns_.indicators)
+
+    def _known_targets(self, X, y, sample_weight) -> tuple[Any, Any, Any, np.ndarray]:
+        """X, y and weights of the rows that have all targets, and the numbers of these rows."""
+        try:
+            values = np.asarray(y, np.float64)
+        except (TypeError, ValueError):  # it is refused elsewhere
+            values = np.zeros(0)
+        flat: Any = values.reshape(len(values), -1) if values.ndim else np.empty((0, 1))
+        gone: Any = np.isnan(flat).any(axis=1)
+        every, rows = np.arange(len(gone)), np.flatnonzero(~gone)
+        if not gone.any() or not len(rows):
+            return X, y, sample_weight, every
+        name, n = type(self).__name__, len(gone)
+        text = f"`{name}.fit`: {n - len(rows)} of {n} rows are left out: a target is missing."
+        warnings.warn(text, UserWarning, stacklevel=4)
+        weight = None if sample_weight is None else _safe_indexing(sample_weight, rows)
+        return _safe_indexing(X, rows), _safe_indexing(y, rows), weight, rows
+
+    def _encoded(self, X: np.ndarray, forced: Sequence[bool], *others: np.ndarray):
+        """X (n, p) as numbers, from now on by `columns_`, and the other arrays, of rows used."""
+        names, rows = self._column_names(), np.arange(len(X))
+        options = Options(self.missing, self.categories, self.dates)
+        try:
+            encoder = Encoder.of(X, names, options, forced)
+            if self.missing == "drop" and (gaps := encoder.gaps(X)).any():
+                rows = rows[~gaps]
+                if len(rows) < 2:
+                    raise ValueError(
+                        f"missing='drop' leaves {len(rows)} of {len(X)} rows; use 'impute'."
+                    )
+                text = f"{int(gaps.sum())} of {len(X)} rows are left out: a value is missing."
+                warnings.warn(f"`{type(self).__name__}.fit`: {text}", UserWarning, stacklevel=4)
+                encoder = Encoder.of(X[rows], names, options, forced)
+            self.columns_ = encoder  # pyright: ignore[reportAttributeAccessIssue]
+            encoded = encoder(X[rows], names)
+        except ProblemsError:
+            raise
+        except ValueError as error:
+            raise ValueError(f"`{type(self).__name__}.fit`: {error}") from None
+        if getattr(self, "verbose", 0) and remarkable(encoder):
+            print("\n".join(summary(encoder, names)), file=sys.stderr, flush=True)
+        return encoded, [array[rows] for array in others]
+
+    def _forced(self, X) -> list[bool]:
+        """Which columns are said to be words: by `categories`, or by pandas' type category."""
+        for argument, known in CHOICES.items():
+            if not (
+                argument == "categories" and isinstance(self.categories, Sequence | np.ndarray)
+            ):
+                self._one_of(argument, known)  # pyright: ignore[reportAttributeAccessIssue]
+        by_type = [str(kind) == "category" for kind in getattr(X, "dtypes", [])]
+        forced = by_type or [False] * (np.shape(X)[1] if np.ndim(X) == 2 else 0)
+        if isinstance(self.categories, str):
+            self._one_of("categories", CHOICES["categories"])  # pyright: ignore
+            return forced
+        names = [*map(str, getattr(X, "columns", self.names or range(len(forced))))]
+        for name in map(str, self.categories):
+            if name not in names:
+                what = f"{type(self).__name__}(categories=...)"
+                raise ValueError(f"`{what}` names the column {name!r}, which X has not.")
+            forced[names.index(name)] = True
+        return forced
+
+    def _column_names(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", self.names)
+        count = self.n_features_in_  # pyright: ignore[reportAttributeAccessIssue]
+        return [f"{j}" for j in range(count)] if names is None else [str(name) for name in names]
+
+    def _numbers_of(self, X) -> np.ndarray:
+        """X (n, p) of a prediction, checked, as numbers."""
+        X = np.asarray(validate_data(self, X, reset=False, **LOOSE))
+        return self.columns_(X, self._column_names())
+
+    @property
+    def _width(self) -> int:
+        return len(self.columns_.indicators)

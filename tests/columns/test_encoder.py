@@ -1,0 +1,188 @@
+"""Columns of any kind as numbers: what each becomes, and all that is wrong in one answer."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder
+
+from mmlp.columns.encoder import ColumnsWarning, Encoder
+from mmlp.columns.kinds import Dates, LeftOut, Numbers, Options, Words
+from mmlp.columns.problems import ProblemsError
+from mmlp.columns.summary import remarkable, summary
+
+
+def table(**columns):
+    n = max(map(len, columns.values()))
+    X = np.empty((n, len(columns)), object)
+    for j, column in enumerate(columns.values()):
+        X[:, j] = [*column, *[None] * (n - len(column))]
+    return X, list(columns)
+
+
+def encoded(options=Options(), forced=(), **columns):
+    X, names = table(**columns)
+    return Encoder.of(X, names, options, [name in forced for name in names])
+
+
+def kind(cells, *args, **options):
+    return encoded(Options(*args, **options), a=cells, b=range(len(cells))).kinds[0]
+
+
+def test_numbers_are_filled_and_flagged_as_scikit_learn_does():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 3))
+    X[rng.random(X.shape) < 0.2] = np.nan
+    X[:, 2] = np.arange(50)
+    names = ["a", "b", "c"]
+    ours = Encoder.of(X, names, Options(), [False] * 3)
+    theirs = SimpleImputer(strategy="median", add_indicator=True).fit(X)
+    assert np.array_equal(ours(X, names), theirs.transform(X))
+    assert ours.indicators.tolist() == [False] * 3 + [True] * 2
+    text = X.astype(object)
+    text[np.isnan(X)] = ""
+    from_text = Encoder.of(np.where(text == "", "", X.astype(str)), names, Options(), [False] * 3)
+    assert np.array_equal(from_text(text, names), ours(X, names))
+
+
+def test_text_becomes_indicators_and_rare_levels_are_one():
+    cells = ["x"] * 10 + ["y"] * 6 + ["z"] * 2 + ["w"] * 3 + [""] * 5
+    X, names = table(a=cells)
+    encoder = Encoder.of(X, names, Options(), [False])
+    assert encoder.kinds == (Words(("x", "y", "(missing)"), 2, 5, ("z", "w")),)
+    pooled = [[{"z": "rare", "w": "rare", "": "gone"}.get(cell, cell)] for cell in cells]
+    theirs = OneHotEncoder(categories=[["x", "y", "gone", "rare"]], sparse_output=False)
+    assert np.array_equal(encoder(X, names), theirs.fit_transform(np.array(pooled, object)))
+    assert kind([f"level {i % 10000}" for i in range(60000)]).rare == 10000 - 30
+
+
+def test_words_that_training_had_not_are_named():
+    X, names = table(a=["x"] * 6 + ["y"] * 6, b=["u"] * 6 + ["v"] * 5 + ["w"], c=range(12))
+    encoder = Encoder.of(X, names, Options(), [False] * 3)
+    new, _ = table(a=["new"], b=["newer"], c=[None])
+    with pytest.warns(ColumnsWarning) as found:
+        row = encoder(new, names)
+    texts = [str(warning.message) for warning in found]
+    assert "column 'a' has values that training had not: 'new'; each is taken as none" in texts[0]
+    assert "'newer'; each is taken as a rare one." in texts[1]
+    assert texts[2] == (
+        "column 'c' has 1 missing cells, but had none in training: its median is used there."
+    )
+    assert row.tolist() == [[5.5, 0, 0, 0, 0, 1]]
+    with pytest.warns(ColumnsWarning, match="'5', '6', '7', '8', '9' and 3 more"):
+        encoder(table(a=list("56789abc"), b=["u"] * 8, c=range(8))[0], names)
+
+
+def test_dates_become_days_with_season_and_time_of_day_where_they_span_them():
+    days = [f"2020-01-{i:02d}" for i in range(1, 29)]
+    assert kind(days) == Dates(18262, 18289, 18275.5, True, False, False, False)
+    years = [f"{year}-07-01" for year in range(2000, 2020)]
+    assert kind(years).season
+    assert not kind(years).clock
+    hours = [f"2020-01-01 {h:02d}:30" for h in range(24)]
+    assert not kind(hours).clock, "all of one day: the number says it"
+    assert kind([*hours, "2020-01-03"]).clock
+    clocks = kind([f"{h:02d}:30" for h in range(24)])
+    assert (clocks.alone, clocks.clock, clocks.season) == (True, True, False)
+    encoder = encoded(a=years)
+    found = encoder(table(a=["2000-07-01", "2010-07-01"])[0], ["a"])
+    assert found[:, 0].tolist() == [0, 3652]
+    assert np.allclose(np.hypot(found[:, 1], found[:, 2]), 1)
+    assert np.allclose(found[0, 1:], found[1, 1:], atol=0.02), "the same season"
+    gap = encoded(a=[*years, ""])
+    assert np.array_equal(gap(table(a=[""])[0], ["a"])[0, :3], gap.fill)
+    assert np.hypot(*gap.fill[1:]) == pytest.approx(1), "what stands for a missing date is a date"
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ([""] * 9, LeftOut("no values", 9)),
+        (["x"] * 9, LeftOut("always 'x'")),
+        ([f"id {i}" for i in range(9)], LeftOut("9 different texts, none in 5 rows")),
+        (["1,5", "2,25", "3"], Numbers(2.25, commas=True)),
+        (["1"] * 9 + ["A"] * 9, Words(("1", "A"))),
+        ([True, False, True], Numbers(1.0)),
+        (["1"] * 60 + ["2"] * 60 + ["A"] * 5, Words(("1", "2", "A"))),
+    ],
+)
+def test_what_a_column_is(cells, expected):
+    assert kind(cells) == expected
+
+
+@pytest.mark.parametrize(
+    ("cells", "text"),
+    [
+        ([*range(99), "err"], "row 99 (from 0), column 'a': 'err' is not a number; correct it"),
+        ([*range(99), "err", "err", "bad"], "'err' is not a number; correct it, or empty the cell,"
+         " or leave the column out (2 more such cells)."),
+        (["1", "inf", "inf"], "row 1 (from 0), column 'a': 'inf' is not finite; correct it"),
+        ([*(f"2020-01-{i:02d}" for i in range(1, 32)), "nodate"], "is not a date like the others"),
+        (["05/03/2024", "06/03/2024"], "'05/03/2024' may begin with the day or the month, and no "
+         "cell tells; say it by dates day-first or month-first"),
+    ],
+)  # fmt: skip
+def test_cells_that_do_not_belong_are_named(cells, text):
+    with pytest.raises(ProblemsError) as info:
+        kind(cells)
+    assert text in str(info.value)
+
+
+def test_all_problems_are_told_at_once():
+    with pytest.raises(ProblemsError) as info:
+        encoded(Options("refuse", "refuse", "refuse"), a=[1, None, 3], b=["x", "y", "x"],
+                c=["2020-01-01"] * 3)  # fmt: skip
+    assert [(p.column, p.row) for p in info.value.problems] == [("b", 0), ("c", 0), ("a", 1)]
+    assert str(info.value).startswith("X has 3 problems:\n  row 0 (from 0), column 'b': 'x' is te")
+
+
+def test_options():
+    words, days = ["x"] * 9 + ["y"] * 9, ["05/03/2024"] * 9 + ["06/03/2024"] * 9
+    assert kind(words, categories="ignore") == LeftOut("text")
+    assert kind(days, dates="ignore") == LeftOut("dates")
+    assert kind(days, dates="day-first").first == 19787
+    assert kind(days, dates="month-first").first == 19787 + 59
+    codes = encoded(forced=["a"], a=[1] * 9 + [2] * 9, b=range(18))
+    assert codes.kinds[0] == Words(("1", "2"))
+    numbers = Encoder.of(np.repeat([[1.0], [2.0]], 9, 0), ["a"], Options(), [True])
+    assert numbers.kinds[0] == Words(("1.0", "2.0"))
+    with pytest.raises(ValueError, match=r"no column of X has anything to learn from \(a: no"):
+        encoded(a=[""] * 5)
+
+
+def test_without_filling_a_missing_value_is_refused_when_predicting():
+    encoder = encoded(Options("refuse"), a=[1, 2, 3])
+    with pytest.raises(ProblemsError, match=r"row 1 \(from 0\), column 'a': the value is missing"):
+        encoder(table(a=[1, None])[0], ["a"])
+    assert encoded(Options("drop"), a=[1, None]).gaps(table(a=[1, None])[0]).tolist() == [0, 1]
+
+
+def test_it_goes_through_json_and_nothing_else_comes_back():
+    encoder = encoded(a=[1, 2, None], b=["x"] * 6 + ["y"] * 6, c=["2020-01-01"] * 6, d=[None] * 6)
+    plain = json.loads(json.dumps(encoder.plain()))
+    assert Encoder.from_plain(plain) == encoder
+    for wrong in (
+        {"kind": "numbers", "fill": "x" * 3, "missing": [1], "commas": False},
+        {"kind": "numbers", "fill": float("nan"), "missing": 0, "commas": False},
+        {"kind": "numbers", "fill": 1.0},
+        {"kind": "os.system"},
+    ):
+        with pytest.raises((ValueError, KeyError)):
+            Encoder.from_plain({"kinds": [wrong], "fills": True})
+
+
+def test_a_summary_for_people():
+    columns = {f"x{i}": range(20) for i in range(10)}
+    encoder = encoded(**columns, gap=[*range(19), ""], station=["a", "b"] * 10, void=[""] * 20,
+                      day=[f"{y}-01-01" for y in range(2000, 2020)])  # fmt: skip
+    lines = summary(encoder, [*columns, "gap", "station", "void", "day"])
+    assert lines == [
+        "numbers   x0, x1, x2, x3, x4, x5, x6, x7, and 2 more, gap (1 missing, filled by the "
+        "median, with an indicator)",
+        "text      station (2 levels)",
+        "dates     day (2000-01-01 to 2019-01-01; as days, season)",
+        "left out  void (no values)",
+    ]
+    assert remarkable(encoder)
+    assert not remarkable(encoded(a=[1, 2]))
