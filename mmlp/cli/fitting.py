@@ -95,7 +95,7 @@ def _read(command: FitOptions, estimator) -> Rows:
         warnings.warn(text, stacklevel=2)
     data = (found.X, found.y) if estimator.targets == "columns" else (found.X,)
     told = f"{table.path}: {found.told}" if found.X.dtype == object or ";" in found.told else ""
-    return Rows(data, found.inputs, targets, lambda row: table.place(found.rows[row]), told)
+    return Rows(data, found.inputs, targets, lambda row: table.place(int(found.rows[row])), told)
 
 
 def _check_cells(path: Path, dtype, rows: Rows) -> None:

@@ -134,5 +134,8 @@ class TableInputs:
         return self.columns_(X, self._column_names())
 
     @property
-    def _width(self) -> int:
+    def _width(self: Any) -> int:
+        kinds = getattr(self.columns_, "kinds", ())
+        if len(kinds) != self.n_features_in_:  # in a file of another hand
+            raise ValueError(f"its columns_ are not {self.n_features_in_} kinds of columns")
         return len(self.columns_.indicators)
