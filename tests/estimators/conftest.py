@@ -8,17 +8,17 @@ from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor, ense
 from mmlp.training import FitResult
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def regressor():
     return MultivariateRegressor(**REGRESSION).fit(X, Y)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spd():
     return SPDRegressor(**SPD).fit(X, MATRICES)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def density():
     """As it begins: its training takes long to compile, and few tests need it."""
 

@@ -1,9 +1,4 @@
-"""How good multivariate predictions of y (n, d) are: proper scores and calibration.
-
-A prediction is a distribution of batch shape (n,), as `predict_distribution` returns it; two of the
-scores also take samples (m, n, d), m draws for each row. Scores are means over the n rows, and
-smaller is better; `sample_weight` (n,) weighs the rows.
-"""
+"""Proper scores of distributions and samples, and the calibration of distributions."""
 
 import functools
 from collections.abc import Callable
