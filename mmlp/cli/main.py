@@ -25,6 +25,7 @@ from mmlp import tables
 from mmlp._version import __version__
 from mmlp.cli import arguments, fit_arguments
 from mmlp.cli.arguments import COMMANDS, KINDS, Group
+from mmlp.cli.start import start
 
 CONFIG = (OmitArgPrefixes, OmitSubcommandPrefixes, FlagCreatePairsOff)
 REMEDIES = {
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives its exit status."""
     status = 0
     try:
-        status = _run(sys.argv[1:] if argv is None else argv)
+        status = _run(sys.argv[1:] if argv is None else argv, own_process=argv is None)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
@@ -52,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _run(argv: Sequence[str]) -> int:
+def _run(argv: Sequence[str], *, own_process: bool) -> int:
     status = 2
     try:
         command = parse(argv)
@@ -61,6 +62,8 @@ def _run(argv: Sequence[str]) -> int:
         # The one late import: JAX and scikit-learn take seconds, and neither `info` nor --help nor
         # a wrong argument needs them.
         quick = isinstance(command, arguments.Info)
+        if own_process and not quick:
+            start()
         if not quick:
             importlib.import_module("mmlp.training.cache").cache_programs()
         commands = importlib.import_module(f"mmlp.cli.{'about' if quick else 'commands'}")

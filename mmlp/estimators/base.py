@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -21,7 +20,7 @@ from mmlp import checkpoint
 from mmlp.estimators import saved
 from mmlp.estimators.ensemble import Scaling, Training, unfinished
 from mmlp.estimators.outliers import Columns, check_cells
-from mmlp.estimators.pieces import each, predictions
+from mmlp.estimators.pieces import output_types, predictions
 from mmlp.linalg.checks import checked_size, checked_sizes
 
 ROWS = 2**14  # that `predicted_pieces` gives at once
@@ -241,7 +240,7 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
             right = all(n in (None, m) and m > 0 for m, n in sizes)
             return right and x.ndim == len(shape) + 2 and x.dtype == row.dtype
 
-        found = jax.tree.leaves(eqx.filter_eval_shape(each, function, models, row))
+        found = output_types(function, models, row)
         if len(found) != len(shapes) or not all(map(fits, found, shapes)):
             text = ", ".join(f"{x.dtype} {x.shape}" for x in found)
             needed = f"{row.dtype} {shapes} are needed of each model"

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import brentq
-from sklearn.covariance import ledoit_wolf
 
 from mmlp.distributions import Elliptical
 from mmlp.estimators.pieces import PIECE, one_of_few
@@ -29,6 +28,8 @@ def shape(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
     A column without residuals keeps the scale of the target.
     """
+    from sklearn.covariance import ledoit_wolf  # here: predictions start without it
+
     scale = np.sqrt(np.average(residuals**2, axis=0, weights=weight))
     known = scale == 0
     scale = np.where(known, 1.0, scale)

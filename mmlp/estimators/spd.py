@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
 from sklearn.utils.validation import validate_data
 
 from mmlp import divergences
@@ -100,6 +99,8 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
 
     def score(self, X, y, sample_weight=None) -> float:
         """R squared over all entries: 1 - sum |y - prediction|^2 / sum |y - mean of y|^2."""
+        from sklearn.metrics import r2_score  # here: predictions start without it
+
         prediction = self.predict(X)
         Y = _matrices(prediction, y, "score")
         flat = (values.reshape(len(values), -1) for values in (Y, prediction))

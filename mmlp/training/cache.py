@@ -31,11 +31,12 @@ active: "Programs | None" = None  # what is used now
 def cache_programs(folder: str | os.PathLike | None = None) -> Path | None:
     """Keep compiled programs in a folder, by default in the user's cache; gives the folder.
 
-    The same script then starts in a fraction of the time when it is run again. Call it first. The
-    folder never holds more than 256 MB, and several processes may use it at once. `MMLP_CACHE`, in
-    the environment, names another folder, or switches this off (`MMLP_CACHE=off`); then, where JAX
-    has a cache already (`JAX_COMPILATION_CACHE_DIR`), and where there is no home, nothing is done,
-    and None is given. Programs are code: files that others could have written are not read.
+    The same script then starts in a fraction of the time when it is run again. Call it first; from
+    a later call that names another folder on, that one is used. It never holds more than 256 MB,
+    and several processes may use it at once. `MMLP_CACHE`, in the environment, names another
+    folder, or switches this off (`MMLP_CACHE=off`); then, where JAX has a cache already
+    (`JAX_COMPILATION_CACHE_DIR`), and where there is no home, nothing is done, and None is given.
+    Programs are code: files that others could have written are not read.
 
     >>> cache_programs("programs").name  # doctest: +SKIP
     'programs'
@@ -44,8 +45,13 @@ def cache_programs(folder: str | os.PathLike | None = None) -> Path | None:
         got = f"got {type(folder).__name__}"
         raise ValueError(f"`cache_programs(folder=...)` must be a path, or left out, {got}.")
     global active
-    if active is not None:
+    if active is not None and folder is None:
         return active.path.parent
+    if active is not None and folder is not None:  # another one, from now on
+        path = Path(folder).expanduser()
+        jax.config.update("jax_compilation_cache_dir", str(path))
+        active.path = active._path = path / _machine()
+        return path
     said = os.environ.get(VARIABLE)
     if jax.config.values["jax_compilation_cache_dir"] or (said is not None and said.lower() in OFF):
         return None

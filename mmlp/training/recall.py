@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import hashlib
 import io
+import json
 import os
 import pickle
 import re
@@ -22,6 +23,7 @@ import jax
 from jax.experimental import serialize_executable
 from jax.tree_util import PyTreeDef
 
+from mmlp.training import cache
 from mmlp.training.cache import Programs, silent
 
 # versions of JAX whose programs were kept, found again and run, in tests
@@ -51,6 +53,22 @@ def recalled(
         program, _, tree = serialize_executable.serialize(compiled)
         store.put(key, _described((program, _template(tree))))
     return compiled
+
+
+def remembered(made_of: Any, find: Callable[[], Any]) -> Any:
+    """`find()`, plain values as JSON has them, which follow from `made_of` and so are kept."""
+    if (store := cache.active) is None:
+        return find()
+    try:
+        key = _key(made_of)
+    except Exception:  # as above
+        return find()
+    found = store.get(key)
+    if found is not None:
+        return json.loads(found)
+    value = find()
+    store.put(key, json.dumps(value).encode())
+    return value
 
 
 def place(function: Any) -> str:

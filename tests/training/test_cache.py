@@ -69,6 +69,38 @@ def test_the_second_process_neither_compiles_nor_traces_and_damage_is_no_harm(tm
     assert script(tmp_path)[0] <= 1
 
 
+TWO = """
+import sys, jax, mmlp
+for folder in sys.argv[1:]:
+    print(1, 0) if folder == sys.argv[1] else None
+    print(mmlp.cache_programs(folder), jax.jit(lambda x: x + 1)(len(folder)))
+print(mmlp.cache_programs())
+"""
+
+
+def test_another_folder_is_used_from_the_second_call_on(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "other"
+    _, _, one, _, two, _, now = script(first, second, code=TWO)
+    assert (one, two, now) == (str(first), str(second), str(second))
+    assert all(list(folder.rglob(f"*{cache.SUFFIX}")) for folder in (first, second))
+
+
+def test_what_follows_from_known_parts_is_found_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "active", Programs(tmp_path))
+    found = []
+
+    def find():
+        found.append(1)
+        return [[2, 3], "float32"]
+
+    for made_of, times in ((("f", 1), 1), (("f", 1), 1), (("f", 2), 2), (one, 3), (one, 4)):
+        assert recall.remembered(made_of, find) == [[2, 3], "float32"]
+        assert len(found) == times
+    (tmp_path / f"{recall._key(('f', 1))}{cache.SUFFIX}").write_bytes(b"damaged")
+    assert recall.remembered(("f", 1), find) == [[2, 3], "float32"]
+    assert len(found) == 5
+
+
 def test_a_folder_that_cannot_be_used_is_no_harm(tmp_path):
     (tmp_path / "file").touch()
     *_, result, folder = script(code=SHORT, MMLP_CACHE=str(tmp_path / "file"))
