@@ -11,8 +11,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from sklearn.impute import MissingIndicator, SimpleImputer
-from sklearn.preprocessing import OneHotEncoder
 
 from mmlp.columns.cells import Cells, missing
 from mmlp.columns.kinds import Dates, Kind, LeftOut, Numbers, Options, Words, kind_of, unread
@@ -130,16 +128,22 @@ class Encoder:
 
     @cached_property
     def _imputer(self) -> Any:
+        from sklearn.impute import SimpleImputer  # here, and below: a quick start without it
+
         return SimpleImputer(strategy="median").fit(self.fill[None])
 
     @cached_property
     def _flags(self) -> Any:
+        from sklearn.impute import MissingIndicator
+
         kinds = [kind for kind in self.kinds if isinstance(kind, Numbers | Dates)]
         rows = np.array([[0.0] * len(kinds), [np.nan if kind.missing else 0.0 for kind in kinds]])
         return MissingIndicator(error_on_new=False).fit(rows)
 
     @cached_property
     def _words(self) -> Any:
+        from sklearn.preprocessing import OneHotEncoder
+
         levels = [np.array(k.indicators, object) for k in self.kinds if isinstance(k, Words)]
         row = np.array([[some[0] for some in levels]], object)
         options: Any = {"categories": levels, "handle_unknown": "ignore", "sparse_output": False}

@@ -60,9 +60,7 @@ def test_densities_are_scored_and_others_are_refused(density, spd, regressor):
         metrics.coverage_scorer(StandardScaler(), X, Y)
     wrapped = TransformedTargetRegressor(regressor)
     wrapped.regressor_, wrapped.transformer_ = regressor, None
-    with pytest.raises(
-        ValueError, match=r"cannot score a TransformedTargetRegressor.*Leave it"
-    ):
+    with pytest.raises(ValueError, match=r"cannot score a TransformedTargetRegressor.*Leave it"):
         metrics.log_score_scorer(wrapped, X, Y)
     with pytest.raises(ValueError, match=r"level=...\)` must be in \(0, 1\), got 90"):
         metrics.make_coverage_scorer(90)
