@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # at run time, on first use: JAX takes a second to import, sc
         ShallowMatrixMLP,
         Triangular,
     )
+    from mmlp.reporting import report as report
     from mmlp.spd import SPD, DiagonalGram, Gram, LowRankGram
     from mmlp.training import (
         EpochInfo,
@@ -107,6 +108,7 @@ _NAMES = {
     "kernels": "Linear MercerSigmoid RadialBasis",
     "networks": "CholeskyMLP Dense Diagonal JointMatrixMLP LowRank MatrixMLP ShallowMatrixMLP "
     "Triangular",
+    "reporting": "report",
     "spd": "SPD DiagonalGram Gram LowRankGram",
     "training": "EpochInfo FitResult NonFiniteError cache_programs default_optimizer fit fit_many",
     "vae": "VAE paper_vae",

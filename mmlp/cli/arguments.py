@@ -13,6 +13,7 @@ ModelFile = Annotated[Data, arg(metavar="MODEL", help="A file that `mmlp fit` wr
 Json = Annotated[bool, arg(help="Print JSON.")]
 Folder = Annotated[Path, arg(aliases=["-o"], metavar="FOLDER")]
 TARGET = arg(metavar="TARGET", help=f"{', '.join(TARGETS)}, or all.")
+PAGES = default("the name of MODEL, with -report, here", "FOLDER", "-o")
 Out = Annotated[Path | None, default("stdout, as CSV", "OUT", "-o")]
 
 
@@ -66,6 +67,24 @@ class Score:
     data: Data
     """A table with the columns of the model, targets too."""
     json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Write a page about a model, on rows whose answer is known, best ones it was not fitted to.
+    $ mmlp report wind.safetensors unseen.csv -o wind-report
+
+    FOLDER/index.html, which works offline, shows scores beside simple baselines, calibration,
+    predictions against observations, which inputs matter, the worst rows, and how training went.
+    """
+
+    model: ModelFile
+    data: Data
+    """A table with the columns of the model, targets too."""
+    out: Annotated[Path | None, PAGES] = None
+    """Folder of the page; other files in it stay."""
+    quiet: bool = False
+    """No progress on stderr."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,5 +148,5 @@ A table is a file of numbers: .csv or .csv.gz, its first line names the columns,
 
 More about a command: mmlp COMMAND --help"""
 KINDS = Group(FIT, {"regression": FitRegression, "spd": FitSpd, "vae": FitVae})
-MODELS = {"predict": Predict, "score": Score, "sample": Sample, "info": Info}
+MODELS = {"predict": Predict, "score": Score, "report": Report, "sample": Sample, "info": Info}
 COMMANDS = Group(ROOT, {"demo": Demo, "fit": KINDS, **MODELS, "reproduce": Reproduce})

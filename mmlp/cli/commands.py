@@ -13,9 +13,9 @@ from tqdm import tqdm
 
 from mmlp import estimators, tables
 from mmlp.cli import about, fitting
-from mmlp.cli.arguments import Demo, Predict, Reproduce, Sample, Score
+from mmlp.cli.arguments import Demo, Predict, Report, Reproduce, Sample, Score
 from mmlp.cli.examined import known_rows, rows_for, told_by_lines
-from mmlp.cli.fit_arguments import FitOptions
+from mmlp.cli.fit_arguments import BESIDE, FitOptions
 from mmlp.estimators.saved import kinds
 
 DELAY = 2  # seconds without a bar
@@ -47,6 +47,10 @@ def reproduce(command: Reproduce) -> int:
 def fit(command: FitOptions) -> int:
     suffix = tables.extension(command.data, tables.INPUTS, "read")
     out = _writable(command.out or Path(command.data.name[: -len(suffix)] + ".safetensors"))
+    if command.report is not None:
+        from mmlp.reporting.document import checked_folder
+
+        checked_folder(fitting.report_folder(command.report, out))
     scores = fitting.fit(command, out)
     about.show(about.summary(out) | scores, as_json=command.json)
     return 0
@@ -81,6 +85,33 @@ def score(command: Score) -> int:
         found = fitting.scores(estimator, *data)
     model = {"model": str(command.model), "kind": estimator.kind}
     about.show(model | found, as_json=command.json)
+    return 0
+
+
+@execute.register
+def report(command: Report) -> int:
+    from mmlp.reporting import document
+
+    estimator, inputs, targets = _loaded(command.model)
+    folder = fitting.report_folder(command.out or Path(BESIDE), command.model)
+    document.checked_folder(folder)
+    names: dict[str, Any] = {"inputs": inputs, "targets": targets}
+    table = None
+    if estimator.targets == "matrices":
+        data = fitting.matrices(command.data)
+    else:
+        table = tables.read(command.data)
+        X, gaps = rows_for(estimator, table, inputs)
+        y, problems = table.numbers(targets)
+        table.refuse(problems)
+        used = np.flatnonzero(~gaps)
+        data = (X[used], y[used]) if targets else (X[used],)
+        names["place"] = lambda row: table.place(int(used[row]))
+    title = f"{command.model.name} on {command.data.name}"
+    how: dict[str, Any] = {"title": title, "progress": not command.quiet}
+    X, y = (*data, None)[:2]
+    with told_by_lines(table):
+        print(document.report(estimator, X, y, folder, **how, **names))
     return 0
 
 

@@ -32,6 +32,14 @@ WHOLE = PrimitiveConstructorSpec(
     is_instance=lambda value: value is None or isinstance(value, int),
     str_from_instance=lambda number: [str(number)],
 )
+BESIDE = "-report"  # after the name of the model
+PAGE = PrimitiveConstructorSpec(
+    nargs=(0, 1),
+    metavar="[FOLDER]",
+    instance_from_str=lambda words: Path(words[0] if words else BESIDE),
+    is_instance=lambda value: value is None or isinstance(value, Path),
+    str_from_instance=lambda folder: [str(folder)],
+)
 Whole = Annotated[int, WHOLE]
 MaybeWhole = Annotated[int | None, WHOLE]
 
@@ -62,6 +70,8 @@ class FitOptions:
     """For the weights, the order of rows and which are held out; the same gives the same model."""
     test: Annotated[float, arg(metavar="SHARE")] = 0.0
     """Keep this share of the rows, such as 0.2, from training, and report the scores on them."""
+    report: Annotated[Path | None, PAGE, default("none", "[FOLDER]")] = None
+    """Write a page about the model (`mmlp report`) on the rows of --test; into MODEL-report."""
     quiet: bool = False
     """No progress on stderr."""
     json: bool = False

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from mmlp import tables
 from mmlp.cli.examined import examined, leaks, plain_numbers
-from mmlp.cli.fit_arguments import FitOptions
+from mmlp.cli.fit_arguments import BESIDE, FitOptions
 from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
 from mmlp.estimators.saved import kinds, save
 from mmlp.estimators.spd import factored
@@ -30,12 +30,13 @@ class Rows(NamedTuple):
     told: str = ""  # of the table, if there is more to it than numbers
 
 
-def fit(command: FitOptions, out: Path) -> dict[str, float]:
+def fit(command: FitOptions, out: Path) -> dict:
     """Train, write the model, and score it by the rows that `--test` keeps."""
     estimator = kinds()[command.kind](**command.params())
     rows = _matrix_rows(command) if estimator.targets == "matrices" else _read(command, estimator)
     _check_cells(command.data, estimator.dtype, rows)
-    test, train = _split(command, rows.data)
+    kept, used = _split(command, len(rows.data[0]))
+    test, train = ([array[some] for array in rows.data] for some in (kept, used))
     estimator.names = rows.inputs
     if rows.told and not command.quiet:
         print(rows.told, file=sys.stderr)
@@ -55,7 +56,25 @@ def fit(command: FitOptions, out: Path) -> dict[str, float]:
     with contextlib.suppress(OSError):  # it holds other files
         checkpoint.parent.rmdir()
     tested = scores(estimator, *test) if len(test[0]) else {}
-    return {f"test_{name}": value for name, value in tested.items()}
+    results: dict = {f"test_{name}": value for name, value in tested.items()}
+    if command.report is not None:
+        from mmlp.reporting import report
+
+        # without --test of the rows of training, which the page then says
+        judged, some = (test, kept) if len(kept) else (train, used)
+        place = rows.place if not len(kept) else lambda i: rows.place(int(some[i]))
+        names = {"inputs": rows.inputs, "targets": rows.targets, "place": place}
+        how = {"train": train, "title": f"{out.name} on {command.data.name}"}
+        folder, quiet = report_folder(command.report, out), command.quiet
+        X, y = (*judged, None)[:2]
+        page = report(estimator, X, y, folder, progress=not quiet, **names, **how)
+        results["report"] = str(page)
+    return results
+
+
+def report_folder(given: Path, model: Path) -> Path:
+    """Where the page of a model goes."""
+    return Path(f"{model.stem}{BESIDE}") if given == Path(BESIDE) else given
 
 
 def scores(estimator, X: np.ndarray, *targets: np.ndarray) -> dict[str, float]:
@@ -115,16 +134,15 @@ def _check_cells(path: Path, dtype, rows: Rows) -> None:
     check_cells(f"{path}, ", dtype, found, at, stacklevel=2)
 
 
-def _split(command: FitOptions, data: Sequence[np.ndarray]) -> tuple[list, list]:
-    """The rows that are kept for a test, and those to train on."""
-    n, share = len(data[0]), command.test
+def _split(command: FitOptions, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the rows that are kept for a test, and of those to train on."""
+    share = command.test
     order, kept = np.random.default_rng(command.seed).permutation(n), round(share * n)
     if share and not 2 <= kept <= n - 2:
         raise ValueError(
             f"{command.data} has {n} rows, too few for --test {share:g}; use another share."
         )
-    test, train = (np.sort(rows) for rows in (order[:kept], order[kept:]))
-    return [array[test] for array in data], [array[train] for array in data]
+    return np.sort(order[:kept]), np.sort(order[kept:])
 
 
 def _fit_or_explain(path: Path, estimator, data: Sequence[np.ndarray], checkpoint: Path) -> None:

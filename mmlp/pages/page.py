@@ -59,12 +59,18 @@ def build(out: Path, heading: Heading, order: Sequence[str] = ()) -> dict[str, s
             print(f"report: left out {path}: {skipped[path.name]}", file=sys.stderr)
         else:
             sections, contents = sections + section, contents + entry
-    reasons = _list(f"<code>{escape(n)}</code>: {escape(reason)}" for n, reason in skipped.items())
+    reasons = bullets(
+        f"<code>{escape(n)}</code>: {escape(reason)}" for n, reason in skipped.items()
+    )
     left_out = reasons and f'<section id="left-out"><h2>Left out</h2>{reasons}</section>'
-    parts = {"style": STYLE, "contents": contents or "<p>No results yet.</p>"}
-    parts |= {"left_out": left_out, "sections": sections}
-    files.replace(out / "index.html", PAGE.substitute(heading._asdict(), **parts).encode())
+    write(out / "index.html", heading, contents or "<p>No results yet.</p>", left_out + sections)
     return skipped
+
+
+def write(path: Path, heading: Heading, contents: str, sections: str) -> None:
+    """The page of these contents and sections, in HTML; it is whole, or what was there before."""
+    parts = {"style": STYLE, "contents": contents, "sections": sections}
+    files.replace(path, PAGE.substitute(heading._asdict(), **parts).encode())
 
 
 def _record(path: Path) -> dict:
@@ -83,35 +89,40 @@ def _parts(record: dict, out: Path) -> tuple[str, str]:
     title = f"{name}: {escape(result['title'])}" if result.get("title") else name
     quick = ' <span class="quick">quick run</span>' if record.get("quick") else ""
     warning = "A quick run, to see that it works: its numbers are not results."
-    notes = _list(map(escape, result.get("notes", [])))
+    notes = bullets(map(escape, result.get("notes", [])))
     parts = [
         f'<section id="{name}" aria-labelledby="{name}-title">',
         f'<h2 id="{name}-title">{title}{quick}</h2>',
         quick and f'<p class="warning">{warning}</p>',
         f"<p>{escape(result['about'])}</p>" if "about" in result else "",
-        _claims(result, "<br><small>{}</small>"),
+        claims_html(result.get("claims", []), "<br><small>{}</small>"),
         *(table_html(table) for table in result.get("tables", [])),
         *(_figure(figure, out) for figure in result.get("figures", [])),
         notes and f"<h3>Not like for like</h3>{notes}",
         _provenance(record),
         "</section>\n",
     ]
-    link = f'<h3><a href="#{name}">{title}</a>{quick}</h3>\n{_claims(result)}\n'
+    claims = claims_html(result.get("claims", []))
+    link = f'<h3><a href="#{name}">{title}</a>{quick}</h3>\n{claims}\n'
     return link, "\n".join(part for part in parts if part)
 
 
-def _claims(result: dict, evidence: str = "") -> str:
-    """A list of verdicts and claims, with what `evidence` makes of the evidence."""
+def claims_html(claims: Iterable[dict], evidence: str = "") -> str:
+    """A list of verdicts and claims, with what `evidence` makes of the evidence.
+
+    A verdict of other words than the three says by its "tone" which of them it is like.
+    """
     items = []
-    for claim in result.get("claims", []):
+    for claim in claims:
         verdict, more = claim["verdict"], evidence.format(escape(claim.get("evidence", "")))
-        words = "depends" if re.match("depends($| )", verdict) else verdict
+        words = claim.get("tone") or verdict
+        words = "depends" if re.match("depends($| )", words) else words
         if words not in COLOURS:
             known = "'holds', 'does not hold' or 'depends on ...'"
             raise ValueError(f"a verdict must be {known}, got {verdict!r:.80}")
         strong = f'<strong class="verdict {COLOURS[words]}">{escape(verdict)}</strong>'
         items.append(f"{strong} <span>{escape(claim['claim'])}{more}</span>")
-    return _list(items, "claims")
+    return bullets(items, "claims")
 
 
 def _provenance(record: dict) -> str:
@@ -146,7 +157,7 @@ def _figure(figure: dict, out: Path) -> str:
     return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
-def _list(items: Iterable[str], kind: str = "") -> str:
+def bullets(items: Iterable[str], kind: str = "") -> str:
     """An HTML list, or nothing."""
     text = "".join(f"<li>{item}" for item in items)
     return text and f"<ul{f' class={kind!r}' if kind else ''}>{text}</ul>"

@@ -238,3 +238,12 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path):
     os.close(write)
     assert process.communicate(timeout=300)[1] == ""
     assert process.returncode == 128 + signal.SIGPIPE
+
+
+def test_report_writes_a_page_beside_and_names_it(here, capsys):
+    status, out, err = run(capsys, "report", "regression.safetensors", "wind.csv", "--quiet")
+    assert (status, out, err) == (0, "regression-report/index.html\n", "")
+    page = (here / out.strip()).read_text()
+    assert "<h1>regression.safetensors on wind.csv</h1>" in page
+    assert '<th scope="row">line ' in page  # the worst rows
+    assert "2 inputs (a, b), 2 targets (u, v)" in page

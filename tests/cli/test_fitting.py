@@ -1,6 +1,7 @@
 """`mmlp fit`: what it writes and says, and how it goes on after an interruption."""
 
 import json
+import re
 import shutil
 import signal
 import time
@@ -9,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from command import run, start
+from command import no_training, run, start
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
@@ -209,3 +210,18 @@ def content(path):
     return {
         name: (array.dtype, array.shape, array.tobytes()) for name, array in arrays.items()
     }, metadata
+
+
+def test_report_is_about_the_rows_of_the_test_and_baselines_learn_from_the_others(
+    here, capsys, monkeypatch
+):
+    monkeypatch.setattr(ensemble, "fit_many", no_training)
+    words = "fit regression wind.csv --targets u,v --ignore station --epochs 2 --quiet --json"
+    status, out, _ = run(capsys, *words.split(), *"-o told.safetensors --test 0.5 --report".split())
+    assert status == 0
+    assert json.loads(out)["report"] == "told-report/index.html"
+    page = (here / "told-report/index.html").read_text()
+    assert "20 rows. Baselines learnt from 20 rows of training" in page
+    lines = {int(line) for line in re.findall('<th scope="row">line ([0-9]+)', page)}
+    assert len(lines) == 10
+    assert max(lines) <= 41

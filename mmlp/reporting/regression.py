@@ -1,0 +1,38 @@
+"""The report on a `MultivariateRegressor`."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mmlp.reporting import calibration, curves, inputs, observed, scores
+from mmlp.reporting.baselines import Errors
+from mmlp.reporting.rows import Rows
+from mmlp.reporting.section import Section
+
+NUMBERS, MOST, LEAST = 2**25, 10_000, 200  # of covariances that are held at once; rows
+
+
+def most_rows(model) -> int:
+    """How many rows a report takes, so that their covariances fit."""
+    width = model.n_targets * (model.rank_ or model.n_targets)
+    return int(np.clip(NUMBERS // width, LEAST, MOST))
+
+
+def sections(model, rows: Rows, train: Rows | None, how: str, tell: Callable) -> list[Section]:
+    """All sections, for rows with targets y (n, d)."""
+    tell("predictions")
+    mean = np.asarray(model.predict(rows.X), float).reshape(rows.y.shape)
+    errors = Errors(rows.y - mean, model._error_distribution(rows.X))
+    surprise = -np.asarray(model.log_density(rows.X, rows.y), float)
+    own = scores.scored(errors, surprise)
+    found, why = scores.others(model, rows, train, tell)
+    result = [scores.section(own, found, rows, how)]
+    result[0].notes += [why] if why else []
+    tell("calibration")
+    result.append(calibration.section(own, found, rows))
+    tell("predictions against observations")
+    result.append(observed.section(errors, mean, rows))
+    result += inputs.sections(inputs.log_density_of(model), rows, errors, tell)
+    result.append(observed.worst(own, mean, rows))
+    result.append(curves.curves(model))
+    return result

@@ -1,0 +1,190 @@
+"""The page about a model: what it holds, for tables of every kind, and what it leaves alone."""
+
+import re
+
+import numpy as np
+import pytest
+from oracle import INPUTS, TARGETS, Oracle, inputs
+from report_pages import PNG
+
+import mmlp
+from mmlp.columns.kinds import Words
+from mmlp.reporting import document, drawing, regression
+from mmlp.reporting.inputs import binned
+from mmlp.reporting.rows import Column
+
+SECTIONS = ["scores", "calibration", "observed", "importance", "spread", "worst", "training"]
+
+
+@pytest.fixture
+def unpainted(monkeypatch):
+    """Pictures are drawn but not painted, which takes most of the time."""
+    monkeypatch.setattr(drawing, "_png", lambda figure: PNG)
+
+
+quick = pytest.mark.usefixtures("unpainted")
+
+
+def made(folder, model=None, n=60, X=None, **options):
+    """The text of a page about an oracle."""
+    model = model or Oracle()
+    X = inputs(n) if X is None else X
+    y = options.pop("y", None)
+    y = model.draw(X, seed=1) if y is None else y
+    names = {"inputs": INPUTS, "targets": TARGETS[: model.d]} | options
+    return mmlp.report(model, X, y, folder, progress=False, **names).read_text()
+
+
+def ids(page):
+    return re.findall(r'<section id="([^"]+)"', page)
+
+
+def test_the_page_holds_every_section_and_needs_no_network(tmp_path):
+    page = made(tmp_path / "new" / "folder", title="wind on unseen.csv")
+    assert ids(page) == SECTIONS
+    assert "<h1>wind on unseen.csv</h1>" in page
+    assert "4 inputs (level, gust, front, idle), 2 targets (u, v)" in page
+    assert "Baselines are judged by five-fold cross-validation" in page
+    assert all(source.startswith("data:image/png") for source in re.findall('src="([^"]+)"', page))
+    assert all(alt for alt in re.findall('alt="([^"]*)"', page))
+    assert page.count("<img ") == len(re.findall('alt="', page)) > 10
+    assert "http" not in re.sub("http-equiv", "", page)
+    assert list((tmp_path / "new" / "folder").iterdir()) == [tmp_path / "new/folder/index.html"]
+
+
+@quick
+def test_baselines_learn_from_rows_of_training_if_these_are_given(tmp_path):
+    X = inputs(50, seed=3)
+    train = X, Oracle().draw(X, seed=2)
+    page = made(tmp_path, train=train)
+    assert "Baselines learnt from 50 rows of training" in page
+    assert document.SEEN not in page
+    assert document.SEEN in made(tmp_path, X=X, y=train[1], train=train)
+
+
+def test_names_may_hold_anything(tmp_path):
+    names = ["<script>x</script>", "$a_1", "_hidden", 'a "quoted" & very long name ' * 4]
+    page = made(tmp_path, inputs=names, targets=["$", "風速"])
+    assert "<script>" not in page
+    assert "風速" in page
+
+
+@quick
+def test_one_row_makes_a_shorter_page(tmp_path):
+    page = made(tmp_path, n=1)
+    assert ids(page) == [name for name in SECTIONS if name != "spread"]
+    assert page.count("here there are 1.") == 2
+    assert "Baselines need 20 rows to learn from, here 1." in page
+
+
+@quick
+def test_one_target_has_no_ellipses_or_correlations(tmp_path):
+    page = made(tmp_path, Oracle(d=1))
+    assert ids(page) == SECTIONS
+    assert "ellipses" not in page
+    assert "correlation along" not in page
+
+
+@quick
+def test_many_targets_are_cut_short_and_this_is_said(tmp_path):
+    page = made(tmp_path, Oracle(d=40), n=25, targets=[f"t{i}" for i in range(40)])
+    assert page.count("The first 6 of 40 targets.") == 2
+    assert page.count("The first 30 of 40 targets.") == 2
+    assert "farthest target" in page
+
+
+@quick
+def test_words_dates_and_blanks_are_shown_as_they_are(tmp_path):
+    X = inputs(80).astype(object)
+    X[:, 1] = np.random.default_rng(0).choice(["calm", "storm", None], len(X))
+    page = made(tmp_path, Oracle(text=True), X=X)
+    assert ids(page) == SECTIONS
+    assert "by gust." in page
+
+
+@quick
+def test_rows_without_targets_are_left_out_and_counted(tmp_path):
+    X = inputs(40)
+    y = Oracle().draw(X, seed=1)
+    y[3, 1] = y[7, 0] = np.nan
+    y[39] += 100
+    page = made(tmp_path, X=X, y=y, place="line {}".format)
+    assert "38 rows. 2 rows without all targets are left out." in page
+    assert re.search(r'Lowest density.*?<th scope="row">(.*?)<', page, re.DOTALL)[1] == "line 39"
+
+
+@quick
+def test_large_tables_are_drawn_from_and_this_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(regression, "MOST", 50)
+    monkeypatch.setattr(regression, "LEAST", 10)
+    page = made(tmp_path, n=300)
+    assert "50 rows of 300, drawn at random." in page
+    assert regression.most_rows(Oracle(d=2)) == 50
+    assert regression.most_rows(Oracle(d=10_000)) == 10
+
+
+@quick
+def test_other_files_stay_and_a_page_of_others_is_not_written_over(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    made(tmp_path)
+    made(tmp_path)  # its own is
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index.html", "notes.txt"]
+    (tmp_path / "index.html").write_text("<title>my site</title>")
+    with pytest.raises(ValueError, match="not written by this library; name another folder"):
+        made(tmp_path)
+    assert (tmp_path / "index.html").read_text() == "<title>my site</title>"
+    with pytest.raises(ValueError, match="is a file; name a folder"):
+        made(tmp_path / "notes.txt")
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (np.zeros((0, 4)), np.zeros((0, 2)), r"n at least 1, got \(0, 4\)"),
+        (np.zeros((3, 4)), np.zeros((3, 3)), r"y \(n, d\) with d = 2, got shapes"),
+        (np.zeros((3, 4)), np.zeros((2, 2)), "needs rows X"),
+        (np.zeros((3, 4)), np.full((3, 2), np.nan), "no row whose targets are all known"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_before_any_work(tmp_path, X, y, message):
+    with pytest.raises(ValueError, match=message):
+        made(tmp_path / "none", X=X, y=y)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_model_of_another_library_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="must be a fitted MultivariateRegressor, SPDRegressor"):
+        mmlp.report(object(), inputs(3), None, tmp_path)
+
+
+def test_columns_are_read_as_numbers_dates_or_words():
+    cells = np.array(["1", "2.5", "", None, "nan"], object)
+    column = Column.of("a", cells)
+    assert column.kind == "number"
+    assert np.array_equal(column.values, [1, 2.5, np.nan, np.nan, np.nan], equal_nan=True)
+    assert Column.of("a", np.array(["2020-01-01", "", "2021-03-04"], object)).kind == "date"
+    words = Column.of("a", np.array(["x", "", "y"] * 5, object))
+    assert words.kind == "text"
+    assert list(words.values[:3]) == ["x", "(missing)", "y"]
+    rare = Words(("x",), rare=5)
+    assert Column.of("a", np.array(["x", "y"], object), rare).values[1] == rare.indicators[1]
+
+
+def test_rows_are_binned_by_quantiles_by_values_and_by_frequent_levels():
+    where, which, names = binned(Column("a", "number", np.append(np.arange(24.0), np.nan)))
+    assert names is None
+    assert np.array_equal(where, np.arange(12) * 2 + 0.5)
+    assert np.array_equal(which, np.append(np.repeat(np.arange(12), 2), -1))
+    where, which, _ = binned(Column("a", "number", np.array([1.0, 0, 1, 5])))
+    assert np.array_equal(where, [0, 1, 5])
+    assert np.array_equal(which, [1, 0, 1, 2])
+    days = np.array(["2020-01-01", "2020-01-03", "NaT"], "datetime64[s]")
+    where, which, _ = binned(Column("a", "date", days))
+    assert np.array_equal(where, days[:2])
+    assert np.array_equal(which, [0, 1, -1])
+    words = np.array([f"w{i:02}" for i in range(20)] * 2 + ["w19"], object)
+    where, which, names = binned(Column("a", "text", words))
+    assert len(names) == 12
+    assert "w19" in names
+    assert names[which[-1]] == "w19"
+    assert min(which) == -1
