@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from mmlp.columns.cells import Cells, missing
-from mmlp.columns.kinds import Dates, Numbers, Options, Words, column, kind_of
+from mmlp.columns.kinds import NO_VALUE, Dates, Numbers, Options, Words, column, kind_of
 from mmlp.estimators.outliers import names_of
-
-MISSING = "(missing)"  # as a level of text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +76,7 @@ class Column:
             ]
             return cls(name, "date", np.array(seconds, "datetime64[s]"))
         level = kind.level if isinstance(kind, Words) else str
-        words = [MISSING if missing(cell) else level(str(cell)) for cell in some.values]
+        words = [NO_VALUE if missing(cell) else level(str(cell)) for cell in some.values]
         return cls(name, "text", np.array(words, object)[some.codes])
 
 
