@@ -123,25 +123,6 @@ def checked_task(models: Models, loss, rows: tuple, key, sizes: Sizes, optimizer
     return Task(name, program, params, Fixed(frozen, data, validation, key, rate, *ends, parts))
 
 
-def check_callables(name: str, loss, optimizer, on_epoch) -> None:
-    optax_s = optimizer is None or isinstance(optimizer, optax.GradientTransformation)
-    functions = isinstance(on_epoch, tuple | list) and all(callable(f) for f in on_epoch)
-    for fits, argument, value, wanted in (
-        (callable(loss), "loss", loss, "a function of (model, batch, key, t)"),
-        (optax_s, "optimizer", optimizer, "an Optax optimiser such as `optax.adam(1e-3)`"),
-        (functions, "on_epoch", on_epoch, "a tuple of functions of one EpochInfo"),
-    ):
-        if not fits:
-            raise ValueError(f"`{name}({argument}=...)` must be {wanted}, got {value!r:.80}.")
-    try:
-        hash(loss)
-    except TypeError:
-        kind = type(loss).__name__
-        raise ValueError(
-            f"`{name}(loss=...)` must be hashable, got {kind}; wrap it in a function."
-        ) from None
-
-
 def _checked_models(models: Models, count: int):
     """The model with its NumPy arrays as JAX arrays; it must have weights to train, all finite."""
     name, tree = models.name, models.tree

@@ -144,9 +144,11 @@ def loss_of(program: Program, params, frozen, batch, key, t):
     number = isinstance(value, float | np.ndarray | np.generic | Array)
     real = number and jnp.issubdtype(jnp.result_type(value), jnp.floating)
     if not real or jnp.shape(value) != ():
+        several = number and jnp.shape(value) != ()
+        remedy = "use `jnp.mean` of it" if several else "return that number alone"
         raise ValueError(
             "`fit(loss=...)` must return one real number, the mean over the batch; it returned "
-            f"{jax.typeof(value) if number else type(value).__name__}."
+            f"{jax.typeof(value) if number else type(value).__name__}: {remedy}."
         )
     return value
 

@@ -12,11 +12,14 @@ from collections.abc import Callable, Sequence
 
 import optax
 
-from mmlp.training.data import Models, Sizes, Task, check_callables, checked_task
+from mmlp.training.callables import as_sequence, check_callables
+from mmlp.training.data import Models, Sizes, Task, checked_task
 from mmlp.training.digest import fingerprint
 from mmlp.training.loop import compile_epoch, train
 from mmlp.training.reports import EpochInfo, FitResult
 from mmlp.training.runs import RunDirectory
+
+Watch = Callable[[EpochInfo], None]
 
 
 def fit(
@@ -33,7 +36,7 @@ def fit(
     checkpoint=None,
     resume: bool = True,
     progress: bool = True,
-    on_epoch: Sequence[Callable[[EpochInfo], None]] = (),
+    on_epoch: Watch | Sequence[Watch] = (),
 ) -> FitResult:
     """Train `model` to make the mean of `loss(model, batch, key, t)` over `data` small.
 
@@ -47,6 +50,7 @@ def fit(
     optimiser count, but not what they compute outside of it (`jax.pure_callback`, `io_callback`).
     Steps that are not finite are left out and counted; if they persist, training goes back with a
     smaller step, or raises `NonFiniteError`. With several devices each batch is spread over them.
+    `on_epoch`, one function or several, is told of each epoch (`EpochInfo`).
 
     >>> import equinox as eqx, jax, jax.numpy as jnp
     >>> X = jax.random.normal(jax.random.key(0), (32, 2))
@@ -81,7 +85,7 @@ def fit_many(
     checkpoint=None,
     resume: bool = True,
     progress: bool = True,
-    on_epoch: Sequence[Callable[[EpochInfo], None]] = (),
+    on_epoch: Watch | Sequence[Watch] = (),
 ) -> FitResult:
     """`fit` for many models at once: every array of `models` and `keys` has a leading axis of them.
 
@@ -127,7 +131,8 @@ def _many(models, rates, rows, *, own_data: bool) -> Models:
     return Models("fit_many", models, True, rates, own_data or rows is not None, rows)
 
 
-def _trained(task: Task, checkpoint, resume: bool, **shown) -> FitResult:
+def _trained(task: Task, checkpoint, resume: bool, *, on_epoch, **shown) -> FitResult:
+    shown["on_epoch"] = as_sequence(on_epoch)
     if checkpoint is None:
         return train(task, None, **shown)
     with RunDirectory(checkpoint, fingerprint(task), resume=resume) as run:

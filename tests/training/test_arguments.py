@@ -1,5 +1,7 @@
 """Wrong arguments of `fit` and `fit_many`: named, with the remedy, before compiling."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,7 +49,16 @@ def holed(row):
         ({"key": jax.random.split(KEY, 2)}, "single key"),
         ({"loss": None}, r"`fit\(loss=...\)`"),
         ({"optimizer": 1e-3}, r"`fit\(optimizer=...\)` must be an Optax optimiser"),
-        ({"on_epoch": print}, r"`fit\(on_epoch=...\)` must be a tuple"),
+        ({"on_epoch": 3}, r"`fit\(on_epoch=...\)` must be a function of one EpochInfo, or"),
+        ({"on_epoch": [print, 3]}, r"`fit\(on_epoch=...\)`"),
+        (
+            {"loss": lambda model, batch: 0.0},
+            r"`loss\(model, batch, key, t\)`: `key` is a random key .* `t`, from 0 to 1, is how "
+            r"far training is.*got `<lambda>\(model, batch\)` \(too many positional",
+        ),
+        ({"loss": jax.jit(lambda m, batch, key: 0.0)}, r"got `<lambda>\(m, batch, key\)`"),
+        ({"loss": functools.partial(loss, None)}, "key, t"),
+        ({"loss": lambda model, batch, key, t, extra: 0.0}, "missing a required argument: 'extra'"),
         ({"model": jnp.arange(3)}, "no floating-point array"),
         ({"model": jnp.array([1.0, np.nan])}, "finite weights"),
     ],
@@ -62,11 +73,14 @@ def test_bad_arguments_are_named_before_anything_is_compiled(change, message):
 
 def test_a_loss_that_is_not_one_number_is_refused():
     with pytest.raises(
-        ValueError, match=r"`fit\(loss=...\)` must return one real number, .*float64\[8,1\]"
+        ValueError,
+        match=r"`fit\(loss=...\)` must return one real number, .*float64\[8,1\]: use `jnp.me",
     ):
         fit(model(), lambda model, batch, key, t: jax.vmap(model)(batch[0]), (X, Y))
     for value, name in ((None, "NoneType"), ((0.0, 1.0), "tuple")):
-        with pytest.raises(ValueError, match=f"must return one real number, .*returned {name}"):
+        with pytest.raises(
+            ValueError, match=f"must return one real number, .*returned {name}: return that"
+        ):
             fit(model(), lambda model, batch, key, t, value=value: value, (X, Y))
 
 

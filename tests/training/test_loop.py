@@ -38,6 +38,8 @@ def test_on_epoch_is_told_of_each_epoch_in_turn():
     assert [(i.epoch, i.epochs) for i in infos] == [(1, 3), (2, 3), (3, 3)]
     assert [i.loss for i in infos] == history["loss"].tolist()
     assert [i.validation for i in infos] == history["validation"].tolist()
+    fit(model(), loss, (X, Y), validation=(X, Y), on_epoch=infos.append)  # one alone
+    assert [i.epoch for i in infos] == [1, 2, 3, 1, 2, 3]
 
 
 def test_history_lies_beside_the_checkpoint_as_json_lines_without_clock_times(tmp_path):
