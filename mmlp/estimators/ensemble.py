@@ -113,16 +113,18 @@ def among(some: np.ndarray, parts: list[Part]) -> list[Part]:
 
 
 def fit_folds(
-    build, sample_loss, data, weight, parts: list[Part], *, training, seed, checkpoint, start=None
+    build, sample_loss, data, weight, parts, *, training, seed, checkpoint, start=None, stage=""
 ) -> FitResult:
     """One network for each part, all trained together.
 
     `build(key, X)` makes one, with some rows X of data[0], the inputs, or `build(key, X, start)`;
     `sample_loss(model, key, t, *row)` is the loss of one row of the arrays `data`, whose weights
-    are `weight` (n,). Both are hashable: equal ones are compiled once.
+    are `weight` (n,). Both are hashable: equal ones are compiled once. `stage` is what the user
+    reads of it meanwhile.
     """
     given = _arranged(build, sample_loss, data, weight, parts, training, seed, start)
-    return fit_many(**given, checkpoint=checkpoint, progress=bool(training.verbose))
+    progress = bool(training.verbose) and (stage or True)
+    return fit_many(**given, checkpoint=checkpoint, progress=progress)
 
 
 def compile_folds(build, sample_loss, data, weight, parts, *, training, seed, start=None, **_):

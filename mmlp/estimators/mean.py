@@ -45,14 +45,23 @@ class FittedMean(NamedTuple):
     history: dict[str, np.ndarray]
 
 
+def stages(n: int) -> list[str]:
+    """What `MultivariateRegressor` trains one after the other on n rows, for who watches."""
+    first = () if n <= MOST else ("first mean", "size of errors")
+    names = (*first, "mean", "covariance")
+    return [f"{i}/{len(names)} {name}" for i, name in enumerate(names, 1)]
+
+
 def fit_mean(sizes, x, z, weight, partitions: list[list[Part]], *, checkpoint, **how) -> FittedMean:
     """Of standardised z (n, d), given x (n, p), by MLPs with `sizes` of hidden layers."""
     build, dtype = Mean((x.shape[1], *sizes, z.shape[1])), how["training"].dtype
     few = len(z) <= MOST
 
+    names = iter(stages(len(z)))
+
     def networks(name: str, loss, parts: list[Part], *data):
-        run = checkpoint and checkpoint / name
-        return fit_folds(build, loss, data, weight, parts, checkpoint=run, **how)
+        own = {"checkpoint": checkpoint and checkpoint / name, "stage": next(names)}
+        return fit_folds(build, loss, data, weight, parts, **own, **how)
 
     rng, used, rates = np.random.default_rng(how["seed"]), np.ones(x.shape[1]), np.ones_like(z)
     if not few:

@@ -30,7 +30,7 @@ from mmlp.estimators.inputs import TableInputs
 from mmlp.estimators.laws import law, log_densities
 from mmlp.estimators.low_rank import Thinned, fitted_rank
 from mmlp.estimators.marginals import Marginals
-from mmlp.estimators.mean import call, check_share, fit_mean, predicted_mean
+from mmlp.estimators.mean import call, check_share, fit_mean, predicted_mean, stages
 from mmlp.estimators.outliers import Columns, names_of
 from mmlp.estimators.pieces import by_pieces, predictions
 
@@ -120,6 +120,7 @@ class MultivariateRegressor(
         e, apart = (form.standard(self.shape_, r) for r in (means.residuals, means.apart))
         build, start = form.builder(self, X.shape[1], e, weight)
         how |= {"seed": seed + 1, "checkpoint": runs[1], "start": start}
+        how["stage"] = stages(len(X))[-1]
         heads = fit_folds(build, minus_log_density, (x, e), weight, parts, **how)
         given = (x.astype(self.dtype), e, apart, weight, parts)
         self.contrast_, self.gain_ = form.corrections(self._family, heads.model, *given)

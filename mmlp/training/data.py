@@ -18,6 +18,8 @@ from mmlp.training.optimizers import default_optimizer
 from mmlp.training.parts import with_parts
 from mmlp.training.rows import checked_rows, large, streamed
 
+NEVER = np.iinfo(np.int32).max  # epochs without gain: no patience ends it
+
 
 class Models(NamedTuple):
     """One model, or many with a leading axis in each of their arrays."""
@@ -76,6 +78,10 @@ class Task(NamedTuple):
         return self.fixed.validation is not None
 
     @property
+    def patience(self) -> int | None:
+        return None if self.fixed.patience == NEVER else int(self.fixed.patience)
+
+    @property
     def streamed(self) -> bool:
         """Whether rows are read from files while they are used."""
         return streamed((self.fixed.data, self.fixed.validation))
@@ -119,7 +125,7 @@ def checked_task(models: Models, loss, rows: tuple, key, sizes: Sizes, optimizer
     hard = effort(steps, sizes.batch_size, sum(x.size for x in weights))
     options["effort"] = "less" if hard == "least" and large((data, validation)) else hard
     program = Program(loss, optimizer, static, sizes.batch_size, key_type, **options)
-    ends = (np.int32(sizes.epochs), np.int32(sizes.patience or np.iinfo(np.int32).max))
+    ends = (np.int32(sizes.epochs), np.int32(sizes.patience or NEVER))
     return Task(name, program, params, Fixed(frozen, data, validation, key, rate, *ends, parts))
 
 

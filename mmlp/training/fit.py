@@ -35,7 +35,7 @@ def fit(
     patience: int | None = None,
     checkpoint=None,
     resume: bool = True,
-    progress: bool = True,
+    progress: bool | str = True,
     on_epoch: Watch | Sequence[Watch] = (),
 ) -> FitResult:
     """Train `model` to make the mean of `loss(model, batch, key, t)` over `data` small.
@@ -50,6 +50,7 @@ def fit(
     optimiser count, but not what they compute outside of it (`jax.pure_callback`, `io_callback`).
     Steps that are not finite are left out and counted; if they persist, training goes back with a
     smaller step, or raises `NonFiniteError`. With several devices each batch is spread over them.
+    `progress` shows how far a run is that takes more than two seconds, a text as its name;
     `on_epoch`, one function or several, is told of each epoch (`EpochInfo`).
 
     >>> import equinox as eqx, jax, jax.numpy as jnp
@@ -84,7 +85,7 @@ def fit_many(
     rows=None,
     checkpoint=None,
     resume: bool = True,
-    progress: bool = True,
+    progress: bool | str = True,
     on_epoch: Watch | Sequence[Watch] = (),
 ) -> FitResult:
     """`fit` for many models at once: every array of `models` and `keys` has a leading axis of them.

@@ -1,13 +1,12 @@
 """The epochs of a run: begin or go on, one after the other, report, save, stop when asked to.
 
-Below: what the user sees meanwhile, progress on stderr, and sends, signals that ask to stop.
+Below: what the user sends meanwhile, signals that ask to stop.
 """
 
 import contextlib
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, NoReturn
@@ -19,17 +18,15 @@ import numpy as np
 from mmlp.training.data import Fixed, Task
 from mmlp.training.devices import largest_of_processes, local, placed
 from mmlp.training.epoch import run_epoch
+from mmlp.training.progress import Progress
 from mmlp.training.reports import EpochInfo, FitResult, nothing_learnt, trouble, values
 from mmlp.training.runs import RunDirectory
 from mmlp.training.state import Metrics, State, first_state
 from mmlp.training.stream import Stream
 
-FIRST, EVERY = 2.0, 10.0  # seconds: short runs stay silent; between plain lines
-COMPILING = 1.5  # after so many seconds without an epoch it is said what takes them
-
 
 def train(
-    task: Task, run: RunDirectory | None, *, progress: bool, on_epoch: Sequence[Callable]
+    task: Task, run: RunDirectory | None, *, progress: bool | str, on_epoch: Sequence[Callable]
 ) -> FitResult:
     """Epoch after epoch until the last one, or until every model has stopped."""
     epochs, done, finished, stop = int(task.fixed.epochs), [], False, 0
@@ -43,7 +40,7 @@ def train(
         return FitResult(_model(task, weights), values(task, Metrics.stacked(done)))
 
     with (
-        Progress(epochs, len(done), show=progress) as bar,
+        Progress(epochs, len(done), show=progress, patience=task.patience) as bar,
         Interrupts(active=run is not None) as interrupts,
         _epochs(task, state, fixed, len(done)) as next_epoch,
     ):
@@ -59,6 +56,8 @@ def train(
             if run is not None and (finished or stop or run.due()):
                 metrics = Metrics.stacked(done)
                 run.write(state, metrics, values(task, metrics), finished=finished)
+        if finished:
+            bar.end(done)
     # a signal may have come in the last epoch, or while it was being saved
     if run is not None and (stop := stop or largest_of_processes(interrupts.received)):
         saved = "The run is finished and saved; the same call returns its result"
@@ -124,60 +123,6 @@ def _stop(number: int, text: str) -> NoReturn:
         raise KeyboardInterrupt(text)
     print(text, file=sys.stderr)
     raise SystemExit(128 + number)
-
-
-class Progress(contextlib.AbstractContextManager):
-    """A bar on a terminal, a plain line now and then otherwise, nothing with `show=False`."""
-
-    def __init__(self, epochs: int, done: int, *, show: bool):
-        self.epochs, self.done, self.show, self.bar, self.skipped = epochs, done, show, None, 0
-        self.first_done = time.monotonic()
-        self.next, self.printed = self.first_done + FIRST, False
-        if show and sys.stderr.isatty():
-            with contextlib.suppress(ImportError):
-                from tqdm import tqdm
-
-                options = {"delay": FIRST, "unit": "epoch", "dynamic_ncols": True}
-                self.bar = tqdm(total=epochs, initial=done, **options)
-        self.timer = threading.Timer(COMPILING, self._compiling)
-        self.timer.daemon = True
-        if show:
-            self.timer.start()
-
-    def __exit__(self, *_):
-        self.timer.cancel()
-        if self.bar is not None:
-            self.bar.close()
-
-    def _compiling(self) -> None:
-        if self.bar is None:
-            print("compiling ...", file=sys.stderr, flush=True)
-        else:
-            self.bar.delay = 0  # it is shown from now on
-            self.bar.set_description_str("compiling")
-
-    def update(self, info) -> None:
-        """After an epoch, with its `EpochInfo`; of many models the median."""
-        self.timer.cancel()
-        shown = {"loss": info.loss, "validation": info.validation}
-        shown = {name: x for name, x in shown.items() if x is not None and np.any(np.isfinite(x))}
-        parts = [f"{name} {np.nanmedian(value):.4g}" for name, value in shown.items()]
-        self.skipped += int(np.sum(info.skipped))
-        parts += [f"{self.skipped} steps left out"] if self.skipped else []
-        if self.bar is not None:
-            self.bar.set_description_str(refresh=False)
-            self.bar.set_postfix_str(", ".join(parts), refresh=False)
-            self.bar.update(info.epoch - self.bar.n)
-            return
-        now = time.monotonic()
-        if info.epoch == self.done + 1:  # the rate leaves out the first epoch, which compiles
-            self.first_done = now
-        if self.show and (now >= self.next or (self.printed and info.epoch == self.epochs)):
-            self.next, self.printed = now + EVERY, True
-            seconds, epochs = now - self.first_done, info.epoch - self.done - 1
-            parts += [f"{epochs / seconds:.3g} epochs/s"] if epochs and seconds else []
-            text = f"epoch {info.epoch}/{self.epochs}: {', '.join(parts)}"
-            print(text, file=sys.stderr, flush=True)
 
 
 class Interrupts(contextlib.AbstractContextManager):

@@ -10,6 +10,7 @@ from small_estimators import REGRESSION
 from mmlp import estimators
 from mmlp.estimators import MultivariateRegressor, ensemble, mean, smooth
 from mmlp.estimators.ensemble import Training, among, fit_folds, folds
+from mmlp.training import fit_many
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((40, 3))
@@ -108,12 +109,22 @@ def test_shares_are_those_of_the_nearest_mixture():
     np.testing.assert_array_equal(smooth.shares(one, np.ones(50), other, other), 0)
 
 
-@pytest.fixture(scope="module")
-def fitted():
-    return MultivariateRegressor(**REGRESSION).fit(X, Z)
+@pytest.fixture
+def stages(monkeypatch):
+    """The names under which trainings are shown."""
+    names = []
+
+    def noted(*given, progress, **options):
+        names.append(progress)
+        return fit_many(*given, progress=False, **options)
+
+    monkeypatch.setattr(ensemble, "fit_many", noted)
+    return names
 
 
-def test_a_smooth_table_is_learnt_by_few_rows(fitted, tmp_path):
+def test_a_smooth_table_is_learnt_by_few_rows(stages, tmp_path):
+    fitted = MultivariateRegressor(**REGRESSION | {"verbose": 1}).fit(X, Z)
+    assert stages == ["1/2 mean", "2/2 covariance"]
     new = np.random.default_rng(3).standard_normal((200, 3))
     truth = np.sin(new @ TURN)
     assert fitted.score(new, truth) > LinearRegression().fit(X, Z).score(new, truth) + 0.1
@@ -124,7 +135,7 @@ def test_a_smooth_table_is_learnt_by_few_rows(fitted, tmp_path):
     assert "smooth" in again.models_
 
 
-def test_inputs_that_do_not_matter_are_left_out(monkeypatch):
+def test_inputs_that_do_not_matter_are_left_out(monkeypatch, stages):
     """By a training of rows that are many, in three parts."""
     monkeypatch.setattr(mean, "MOST", 10)
     monkeypatch.setattr(mean, "SHUFFLED", 300)
@@ -134,7 +145,7 @@ def test_inputs_that_do_not_matter_are_left_out(monkeypatch):
     x = rng.standard_normal((400, 6))
     z = x[:, [0, 3]] + 0.3 * rng.standard_normal((400, 2))
     partitions = [folds(400, 2, rng) for _ in range(2)]
-    training = Training(max_epochs=60)
+    training = Training(max_epochs=60, verbose=1)
     how = {"training": training, "seed": 0, "checkpoint": None}
     found = mean.fit_mean((8,), x, z, np.ones(400), partitions, **how)
     W = np.asarray(found.models["mean"].W[0])  # (models, 8, 6)
@@ -142,6 +153,7 @@ def test_inputs_that_do_not_matter_are_left_out(monkeypatch):
     assert {0, 3} <= set(used)
     assert len(used) < 6
     assert "smooth" not in found.models
+    assert stages == ["1/4 first mean", "2/4 size of errors", "3/4 mean"]
 
 
 def test_inputs_that_matter_only_together_are_kept(monkeypatch):

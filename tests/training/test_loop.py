@@ -1,6 +1,5 @@
-"""The epochs of a run: the best of them, what is told of them, and progress."""
+"""The epochs of a run: the best of them, and what is told of them."""
 
-import io
 import json
 import os
 import subprocess
@@ -9,10 +8,7 @@ import threading
 
 import numpy as np
 import optax
-import pytest
 from fits import X, Y, equal, fit, loss, model
-
-from mmlp.training import EpochInfo, loop
 
 
 def test_the_best_weights_are_restored_and_patience_ends_the_run():
@@ -50,49 +46,6 @@ def test_history_lies_beside_the_checkpoint_as_json_lines_without_clock_times(tm
         k: v.tolist() for k, v in history.items()
     }
     assert set(history) == {"loss", "validation", "skipped", "step_scale"}
-
-
-def test_progress_is_silent_for_short_runs_and_lines_where_there_is_no_terminal(
-    capsys, monkeypatch
-):
-    monkeypatch.setattr(loop, "COMPILING", 1e9)
-    monkeypatch.setattr(loop, "FIRST", 1e9)  # seconds; every run is short
-    fit(model(), loss, (X, Y), progress=True)
-    assert capsys.readouterr() == ("", "")
-    monkeypatch.setattr(loop, "FIRST", 0.0)  # none is
-    fit(model(), loss, (X, Y), progress=True)
-    first, last = capsys.readouterr().err.splitlines()
-    assert first.startswith("epoch 1/3: loss ")
-    assert last.startswith("epoch 3/3: loss ")
-    assert last.endswith("epochs/s")
-    fit(model(), loss, (X, Y), progress=False)
-    assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("on_terminal", [False, True])
-def test_progress_says_that_it_compiles_until_the_first_epoch_is_done(monkeypatch, on_terminal):
-    info = EpochInfo(1, 9, loss=1.0, validation=None, skipped=0, step_scale=1.0, model=int)
-    for seconds, show, epochs in ((0.0, True, 0), (0.0, False, 0), (0.05, True, 1)):
-        stderr = io.StringIO()
-        stderr.isatty = lambda: on_terminal
-        monkeypatch.setattr(sys, "stderr", stderr)
-        monkeypatch.setattr(loop, "COMPILING", seconds)
-        with loop.Progress(9, 0, show=show) as bar:
-            for _ in range(epochs):
-                bar.update(info)
-            if show:
-                bar.timer.join()
-        assert ("compiling" in stderr.getvalue()) == (show and not epochs)
-
-
-def test_on_a_terminal_progress_is_a_bar(monkeypatch):
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(loop, "FIRST", 0.0)
-    fit(model(), loss, (X, Y), validation=(X, Y), progress=True)
-    assert "3/3" in terminal.getvalue()
-    assert "validation" in terminal.getvalue()
 
 
 def test_fit_works_outside_the_main_thread(tmp_path):
