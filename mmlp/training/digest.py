@@ -24,27 +24,42 @@ from mmlp.training.rows import Mapped, pieces
 
 def fingerprint(task: Task) -> dict:
     """What makes a run this run, by name. The weights that it begins with are part of the model."""
-    program, fixed, one = task.program, task.fixed, (task.params, task.fixed.frozen, task.fixed.key)
-    params, frozen, key = jax.tree.map(lambda x: x[0], one) if program.many else one
-    state = program.optimizer.init(params)
-    own = program.own_data and fixed.rows is None
-    data = jax.tree.map(lambda x: x[0], fixed.data) if own else fixed.data
-    batch = jax.tree.map(lambda x: x[: program.batch_size], data)
-    random = jax.random.wrap_key_data(jnp.asarray(key), impl=program.key_type)
-    gradient = jax.value_and_grad(lambda params, *rest: loss_of(program, params, frozen, *rest))
-    update = digest_function(functools.partial(_update, program), params, state, params, 1.0)
+    program, fixed = task.program, task.fixed
+    digests = {name: digest_function(*each) for name, each in programs(task).items()}
+    state = program.optimizer.init(_one(task)[0])
     return {
         "data": digest(fixed.data if fixed.rows is None else (fixed.data, fixed.rows)),
         "validation": digest(fixed.validation),
         "key": digest(fixed.key),
-        "optimizer": digest(state) + update,
-        "loss": digest_function(gradient, params, batch, random, 1.0),
+        "optimizer": digest(state) + digests["optimizer"],
+        "loss": digests["loss"],
         "model": digest(task.model(task.params)),
         "epochs": int(fixed.epochs),
         "batch_size": program.batch_size,
         "patience": int(fixed.patience),
         "rates": fixed.rate.tolist(),
     }
+
+
+def programs(task: Task) -> dict[str, tuple]:
+    """What is computed in a step, as functions with arguments like theirs; t is the last."""
+    program, fixed, (params, frozen, key) = task.program, task.fixed, _one(task)
+    own = program.own_data and fixed.rows is None
+    data = jax.tree.map(lambda x: x[0], fixed.data) if own else fixed.data
+    batch = jax.tree.map(lambda x: x[: program.batch_size], data)
+    random = jax.random.wrap_key_data(jnp.asarray(key), impl=program.key_type)
+    gradient = jax.value_and_grad(lambda params, *rest: loss_of(program, params, frozen, *rest))
+    update, state = functools.partial(_update, program), program.optimizer.init(params)
+    return {
+        "loss": (gradient, params, batch, random, 1.0),
+        "optimizer": (update, params, state, params, 1.0),
+    }
+
+
+def _one(task: Task) -> tuple:
+    """Weights, other arrays and key of the model, or of the first of many."""
+    one = (task.params, task.fixed.frozen, task.fixed.key)
+    return jax.tree.map(lambda x: x[0], one) if task.program.many else one
 
 
 def _update(program: Program, gradient, state, params, t):

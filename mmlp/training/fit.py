@@ -8,6 +8,7 @@ of `stream` for data that stays in files. A second `fit` with the same loss, opt
 does not compile again.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 
 import optax
@@ -15,6 +16,7 @@ import optax
 from mmlp.training.callables import as_sequence, check_callables
 from mmlp.training.data import Models, Sizes, Task, checked_task
 from mmlp.training.digest import fingerprint
+from mmlp.training.longer import by_progress
 from mmlp.training.loop import compile_epoch, train
 from mmlp.training.reports import EpochInfo, FitResult
 from mmlp.training.runs import RunDirectory
@@ -48,6 +50,8 @@ def fit(
     is a directory: the same call goes on from where it was interrupted, with the same result bit
     for bit. Another call is refused: data, model, key and every number in the compiled loss and
     optimiser count, but not what they compute outside of it (`jax.pure_callback`, `io_callback`).
+    More epochs or patience go on from there, unless the loss or the optimiser goes by t or by the
+    number of all steps, as the default one does: a longer run would have begun otherwise.
     Steps that are not finite are left out and counted; if they persist, training goes back with a
     smaller step, or raises `NonFiniteError`. With several devices each batch is spread over them.
     `progress` shows how far a run is that takes more than two seconds, a text as its name;
@@ -136,5 +140,6 @@ def _trained(task: Task, checkpoint, resume: bool, *, on_epoch, **shown) -> FitR
     shown["on_epoch"] = as_sequence(on_epoch)
     if checkpoint is None:
         return train(task, None, **shown)
-    with RunDirectory(checkpoint, fingerprint(task), resume=resume) as run:
+    longer = functools.partial(by_progress, task)
+    with RunDirectory(checkpoint, fingerprint(task), longer, resume=resume) as run:
         return train(task, run, **shown)

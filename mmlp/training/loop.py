@@ -18,6 +18,7 @@ import numpy as np
 from mmlp.training.data import Fixed, Task
 from mmlp.training.devices import largest_of_processes, local, placed
 from mmlp.training.epoch import run_epoch
+from mmlp.training.longer import as_left
 from mmlp.training.progress import Progress
 from mmlp.training.reports import EpochInfo, FitResult, nothing_learnt, trouble, values
 from mmlp.training.runs import RunDirectory
@@ -32,7 +33,8 @@ def train(
     epochs, done, finished, stop = int(task.fixed.epochs), [], False, 0
     state = first_state(task.program, task.params)
     if run is not None:
-        state, done, finished = run.resumed(task.name, state)
+        state, done, _ = run.resumed(task.name, state)
+        state, done, finished = as_left(task, state, done)
     state, fixed = _placed(task, state)
 
     def result() -> FitResult:

@@ -1,13 +1,14 @@
 """The directory of a run: checkpoints, each a whole file, the newest few kept; `history.jsonl`.
 
 A run is known by its fingerprint: what it was asked to do. Only the run that wrote a directory may
-go on from it.
+go on from it, or one that is the same but longer.
 """
 
 import contextlib
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -26,6 +27,7 @@ except ImportError:  # not on Windows
 
 KEEP = 3
 KINDS = Metrics(loss="f", validation="f", skipped="i", scale="f", stopped="b")  # of dtypes
+MORE = {"epochs", "patience"}  # of which a longer run has more
 SHARE = 20  # writing takes at most about one part in this many of the time
 
 
@@ -36,8 +38,17 @@ class AnotherRunError(ValueError):
 class RunDirectory(contextlib.AbstractContextManager):
     """The checkpoints of one run, under `path`, which no other run may use meanwhile."""
 
-    def __init__(self, path, fingerprint: dict, *, resume: bool = True, writes: bool | None = None):
+    def __init__(
+        self,
+        path,
+        fingerprint: dict,
+        by_progress: Callable[[], list[str]] = list,
+        *,
+        resume: bool = True,
+        writes: bool | None = None,
+    ):
         self.path, self.fingerprint, self.resume = Path(path), fingerprint, resume
+        self.by_progress = by_progress  # what of the run goes by how far it is
         self.writes = jax.process_index() == 0 if writes is None else writes
         self.duration, self.written_at, self.damaged = 0.0, -np.inf, []
         self.lock = contextlib.ExitStack()
@@ -97,15 +108,30 @@ class RunDirectory(contextlib.AbstractContextManager):
             how = "goes on from the checkpoint before" if found else "begins anew"
             warn(f"`fit(checkpoint=...)` {how}: {error}")
         if found:
-            theirs = found[1]["fingerprint"]
-            other = [name for name, value in self.fingerprint.items() if theirs.get(name) != value]
-            if other:
-                raise AnotherRunError(
-                    f"`fit(checkpoint=...)`: {self.path} holds another run (it differs in "
-                    f"{', '.join(other)}). Give this run a directory of its own, or `resume=False` "
-                    "to discard the other one."
-                )
+            self._check_same(found[1]["fingerprint"])
         return found
+
+    def _check_same(self, theirs: dict) -> None:
+        """Refuse to go on from the run with this fingerprint, unless as a longer one."""
+        ours, holds = self.fingerprint, f"`fit(checkpoint=...)`: {self.path} holds"
+        other = {name for name, value in ours.items() if theirs.get(name) != value}
+        more = {name for name in MORE & other if _less(theirs.get(name), ours[name])}
+        if other == more and ("epochs" not in more or not (parts := self.by_progress())):
+            return
+        if other - {"optimizer"} != more or "epochs" not in more:
+            names = ", ".join(name for name in ours if name in other)
+            raise AnotherRunError(
+                f"{holds} another run (it differs in {names}). Give this run a directory of its "
+                "own, or `resume=False` to discard the other one."
+            )
+        why = "the optimizer is made for all its steps, as the default one is"
+        if other == more:
+            why = f"its {' and '.join(parts)} went by t, how far training was"
+        raise AnotherRunError(
+            f"{holds} a run of {theirs['epochs']} epochs, which cannot go on to {ours['epochs']}: "
+            f"{why}, so that it is no first part of the longer run. Give that a directory of its "
+            "own, and begin it with the model of this run, `fit(result.model, ...)`, or anew."
+        )
 
     def resumed(self, name: str, state: State) -> tuple[State, list[Metrics], bool]:
         """State, metrics of epochs, and whether the run is finished: as left, or as it begins."""
@@ -168,6 +194,10 @@ class RunDirectory(contextlib.AbstractContextManager):
         files.replace(self.path / "history.jsonl", lines.encode())
         self.written_at = time.monotonic()
         self.duration = self.written_at - start
+
+
+def _less(theirs, ours: int) -> bool:
+    return type(theirs) is int and theirs < ours
 
 
 def _named(name: str, tree) -> dict[str, np.ndarray]:

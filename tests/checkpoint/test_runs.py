@@ -84,7 +84,7 @@ def test_a_finished_run_is_returned_at_once_and_resume_false_begins_anew(tmp_pat
         "data": {"data": X + 1},
         "validation": {"validation": X},
         "key": {"key": jax.random.key(1)},
-        "epochs": {"epochs": 7},
+        "epochs": {"epochs": 5},
         "batch_size": {"batch_size": 9},
         "optimizer": {"optimizer": optax.adam(0.051)},
         "model": {"start": eqx.nn.Linear(3, 1, use_bias=False, key=KEY)},

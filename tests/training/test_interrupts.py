@@ -75,12 +75,13 @@ def test_a_run_killed_at_random_moments_ends_as_an_undisturbed_one(kills, tmp_pa
     """Half of the kills come once the process has written something, half at any time in its life.
 
     An epoch takes a few ms: there are several times as many as the processes can finish before
-    they are killed.
+    they are killed. The one that is killed goes on from a finished run of half as many.
     """
     epochs, random = 150 * kills, np.random.default_rng(kills)
     started = time.monotonic()
     assert start(tmp_path / "calm", epochs, tmp_path / "cache").wait(timeout=300) == 0
     longest = time.monotonic() - started
+    assert start(tmp_path / "killed", epochs // 2, tmp_path / "cache").wait(timeout=300) == 0
     struck = 0
     while struck < kills:
         process, before = (
