@@ -46,7 +46,7 @@ def test_more_epochs_go_on_from_a_finished_run_bit_for_bit(options, tmp_path, ea
     assert kept(tmp_path / "a") == kept(tmp_path / "b")
     with pytest.raises(ValueError, match=r"another run \(it differs in epochs\)"):
         fit(tmp_path / "a", epochs=3, **options)
-    with pytest.raises(ValueError, match=r"another run \(it differs in epochs, batch_size\)"):
+    with pytest.raises(ValueError, match=r"another run \(it differs in loss, epochs, batch_size\)"):
         fit(tmp_path / "a", epochs=9, batch_size=9, **options)
 
 
