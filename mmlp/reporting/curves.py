@@ -17,10 +17,10 @@ def curves(model) -> Section:
     if len(stages) > 1:
         stages = {"mean": stages["training"], "covariance": stages["covariance"]}
     section = Section("training", "Training")
-    section.about = (
-        "The loss over epochs, on rows that train and on rows held out, which decide when it ends. "
-        "Thin lines are single networks, thick ones their mean until the first of them stops."
-    )
+    section.about = "The loss over epochs, on rows that train and on rows held out, which decide "
+    section.about += "when it ends."
+    if any(np.ndim(history["loss"]) > 1 for history in stages.values()):
+        section.about += " Thin lines are single networks, thick ones their mean until one stops."
     count, of = model.unfinished()
     if count:
         told = f"{count} of {of} networks were still improving at the limit of {model.epochs}"

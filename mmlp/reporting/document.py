@@ -10,12 +10,12 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mmlp._version import __version__
-from mmlp.reporting import regression
+from mmlp.reporting import density, regression, spd
 from mmlp.reporting.progress import Progress
 from mmlp.reporting.rows import Rows, listed, named
 from mmlp.reporting.section import write_page
 
-KINDS: dict[str, Any] = {"regression": regression}
+KINDS: dict[str, Any] = {"regression": regression, "spd": spd, "vae": density}
 SEEN = (
     "These rows trained the model, and the baselines: on new rows all will do worse. Keep some "
     "from training, such as by --test 0.2."
@@ -57,7 +57,7 @@ def report(
     tell = Progress(show=progress)
     names = {"inputs": inputs, "targets": targets, "place": place}
     rows, left_out = arranged(model, X, y, **names)
-    every, rows = len(rows), rows.some(kind.most_rows(model))
+    every, rows = len(rows), rows.some(kind.most_rows(model, rows))
     seen = None if train is None else arranged(model, *train, **names)[0].some(regression.MOST)
     how = _how(rows, every, left_out, seen)
     try:

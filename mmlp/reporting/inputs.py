@@ -38,7 +38,9 @@ def importance(score: Callable, rows: Rows, tell: Callable, what: str) -> tuple[
         result.claim(GOOD, "matter", f"Most important first: {listed(names)}.")
     idle = [rows.inputs[one.j] for one in found if one not in sure]
     if idle:
-        result.claim(EVEN, "no effect seen", f"{listed(idle)}.")
+        result.claim(
+            EVEN, "no effect seen", f"Shuffling costs no more than chance: {listed(idle)}."
+        )
     result.parts.append(_bars(found[:BARS], rows))
     table = [
         {"name": rows.inputs[one.j], "cells": [{"mean": one.mean, "error": one.error}]}

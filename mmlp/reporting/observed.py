@@ -1,6 +1,7 @@
 """Predictions beside what was observed: intervals, ellipses, and the rows that fit worst."""
 
 import itertools
+from collections.abc import Sequence
 
 import equinox as eqx
 import numpy as np
@@ -98,11 +99,17 @@ def compared(y: float, mean: float, std: float) -> str:
     >>> compared(10.4812, 0.31, 3.94), compared(1200.0, 31.0, 250.0)
     ('10.5 (0.3 ± 3.9)', '1200 (31 ± 250)')
     """
-    digits = max(0, 1 - int(np.floor(np.log10(std))))
-    long = digits > 6 or max(abs(y), abs(mean)) >= 1e7
-    form = ".3g" if long else f".{digits}f"
-    y, mean = (round(x, digits) + 0.0 for x in (y, mean)) if not long else (y, mean)  # no -0.0
-    return f"{y:{form}} ({mean:{form}} ± {std:{form}})".replace("-", MINUS)
+    y_text, mean_text, std_text = shortened((y, mean, std), std)
+    return f"{y_text} ({mean_text} ± {std_text})"
+
+
+def shortened(values: Sequence[float], std: float) -> list[str]:
+    """Numbers to the place of the second digit of a deviation, or to three digits of their own."""
+    digits = max(0, 1 - int(np.floor(np.log10(std)))) if std > 0 else 7
+    if digits > 6 or max(map(abs, values)) >= 1e7:
+        return [f"{value:.3g}".replace("-", MINUS) for value in values]
+    rounded = (round(float(value), digits) + 0.0 for value in values)  # no -0.0
+    return [f"{value:.{digits}f}".replace("-", MINUS) for value in rounded]
 
 
 def _intervals(ax: Axes, mean, y, half, name: str) -> None:

@@ -12,7 +12,7 @@ from mmlp.reporting.section import Section
 NUMBERS, MOST, LEAST = 2**25, 10_000, 200  # of covariances that are held at once; rows
 
 
-def most_rows(model) -> int:
+def most_rows(model, rows: Rows) -> int:
     """How many rows a report takes, so that their covariances fit."""
     width = model.n_targets * (model.rank_ or model.n_targets)
     return int(np.clip(NUMBERS // width, LEAST, MOST))

@@ -12,7 +12,8 @@ from mmlp.pages.table import MINUS
 from mmlp.reporting import baselines
 from mmlp.reporting.baselines import ConstantError, Errors, held_out
 from mmlp.reporting.rows import Rows
-from mmlp.reporting.section import BAD, EVEN, GOOD, Section
+from mmlp.reporting.section import Section
+from mmlp.reporting.verdicts import compare, marked, mean_cell
 
 BASELINES = {"linear": baselines.linear, "constant": baselines.constant}
 WORDS = {
@@ -76,12 +77,8 @@ def section(own: Scored, found: dict[str, Scored], rows: Rows, how: str) -> Sect
     result = Section("scores", "Scores", how)
     everyone = {"this model": own, **found}
     for name, other in found.items():
-        _compare(result, own, other, WORDS[name])
+        compare(result, other.surprise - own.surprise, WORDS[name], "log score", " nats")
     cells = {name: _cells(one, rows.y) for name, one in everyone.items()}
-    least = [min(row[k]["mean"] for row in cells.values()) for k in range(2)]
-    for row in cells.values():
-        for k in range(2):
-            row[k]["best"] = len(cells) > 1 and row[k]["mean"] == least[k]
     columns = ["", "neg. log-likelihood", "energy score", "in 90 % ellipsoid", "R²"]
     note = (
         "Mean over rows ± its standard error. Negative log-likelihood (nats a row) and energy "
@@ -89,35 +86,21 @@ def section(own: Scored, found: dict[str, Scored], rows: Rows, how: str) -> Sect
         "90 % ellipsoid. R² is that of the mean, averaged over targets. Linear: ridge regression "
         "and one covariance; constant: one mean and one covariance."
     )
-    shown = [{"name": name, "cells": row} for name, row in cells.items()]
-    result.table("The whole distribution", columns, shown, note)
+    result.table("The whole distribution", columns, marked(cells, (0, 1)), note)
     result.table(*_errors_table(everyone, rows))
     return result
 
 
 def _cells(one: Scored, y: np.ndarray) -> list:
     n, inside = len(y), np.mean(one.pit <= 0.9)
-    error = np.std(one.surprise, ddof=1) / np.sqrt(n) if n > 1 else None
     r2 = float(r2_score(y, y - one.errors.values)) if n > 1 else None
     chance = float(np.sqrt(0.9 * 0.1 / n))
     return [
-        {"mean": float(np.mean(one.surprise)), "error": error},
+        mean_cell(one.surprise),
         {"mean": one.energy},
         {"mean": float(inside), "error": chance},
         None if r2 is None else f"{r2:.3f}".replace("-", MINUS),
     ]
-
-
-def _compare(result: Section, own: Scored, other: Scored, name: str) -> None:
-    gain = other.surprise - own.surprise
-    mean, error = gain.mean(), gain.std(ddof=1) / np.sqrt(len(gain))
-    size = f"{abs(mean):.2f} ± {error:.2f} nats a row"
-    if abs(mean) <= 2 * error:
-        result.claim(EVEN, "level", f"By log score no different from {name}: {size}.")
-    elif mean > 0:
-        result.claim(GOOD, "better", f"By log score {size} better than {name}.")
-    else:
-        result.claim(BAD, "worse", f"By log score {size} worse than {name}.")
 
 
 def _errors_table(everyone: dict[str, Scored], rows: Rows) -> tuple:

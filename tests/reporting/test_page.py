@@ -119,8 +119,8 @@ def test_large_tables_are_drawn_from_and_this_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(regression, "LEAST", 10)
     page = made(tmp_path, n=300)
     assert "50 rows of 300, drawn at random." in page
-    assert regression.most_rows(Oracle(d=2)) == 50
-    assert regression.most_rows(Oracle(d=10_000)) == 10
+    assert regression.most_rows(Oracle(d=2), None) == 50
+    assert regression.most_rows(Oracle(d=10_000), None) == 10
 
 
 @quick

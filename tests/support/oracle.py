@@ -72,3 +72,45 @@ class Oracle(BaseEstimator):
 
 def inputs(n, seed=0, p=4):
     return np.random.default_rng(seed).standard_normal((n, p))
+
+
+class Matrices(BaseEstimator):
+    """What the report asks of a fitted `SPDRegressor`: Y = e^x0 (I + x1^2 11'), exactly."""
+
+    kind, targets, n_targets, epochs = "spd", "matrices", 0, 3
+    _standard = staticmethod(np.asarray)
+
+    def __init__(self, d=2):
+        self.d, self.history_ = d, {"loss": np.array([3.0, 2.0, 1.0])}
+
+    def fit(self, X, y):
+        raise NotImplementedError
+
+    def unfinished(self):
+        return 0, 1
+
+    def predict(self, X):
+        Y = np.eye(self.d) + (X[:, 1] ** 2)[:, None, None]
+        return np.exp(X[:, 0])[:, None, None] * Y
+
+
+class Density(Matrices):
+    """What it asks of a fitted `MatrixVAE`: columns that are normal, with these correlations."""
+
+    kind, targets = "vae", None
+
+    def __init__(self, r=0.9, p=3):
+        super().__init__()
+        self.r, self.p = r, p
+        self.V = np.full((p, p), r) + (1 - r) * np.eye(p)
+
+    def score_samples(self, X):
+        square = np.einsum("ni,ij,nj->n", X, np.linalg.inv(self.V), X)
+        return -(square + np.linalg.slogdet(self.V)[1] + self.p * np.log(2 * np.pi)) / 2
+
+    def sample(self, n, random_state):
+        rng = np.random.default_rng(random_state)
+        return rng.multivariate_normal(np.zeros(self.p), self.V, n)
+
+    def transform(self, X):
+        return X[:, :2]
