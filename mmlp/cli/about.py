@@ -16,7 +16,8 @@ def execute(command: Info) -> int:
 def summary(path: Path) -> dict:
     """What a model file is, by its header."""
     about = header.about(path, _by_loading)
-    about["settings"].pop("verbose", None)
+    for name in ("verbose", "warm_start"):  # how, not what, was learnt
+        about["settings"].pop(name, None)
     return {"model": str(path), **about}
 
 

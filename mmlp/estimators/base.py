@@ -1,9 +1,7 @@
 """What the estimators share: arguments and rows, checked; predictions; what they tell others."""
 
 import abc
-import contextlib
 import functools
-import numbers
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -13,15 +11,14 @@ import jax
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from mmlp import checkpoint
 from mmlp.estimators import saved
+from mmlp.estimators.arguments import Arguments
 from mmlp.estimators.ensemble import Scaling, Training, unfinished
 from mmlp.estimators.outliers import Columns, check_cells
 from mmlp.estimators.pieces import output_types, predictions
-from mmlp.linalg.checks import checked_size, checked_sizes
 
 ROWS = 2**14  # that `predicted_pieces` gives at once
 
@@ -52,7 +49,7 @@ def guarded(fit: Callable) -> Callable:
     return all_or_nothing
 
 
-class NetworkEstimator(Training, BaseEstimator, abc.ABC):
+class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
     """An estimator whose fitted state is a tree of networks, `models_`, and plain numbers.
 
     A new one is a dataclass of its further arguments, with `fit`, `scores`, `_check_fitted`, and
@@ -65,7 +62,6 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
     results: ClassVar[Mapping[str, Callable]]  # what is predicted: name -> method of X, rows first
     n_targets: int = 0  # columns of y
     _numbers: ClassVar[tuple[str, ...]]  # the fitted attributes beside `models_`
-    _may_be_none: ClassVar[tuple[str, ...]] = ("patience",)  # whole numbers of training
 
     input_: Scaling
     models_: Any
@@ -119,62 +115,6 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
             state = {**state, "models_": models}
         super().__setstate__(state)
 
-    def _checked_seed(self, directory) -> int:
-        """A seed by `random_state`, after the arguments of training are checked."""
-        name, rate, given, dtype = type(self).__name__, self.learning_rate, self.dtype, None
-        with contextlib.suppress(TypeError):
-            dtype = np.dtype(given)
-        if dtype not in (np.float32, np.float64):
-            raise ValueError(f'`{name}(dtype=...)` must be "float32" or "float64", got {given!r}.')
-        if jax.dtypes.canonicalize_dtype(dtype) != dtype:
-            remedy = 'call `jax.config.update("jax_enable_x64", True)` first'
-            raise ValueError(f'`{name}(dtype="float64")` needs 64-bit numbers in JAX: {remedy}.')
-        known = rate is None and "learning_rate" in self._may_be_none
-        number = isinstance(rate, numbers.Real) and not isinstance(rate, bool | np.bool_)
-        if not (known or (number and 0 < rate < float("inf"))):
-            wanted = "a positive number, such as 0.01"
-            raise ValueError(f"`{name}(learning_rate=...)` must be {wanted}, got {rate!r}.")
-        for argument in ("max_epochs", "batch_size", "patience"):
-            if argument not in self._may_be_none or getattr(self, argument) is not None:
-                self._size(argument)
-        if directory is not None and not isinstance(self.random_state, int | np.integer):
-            raise ValueError(
-                f"`{name}.fit(checkpoint=...)` can go on with the same run only if `random_state` "
-                f"is a whole number, got {self.random_state!r}; set it."
-            )
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
-
-    def _size(self, argument: str) -> int:
-        return checked_size(getattr(self, argument), f"{type(self).__name__}({argument}=...)")
-
-    def _sizes(self, argument: str) -> tuple[int, ...]:
-        return checked_sizes(getattr(self, argument), f"{type(self).__name__}({argument}=...)")
-
-    def _paths(self, network: str, features: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """`hidden_dims` and the widths `features` of the vector path, which go together."""
-        matrices, name = self._sizes("hidden_dims"), f"{type(self).__name__}(hidden_features=...)"
-        vectors = checked_sizes(features, name)
-        if network == "joint" and matrices and len(matrices) != len(vectors):
-            raise ValueError(
-                f"`{name}` must have one width for each of the {len(matrices)} hidden_dims, got "
-                f'{vectors}; or use network="cholesky", which has no matrices.'
-            )
-        return matrices, vectors
-
-    def _one_of(self, argument: str, known) -> None:
-        value, name = getattr(self, argument), f"{type(self).__name__}({argument}=...)"
-        if value not in known:
-            raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {value!r}.")
-
-    def _folds(self, n: int) -> int:
-        """`n_models`, checked; no more than rows."""
-        count = self._size("n_models")
-        if count < 2:
-            why = "so that each is judged by rows that others see"
-            name = type(self).__name__
-            raise ValueError(f"`{name}(n_models=...)` must be at least 2, {why}, got 1.")
-        return min(count, n)
-
     def _weighted(self, sample_weight, *arrays: np.ndarray) -> list[np.ndarray]:
         """The numbers of the rows that count, and of these rows the weights and the arrays."""
         weight = _check_sample_weight(sample_weight, arrays[0], ensure_non_negative=True)
@@ -193,11 +133,18 @@ class NetworkEstimator(Training, BaseEstimator, abc.ABC):
         who, place = f"`{type(self).__name__}.fit`: ", functools.partial(Columns.place, rows=rows)
         check_cells(who, self.dtype, tables, place, stacklevel=4)  # at the call of `fit`
 
+    @property
+    def n_iter_(self) -> int:
+        """Epochs of the last `fit`, of the networks that took most."""
+        return max(len(history["loss"]) for history in self._histories())
+
+    def _histories(self) -> list[dict[str, np.ndarray]]:
+        return [getattr(self, name) for name in self._numbers if name.endswith("history_")]
+
     def unfinished(self) -> tuple[int, int]:
         """How many networks came to `max_epochs` while they were improving, and of how many."""
         limits = self.epochs, self.full_patience
-        histories = [getattr(self, name) for name in self._numbers if name.endswith("history_")]
-        flags = np.concatenate([unfinished(history, *limits) for history in histories])
+        flags = np.concatenate([unfinished(history, *limits) for history in self._histories()])
         return int(flags.sum()), len(flags)
 
     def _standard(self, X) -> np.ndarray:

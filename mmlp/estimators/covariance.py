@@ -169,15 +169,15 @@ def form_for(estimator, d: int) -> str:
     return ("low_rank" if thin else "full") if form == "auto" else form
 
 
-def checked_targets(regressor, y, n: int) -> np.ndarray:
-    """y of `log_density`, (n, d)."""
+def checked_targets(regressor, y, n: int, call: str = "log_density", what: str = "y") -> np.ndarray:
+    """y of `log_density`, or `what` of another call, (n, d)."""
     y, d, name = np.asarray(y, np.float64), regressor.n_targets, type(regressor).__name__
     if y.shape != (n, d) and (y.shape, d) != ((n,), 1):
         raise ValueError(
-            f"`{name}.log_density(X, y)` needs y of shape ({n}, {d}), a row for each of X and "
-            f"a column for each target of `fit`, got shape {y.shape}."
+            f"`{name}.{call}({what}=...)` needs {what} of shape ({n}, {d}), a row for each of X "
+            f"and a column for each target of `fit`, got shape {y.shape}."
         )
-    y = checked_floats(y.reshape(n, d), f"{name}.log_density(y=...)", "(n, d)", ndim=2)
+    y = checked_floats(y.reshape(n, d), f"{name}.{call}({what}=...)", "(n, d)", ndim=2)
     return np.asarray(y)
 
 

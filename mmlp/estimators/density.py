@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.covariance import form_for
-from mmlp.estimators.ensemble import Scaling, fit_folds
+from mmlp.estimators.ensemble import Scaling, check_alike, fit_folds
 from mmlp.estimators.low_rank import chosen_rank, evenly, fitted_rank
 from mmlp.estimators.pieces import predictions
 from mmlp.initialisation import calibrate
@@ -33,7 +33,8 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
     latent variables a row estimate the density, and the draws are the same for every row. The KL
     term gains its weight over the first fifth of `max_epochs`. A share `validation_fraction` of
     the rows is kept from training, which stops when they have not improved for `patience` epochs
-    more than that (`None`: never).
+    more than that (`None`: never). With `warm_start` another `fit` goes on from the VAE that was
+    fitted, with the whole KL term from the beginning; `n_iter_` are its epochs.
 
     `covariance="low_rank"` makes that of x given s the sum of a diagonal and `rank` loadings, by
     default as many as X has correlations beyond chance, up to 64: time and memory then grow like p
@@ -62,8 +63,11 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
     validation_fraction: float = 0.15
 
     @guarded
-    def fit(self, X, y=None, sample_weight=None, *, checkpoint=None) -> "MatrixVAE":
-        """Learn from X (n, p); `y` is ignored; `checkpoint`: a folder, to go on from."""
+    def fit(self, X, y=None, sample_weight=None, *, X_val=None, checkpoint=None) -> "MatrixVAE":
+        """Learn from X (n, p); `y` is ignored; `checkpoint`: a folder, to go on from.
+
+        With rows `X_val` training stops by these, and all rows of X are learnt from.
+        """
         seed = self._checked_seed(checkpoint)
         self._size("n_samples")
         self._one_of("model", MODELS)
@@ -74,20 +78,27 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
             )
         latent, widths = self._size("n_components"), self._sizes("hidden_dims")
         self._check_decoder()
-        X = np.asarray(validate_data(self, X, dtype=np.float64, ensure_min_samples=2))
+        rules: Any = {"dtype": np.float64, "ensure_min_samples": 2, "reset": not self._warm}
+        X = np.asarray(validate_data(self, X, **rules))
         rows, weight, X = self._weighted(sample_weight, X)
         self._check_cells(rows, X)
 
-        self.input_ = Scaling.of(X, weight)
+        warm = self._warm
+        self.input_ = self.input_ if warm else Scaling.of(X, weight)
         order = np.random.default_rng(seed).permutation(len(X))
-        held = min(max(1, round(share * len(X))), len(X) - 1)
+        held = 0 if X_val is not None else min(max(1, round(share * len(X))), len(X) - 1)
         parts = [(order[held:], order[:held])]
         z, rank = self.input_.forward(X), None
         if form_for(self, X.shape[1]) == "low_rank" and self.model[1] == "f":
-            rank = chosen_rank(self.rank, z, weight)
+            rank = chosen_rank(self._asked_rank, z, weight)
         build = _Build(self.model, X.shape[1], latent, widths, rank)
-        how = {"training": self, "seed": seed, "checkpoint": checkpoint, "start": evenly(z)}
-        fitted = fit_folds(build, _minus_elbo, (z,), weight, parts, **how)
+        how: Any = {"training": self, "seed": seed, "checkpoint": checkpoint, "start": evenly(z)}
+        if warm:
+            check_alike("MatrixVAE", self.models_, build, 1, z.astype(self.dtype), how["start"])
+            how["models"] = self.models_
+        how["judges"] = None if X_val is None else (self._standard(X_val),)
+        loss = _minus_bound if warm else _minus_elbo
+        fitted = fit_folds(build, loss, (z,), weight, parts, **how)
         self.models_, self.history_ = fitted
         return self
 
@@ -186,6 +197,11 @@ def _minus_elbo(vae: VAE, key, t, x):
     """With the KL term's weight rising over the warm-up; t = 1 is the bound itself."""
     likelihood, divergence = vae.terms(x, key)
     return jnp.minimum(1, t / WARM_UP) * divergence - likelihood
+
+
+def _minus_bound(vae: VAE, key, t, x):
+    """From the beginning, of a VAE that has learnt before."""
+    return _minus_elbo(vae, key, 1.0, x)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""Several networks at once, each trained on its own part of the rows and judged by the rest.
-
-Rows are padded with rows of weight zero, to whole batches: few shapes mean few compilations.
-"""
+"""Several networks at once, each trained on its own part of the rows and judged by the rest."""
 
 import dataclasses
 import functools
@@ -14,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
-from mmlp.estimators.pieces import one_of_few
+from mmlp.estimators import batches
+from mmlp.estimators.batches import own_rows, shared_rows, some_of_them
 from mmlp.training import FitResult, fit_many
 from mmlp.training.compiled import Compiled
 from mmlp.training.data import join, split
@@ -28,8 +26,6 @@ BATCHES = 40  # in an epoch, about, with from 2^6 to 2^8 rows: larger ones took 
 POWERS = (6, 8)
 # the step, up to and from so many rows (`benchmarks/large_tables.py --learning-rate 0.02`)
 RATES = ((10_000, 0.02), (100_000, 0.01))
-EPOCH = 2**17  # rows at most: where a network has more, each epoch takes the next part of them
-JUDGES = 20_000  # held rows at most that a network is judged by after an epoch
 PATIENCE = 20_000  # rows at most that count as an epoch without improvement
 Part = tuple[np.ndarray, np.ndarray]  # rows to train one network on, and held ones to judge it by
 
@@ -65,6 +61,7 @@ class Training:
     random_state: Any = None
     dtype: str = "float32"
     verbose: int = 0
+    warm_start: bool = False
 
     @property
     def full_patience(self) -> int | None:
@@ -87,7 +84,7 @@ class Training:
             rows, rates = np.log(np.transpose(RATES))
             given["learning_rate"] = float(np.exp(np.interp(np.log(n), rows, rates)))
         if self.patience is not None:
-            shorter = self.patience * PATIENCE / min(n, EPOCH)
+            shorter = self.patience * PATIENCE / min(n, batches.EPOCH)
             given["patience"] = min(self.patience, int(np.ceil(shorter)))
         return Training(**given)
 
@@ -113,43 +110,74 @@ def among(some: np.ndarray, parts: list[Part]) -> list[Part]:
 
 
 def fit_folds(
-    build, sample_loss, data, weight, parts, *, training, seed, checkpoint, start=None, stage=""
+    build, sample_loss, data, weight, parts, *, training, checkpoint, stage="", **given
 ) -> FitResult:
     """One network for each part, all trained together.
 
     `build(key, X)` makes one, with some rows X of data[0], the inputs, or `build(key, X, start)`;
     `sample_loss(model, key, t, *row)` is the loss of one row of the arrays `data`, whose weights
-    are `weight` (n,). Both are hashable: equal ones are compiled once. `stage` is what the user
-    reads of it meanwhile.
+    are `weight` (n,). Both are hashable: equal ones are compiled once. `judges`, arrays like `data`
+    of other rows, tell when to stop in place of each network's own held rows; `models` are such
+    networks to go on from. `stage` is what the user reads of it meanwhile.
     """
-    given = _arranged(build, sample_loss, data, weight, parts, training, seed, start)
+    options = _arranged(build, sample_loss, data, weight, parts, training, **given)
     progress = bool(training.verbose) and (stage or True)
-    return fit_many(**given, checkpoint=checkpoint, progress=progress)
+    return fit_many(**options, checkpoint=checkpoint, progress=progress)
 
 
-def compile_folds(build, sample_loss, data, weight, parts, *, training, seed, start=None, **_):
+def compile_folds(build, sample_loss, data, weight, parts, *, training, checkpoint, **given):
     """Compile what `fit_folds` would run with these arguments; gives the networks before it."""
-    given = _arranged(build, sample_loss, data, weight, parts, training, seed, start)
-    compile_many(**given)
-    return given["models"]
+    options = _arranged(build, sample_loss, data, weight, parts, training, **given)
+    compile_many(**options)
+    return options["models"]
 
 
-def _arranged(build, sample_loss, data, weight, parts, training, seed, start) -> dict[str, Any]:
+def _arranged(
+    build, sample_loss, data, weight, parts, training, *, seed, start=None, judges=None, models=None
+) -> dict[str, Any]:
     """The arguments of `fit_many`."""
     epochs, batch_size, dtype = training.max_epochs, training.batch_size, training.dtype
     data = tuple(np.asarray(x, dtype) for x in data)
     some = np.random.default_rng(seed).integers(len(weight), size=CALIBRATION)
     first = (data[0][some], *(() if start is None else (start.astype(dtype),)))
     params, frozen, keys, static = _initial((build, len(parts)), np.uint32(seed), *first)
+    fresh = join(params, frozen, static.value)
     seen, judging = (list(rows) for rows in zip(*parts, strict=True))
-    judging = [_some(rows, seed) for rows in judging]
-    rows = (_shared if max(map(len, seen)) > EPOCH else _own)(data, weight, seen, batch_size)
+    rows = shared_rows if max(map(len, seen)) > batches.EPOCH else own_rows
+    rows = rows(data, weight, seen, batch_size)
+    held = (data, weight)
+    if judges is not None:
+        judges = tuple(np.asarray(x, dtype) for x in judges)
+        held, judging = (judges, np.ones(len(judges[0]))), [np.arange(len(judges[0]))] * len(seen)
+    judging = [some_of_them(one, seed) for one in judging]
     optimizer = optimizer_by_progress(training.learning_rate)
     options = {"epochs": epochs, "batch_size": batch_size, "patience": training.full_patience}
     options |= {"optimizer": optimizer, "own_data": "rows" not in rows}
-    options |= {"validation": _own(data, weight, judging, batch_size)["data"]}
-    options |= {"models": join(params, frozen, static.value), "loss": Weighted(sample_loss)}
+    options |= {"validation": own_rows(*held, judging, batch_size)["data"]}
+    options |= {"models": fresh if models is None else models, "loss": Weighted(sample_loss)}
     return options | rows | {"keys": keys}
+
+
+def check_alike(name: str, models, build, count: int, X: np.ndarray, start=None) -> None:
+    """Refuse to go on from stacked models where `build` would make others; nothing is computed."""
+    first = (X[:2], *(() if start is None else (start.astype(X.dtype),)))
+    keys = jax.random.split(jax.random.key(0), count)
+    fresh = eqx.filter_eval_shape(_drawn, build, keys, *first)
+    have, asked = (jax.tree_util.tree_flatten_with_path(tree)[0] for tree in (models, fresh))
+    differ = "other kinds of networks"
+    if jax.tree.structure(models) == jax.tree.structure(fresh):
+        pairs = zip(have, asked, strict=True)
+        shapes = [(key, np.shape(x), np.shape(y)) for (key, x), (_, y) in pairs]
+        wrong = [entry for entry in shapes if entry[1] != entry[2]]
+        if not wrong and all(getattr(x, "dtype", None) in (None, X.dtype) for _, x in have):
+            return
+        key, x, y = wrong[0] if wrong else ((), "another dtype", X.dtype)
+        differ = f"weights {jax.tree_util.keystr(key)} of shape {y}, not {x}"
+    raise ValueError(
+        f"`{name}(warm_start=True)` goes on from the networks that were fitted, but its arguments "
+        f"or the number of rows now ask for {differ}; set the widths, `n_models` and so on as they "
+        "were, or `warm_start=False`."
+    )
 
 
 def unfinished(history: dict[str, np.ndarray], epochs: int, patience: int | None) -> np.ndarray:
@@ -190,53 +218,21 @@ class Weighted:
         return jnp.mean(weight * values)
 
 
-def _some(rows: np.ndarray, seed: int) -> np.ndarray:
-    """At most `JUDGES` of these rows, any of them."""
-    if len(rows) <= JUDGES:
-        return rows
-    return np.sort(np.random.default_rng(seed).choice(rows, JUDGES, replace=False))
-
-
-def _own(data: tuple, weight: np.ndarray, parts: list, batch_size: int) -> dict[str, Any]:
-    """For each network a copy of its rows."""
-    index, weights = _padded(parts, weight, batch_size)
-    return {"data": (tuple(x[index] for x in data), weights.astype(data[0].dtype))}
-
-
-def _shared(data: tuple, weight: np.ndarray, parts: list, batch_size: int) -> dict[str, Any]:
-    """The rows once, and the numbers (networks, parts, m) of those that each sees in an epoch."""
-    count = -(-max(map(len, parts)) // EPOCH)
-    m = -(-max(map(len, parts)) // (count * batch_size)) * batch_size
-    rows = np.full((len(parts), count * m), len(weight))  # the last one, of weight zero
-    for k, part in enumerate(parts):
-        rows[k, : len(part)] = np.random.default_rng(k).permutation(part)
-    table = tuple(np.concatenate([x, x[:1]]) for x in data)
-    weights = np.append(weight / weight.mean(), 0).astype(data[0].dtype)
-    spread = rows.reshape(len(parts), m, count).swapaxes(1, 2)  # padding in each part
-    return {"data": (table, weights), "rows": spread}
-
-
-def _padded(parts, weight: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices and weights (parts, m), m whole batches; of mean one, and zero for padding."""
-    m = one_of_few(max(map(len, parts)), batch_size)
-    index, weights = np.zeros((len(parts), m), int), np.zeros((len(parts), m))
-    for k, rows in enumerate(parts):
-        index[k, : len(rows)], weights[k, : len(rows)] = rows, weight[rows]
-    return index, weights * (m / weights.sum(axis=1, keepdims=True))
-
-
 @functools.partial(Compiled, effort="least")
 def _initial(static, seed, X, *start):
     """Networks that are drawn, and keys to train them with."""
     build, count = static
     keys = jax.random.split(jax.random.key(seed), (2, count))
+    params, frozen, rest = split(_drawn(build, keys[0], X, *start))
+    return params, frozen, jax.random.key_data(keys[1]), _Static(rest)
 
+
+def _drawn(build, keys, X, *start):
     def one(key):
         model = build(key, X, *start)
         return jax.tree.map(lambda x: x.astype(X.dtype) if eqx.is_inexact_array(x) else x, model)
 
-    params, frozen, rest = split(eqx.filter_vmap(one)(keys[0]))
-    return params, frozen, jax.random.key_data(keys[1]), _Static(rest)
+    return eqx.filter_vmap(one)(keys)
 
 
 @jax.tree_util.register_static

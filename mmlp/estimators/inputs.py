@@ -51,14 +51,16 @@ class TableInputs:
         forced = self._forced(X)
         X, y, sample_weight, known = self._known_targets(X, y, sample_weight)
         rules: Any = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2}
-        X, y = validate_data(self, X, y, **LOOSE, **rules)
+        X, y = validate_data(self, X, y, **LOOSE, **rules, reset=not self._warm)
         vector, y = np.ndim(y) == 1, np.asarray(y, np.float64).reshape(len(y), -1)
         rows, weight, X, y = self._weighted(sample_weight, np.asarray(X), y)
         X, (rows, weight, y) = self._encoded(X, forced, known[rows], weight, y)
         return rows, weight, X, y, vector
 
-    def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
+    def _scaling(self: Any, X: np.ndarray, weight: np.ndarray) -> Scaling:
         """That of the inputs."""
+        if self._warm:
+            return self.input_
         return Scaling.of(X, weight, self.columns_.indicators)
 
     def _known_targets(self, X, y, sample_weight) -> tuple[Any, Any, Any, np.ndarray]:
@@ -78,12 +80,12 @@ class TableInputs:
         weight = None if sample_weight is None else _safe_indexing(sample_weight, rows)
         return _safe_indexing(X, rows), _safe_indexing(y, rows), weight, rows
 
-    def _encoded(self, X: np.ndarray, forced: Sequence[bool], *others: np.ndarray):
+    def _encoded(self: Any, X: np.ndarray, forced: Sequence[bool], *others: np.ndarray):
         """X (n, p) as numbers, from now on by `columns_`, and the other arrays, of rows used."""
         names, rows = self._column_names(), np.arange(len(X))
         options = Options(self.missing, self.categories, self.dates)
         try:
-            encoder = Encoder.of(X, names, options, forced)
+            encoder = self._encoder(X, names, options, forced)
             if self.missing == "drop" and (gaps := encoder.gaps(X)).any():
                 rows = rows[~gaps]
                 if len(rows) < 2:
@@ -92,8 +94,8 @@ class TableInputs:
                     )
                 text = f"{int(gaps.sum())} of {len(X)} rows are left out: a value is missing."
                 warnings.warn(f"`{type(self).__name__}.fit`: {text}", UserWarning, stacklevel=4)
-                encoder = Encoder.of(X[rows], names, options, forced)
-            self.columns_ = encoder  # pyright: ignore[reportAttributeAccessIssue]
+                encoder = self._encoder(X[rows], names, options, forced)
+            self.columns_ = encoder
             encoded = encoder(X[rows], names)
         except ProblemsError:
             raise
@@ -102,6 +104,10 @@ class TableInputs:
         if getattr(self, "verbose", 0) and remarkable(encoder):
             print("\n".join(summary(encoder, names)), file=sys.stderr, flush=True)
         return encoded, [array[rows] for array in others]
+
+    def _encoder(self: Any, *given) -> Encoder:
+        """That of these rows, or of the networks to go on from."""
+        return self.columns_ if self._warm else Encoder.of(*given)
 
     def _forced(self, X) -> list[bool]:
         """Which columns are said to be words: by `categories`, or by pandas' type category."""

@@ -94,7 +94,7 @@ class Thinned(Form):
 
     def builder(self, regressor, p: int, e: np.ndarray, weight) -> tuple[Callable, np.ndarray]:
         widths = tuple(regressor.hidden_dims), tuple(regressor.hidden_features)
-        sizes = (p, e.shape[1], *widths, chosen_rank(regressor.rank, e, weight))
+        sizes = (p, e.shape[1], *widths, chosen_rank(regressor._asked_rank, e, weight))
         return Build(FAMILIES[regressor.family], regressor.network, *sizes), evenly(e)
 
     def corrections(self, family, models, inputs, e, apart, weight, parts):

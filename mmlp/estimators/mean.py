@@ -43,6 +43,7 @@ class FittedMean(NamedTuple):
     residuals: np.ndarray  # (n, d): of held rows, of the mean over both ways to split into folds
     apart: np.ndarray  # (n, d): what these two say of held rows differs by this
     history: dict[str, np.ndarray]
+    judged: np.ndarray | None  # (m, d): residuals of the rows of validation, if there are any
 
 
 def stages(n: int) -> list[str]:
@@ -52,40 +53,60 @@ def stages(n: int) -> list[str]:
     return [f"{i}/{len(names)} {name}" for i, name in enumerate(names, 1)]
 
 
-def fit_mean(sizes, x, z, weight, partitions: list[list[Part]], *, checkpoint, **how) -> FittedMean:
-    """Of standardised z (n, d), given x (n, p), by MLPs with `sizes` of hidden layers."""
+def fit_mean(
+    sizes, x, z, weight, partitions: list[list[Part]], *, checkpoint, judges=None, **how
+) -> FittedMean:
+    """Of standardised z (n, d), given x (n, p), by MLPs with `sizes` of hidden layers.
+
+    `judges` are other rows (x, z), by which they stop; `how` may have `models`, MLPs to go on from.
+    """
     build, dtype = Mean((x.shape[1], *sizes, z.shape[1])), how["training"].dtype
-    few = len(z) <= MOST
+    few, (x_val, z_val) = len(z) <= MOST, judges or (x[:0], z[:0])
 
     names = iter(stages(len(z)))
 
-    def networks(name: str, loss, parts: list[Part], *data):
+    def networks(name: str, loss, parts: list[Part], *data, others, models=None):
         own = {"checkpoint": checkpoint and checkpoint / name, "stage": next(names)}
-        return fit_folds(build, loss, data, weight, parts, **own, **how)
+        own |= {"judges": (x_val, *others) if judges else None, "models": models}
+        return fit_folds(build, loss, data, weight, parts, **how | own)
 
     rng, used, rates = np.random.default_rng(how["seed"]), np.ones(x.shape[1]), np.ones_like(z)
+    others = (z_val, np.ones_like(z_val))
     if not few:
         parts, inputs = partitions[0], x.astype(dtype)
-        first = networks("first", squared_error, parts, x, z, rates).model
+        first = networks("first", squared_error, parts, x, z, rates, others=others).model
         used = mattering(first, inputs, z, weight, parts, rng)
         errors = z - held(predictions(call, first, inputs), parts)
-        sizes_of = networks("sizes", laplace, parts, x, errors).model
+        left = z_val - _averaged(first, x_val, dtype)
+        sizes_of = networks("sizes", laplace, parts, x, errors, others=(left,)).model
         rates = weighing(held(predictions(call, sizes_of, inputs), parts), errors, weight)
-    every = [part for parts in partitions for part in parts]
-    fitted = networks("all", squared_error, every, x * used, z, rates)
+        if judges:
+            logs = _averaged(sizes_of, x_val, dtype)
+            others = (z_val, weighing(logs, left, np.ones(len(left))))
+    every, x_val = [part for parts in partitions for part in parts], x_val * used
+    going_on = {"others": others, "models": how.get("models")}
+    fitted = networks("all", squared_error, every, x * used, z, rates, **going_on)
     # what they have made of columns of zeros is nothing
     model = eqx.tree_at(lambda m: m.W[0], fitted.model, replace_fn=lambda W: _times(W, used))
     values = predictions(call, model, x.astype(dtype))  # (n, 2 count, d)
     values = np.split(values, len(partitions), axis=1)
     said = [held(*pair) for pair in zip(values, partitions, strict=True)]
-    models, share = {"mean": model}, np.zeros(z.shape[1])
+    found, share = {"mean": model}, np.zeros(z.shape[1])
     if few and z.shape[1] <= FEW:
         smooth, other = smooth_mean(x, z, weight, partitions, dtype=dtype, rng=rng)
         share = shares(z, weight, np.mean(said, axis=0), np.mean(other, axis=0))
         said = [one + share * (two - one) for one, two in zip(said, other, strict=True)]
-        models |= {"smooth": as_one(smooth)} if share.any() else {}
+        found |= {"smooth": as_one(smooth)} if share.any() else {}
     one, other = said
-    return FittedMean(models, share, z - (one + other) / 2, one - other, fitted.history)
+    judged = judges and z_val - predicted_mean(found, share, judges[0].astype(dtype))
+    return FittedMean(found, share, z - (one + other) / 2, one - other, fitted.history, judged)
+
+
+def _averaged(models, x: np.ndarray, dtype) -> np.ndarray:
+    """What the networks say of rows that none has seen."""
+    if not len(x):
+        return x[:, :1]
+    return predictions(call, models, x.astype(dtype)).mean(axis=1)
 
 
 def _times(W, used: np.ndarray):

@@ -24,7 +24,7 @@ from mmlp.estimators import saved
 from mmlp.estimators.ahead import ahead
 from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.covariance import FAMILIES, Form, checked_targets, form_for, minus_log_density
-from mmlp.estimators.ensemble import Scaling, fit_folds, folds
+from mmlp.estimators.ensemble import fit_folds, folds
 from mmlp.estimators.full import Full
 from mmlp.estimators.inputs import TableInputs
 from mmlp.estimators.laws import law, log_densities
@@ -33,6 +33,7 @@ from mmlp.estimators.marginals import Marginals
 from mmlp.estimators.mean import call, check_share, fit_mean, predicted_mean, stages
 from mmlp.estimators.outliers import Columns, names_of
 from mmlp.estimators.pieces import by_pieces, predictions
+from mmlp.estimators.starts import check_networks, rows_of_validation, scaled
 
 FORMS = {"full": Full(), "low_rank": Thinned()}
 
@@ -51,6 +52,9 @@ class MultivariateRegressor(
     its own fold of the rows has not improved for `patience` epochs (`None`: never; no epoch counts
     for more than 20,000 rows). `max_epochs`, `batch_size` and `learning_rate` go by the number of
     rows if they are None: 500, 64 and 0.02 up to 600. An epoch takes 131,072 rows at most, in turn.
+
+    With `warm_start` another `fit` goes on from the networks that were fitted, in the same units of
+    X and y; `n_iter_` are its epochs.
 
     Up to 1000 rows Gaussian processes have a part in the mean, `share_` (d,), by held rows. With
     more rows, the mean leaves out inputs without which held rows are predicted as well.
@@ -72,17 +76,8 @@ class MultivariateRegressor(
 
     kind = "regression"
     targets = "columns"
-    _numbers = (
-        "columns_",
-        "input_",
-        "target_",
-        "share_",
-        "shape_",
-        "contrast_",
-        "gain_",
-        "is_vector_",
-    )
-    _numbers += ("epochs_", "history_", "covariance_history_")
+    _numbers = ("columns_", "input_", "target_", "share_", "shape_", "contrast_", "gain_")
+    _numbers += ("is_vector_", "epochs_", "history_", "covariance_history_")
     _may_be_none = ("max_epochs", "batch_size", "learning_rate", "patience")
 
     family: str = "power_exponential"
@@ -97,8 +92,13 @@ class MultivariateRegressor(
     learning_rate: float | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @guarded
-    def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "MultivariateRegressor":
-        """Learn from X (n, p) and y (n,) or (n, d); `checkpoint`: a folder, to go on from."""
+    def fit(
+        self, X, y, sample_weight=None, *, X_val=None, y_val=None, checkpoint=None
+    ) -> "MultivariateRegressor":
+        """Learn from X (n, p) and y (n,) or (n, d); `checkpoint`: a folder, to go on from.
+
+        With rows `X_val`, `y_val` networks stop by these, not by their own folds.
+        """
         seed, names = self._checked_seed(checkpoint), names_of(y)
         rows, weight, X, y, self.is_vector_ = self._table(X, y, sample_weight)
         self._check_cells(rows, X, Columns("y", y, names))
@@ -110,17 +110,21 @@ class MultivariateRegressor(
         parts, others = folds(len(X), count, rng), folds(len(X), count, rng)
         runs = [checkpoint and Path(checkpoint, name) for name in ("mean", "covariance")]
 
-        self.input_, self.target_ = self._scaling(X, weight), Scaling.of(y, weight)
-        x, z = self.input_.forward(X), self.target_.forward(y)
+        x, z, before = scaled(self, X, y, weight)
+        check_networks(self, before, form, sizes, count, x, z, weight)
+        judges = rows_of_validation(self, X_val, y_val)
         how: Any = {"training": self.planned(len(X)), "seed": seed, "checkpoint": runs[0]}
+        how["judges"] = judges
         with ahead(lambda: form.compile(self, x, z, weight, parts, **how), len(x)):
-            means = fit_mean(sizes, x, z, weight, [parts, others], **how)
+            means = fit_mean(sizes, x, z, weight, [parts, others], models=before.get("mean"), **how)
 
-        self.shape_ = form.shape(means.residuals, weight)
+        self.shape_ = self.shape_ if before else form.shape(means.residuals, weight)
         e, apart = (form.standard(self.shape_, r) for r in (means.residuals, means.apart))
         build, start = form.builder(self, X.shape[1], e, weight)
         how |= {"seed": seed + 1, "checkpoint": runs[1], "start": start}
-        how["stage"] = stages(len(X))[-1]
+        if judges:
+            how["judges"] = (judges[0], form.standard(self.shape_, means.judged))
+        how |= {"models": before.get("covariance"), "stage": stages(len(X))[-1]}
         heads = fit_folds(build, minus_log_density, (x, e), weight, parts, **how)
         given = (x.astype(self.dtype), e, apart, weight, parts)
         self.contrast_, self.gain_ = form.corrections(self._family, heads.model, *given)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 from mmlp import divergences
 from mmlp.estimators import saved
 from mmlp.estimators.base import NetworkEstimator, guarded
-from mmlp.estimators.ensemble import Scaling, fit_folds, folds
+from mmlp.estimators.ensemble import Scaling, check_alike, fit_folds, folds
 from mmlp.estimators.inputs import LOOSE, TableInputs
 from mmlp.estimators.outliers import Columns
 from mmlp.initialisation import calibrate
@@ -33,7 +33,8 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
     The network is a `JointMatrixMLP` with matrices of the sizes `hidden_dims` and a vector path of
     the widths `hidden_features`, by default 100 for each of them; with `network="cholesky"`, the
     baseline, a `CholeskyMLP` of those widths. `n_models` networks are averaged; each stops when its
-    own fold of the rows has not improved for `patience` epochs (`None`: never).
+    own fold of the rows has not improved for `patience` epochs (`None`: never). With `warm_start`
+    another `fit` goes on from the networks that were fitted; `n_iter_` are its epochs.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((40, 3))
@@ -56,8 +57,13 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
     learning_rate: float = 0.01
 
     @guarded
-    def fit(self, X, y, sample_weight=None, *, checkpoint=None) -> "SPDRegressor":
-        """Learn from X (n, p) and y (n, d, d); `checkpoint`: a folder, to go on from."""
+    def fit(
+        self, X, y, sample_weight=None, *, X_val=None, y_val=None, checkpoint=None
+    ) -> "SPDRegressor":
+        """Learn from X (n, p) and y (n, d, d); `checkpoint`: a folder, to go on from.
+
+        With rows `X_val`, `y_val` networks stop by these, not by their own folds.
+        """
         seed = self._checked_seed(checkpoint)
         self._one_of("loss", ("von_neumann", "stein", "quadratic", "log_euclidean"))
         if y is None:
@@ -65,7 +71,8 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
                 "`SPDRegressor.fit(X, y)` requires y to be passed, but the target y is None."
             )
         forced = self._forced(X)
-        X = np.asarray(validate_data(self, X, **LOOSE, ensure_min_samples=2))
+        loose: Any = LOOSE | {"ensure_min_samples": 2, "reset": not self._warm}
+        X = np.asarray(validate_data(self, X, **loose))
         Y = _matrices(X, y, "fit")
         self._one_of("network", ("joint", "cholesky"))
         same = self.hidden_features is None
@@ -81,14 +88,34 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
         log_trace = _but_for_rounding(log_trace, Y.shape[1])
         self._check_cells(rows, X, Columns("the diagonal of y", diagonal, squared=False))
 
-        self.input_, self.trace_ = self._scaling(X, weight), Scaling.of(log_trace, weight)
+        how: Any = {"training": self, "seed": seed, "checkpoint": checkpoint}
+        count = self._folds(len(X))
+        if self._warm:
+            check_alike(type(self).__name__, self.models_, build, count, X.astype(self.dtype))
+            how["models"] = self.models_
+        else:
+            self.input_, self.trace_ = self._scaling(X, weight), Scaling.of(log_trace, weight)
         data = (self.input_.forward(X), factor, self.trace_.forward(log_trace))
-        parts = folds(len(X), self._folds(len(X)), np.random.default_rng(seed))
+        parts = folds(len(X), count, np.random.default_rng(seed))
         loss = _Loss(getattr(divergences, self.loss))
-        how = {"training": self, "seed": seed, "checkpoint": checkpoint}
+        how["judges"] = self._judges(X_val, y_val, Y.shape[1])
         fitted = fit_folds(build, loss, data, weight, parts, **how)
         self.models_, self.history_ = fitted
         return self
+
+    def _judges(self, X_val, y_val, d: int) -> tuple[np.ndarray, ...] | None:
+        """Rows of validation as those of training, if there are any."""
+        if not self._both(X_val, y_val):
+            return None
+        x = self._standard(X_val)
+        Y = _matrices(x, y_val, "fit", "y_val")
+        if Y.shape[1] != d:
+            raise ValueError(
+                f"`SPDRegressor.fit(y_val=...)` must hold matrices of {d} x {d}, as y does, got "
+                f"shape {Y.shape}."
+            )
+        factor, log_trace = factored(Y, "y_val")
+        return x, factor, self.trace_.forward(log_trace)
 
     def predict(self, X) -> np.ndarray:
         """The matrices, (n, d, d)."""
@@ -152,12 +179,12 @@ def _outputs(model, x):
     return log_trace, A.factor
 
 
-def _matrices(X: np.ndarray, Y, call: str) -> np.ndarray:
+def _matrices(X: np.ndarray, Y, call: str, what: str = "y") -> np.ndarray:
     """Y as (n, d, d), as many as rows of X."""
     Y = np.asarray(Y, np.float64)
     if Y.ndim != 3 or Y.shape[1] != Y.shape[2] or not Y.shape[1] or len(Y) != len(X):
         raise ValueError(
-            f"`SPDRegressor.{call}(X, y)` needs as many matrices y (n, d, d) as rows of X, got "
+            f"`SPDRegressor.{call}({what}=...)` needs as many matrices (n, d, d) as rows of X, got "
             f"{len(X)} rows and y of shape {Y.shape}."
         )
     return Y
@@ -172,12 +199,12 @@ def _but_for_rounding(log_trace: np.ndarray, d: int) -> np.ndarray:
     return np.full_like(log_trace, log_trace.mean()) if alike else log_trace
 
 
-def factored(Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def factored(Y: np.ndarray, what: str = "y") -> tuple[np.ndarray, np.ndarray]:
     """Upper triangular factors (n, d, d) of Y / tr Y, in float64, and log tr Y (n, 1)."""
     trace = np.trace(Y, axis1=1, axis2=2)
     size = np.where(trace == 0, 1.0, np.abs(trace))[:, None, None]
     try:
         factor = Gram.from_dense(Y / size).factor
     except ValueError as error:
-        raise ValueError(f"`SPDRegressor.fit(y=...)`, scaled to trace one: {error}") from None
+        raise ValueError(f"`SPDRegressor.fit({what}=...)`, scaled to trace one: {error}") from None
     return np.asarray(factor), np.log(trace)[:, None]

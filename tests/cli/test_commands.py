@@ -189,7 +189,7 @@ def test_info(folder, here, capsys):
         assert about["weights"] == sum(sizes)
         settings = model.get_params()
         assert about["settings"].items() <= json.loads(json.dumps(settings)).items()
-        assert settings.keys() - about["settings"].keys() == {"verbose"}
+        assert settings.keys() - about["settings"].keys() == {"verbose", "warm_start"}
 
 
 def test_info_needs_no_jax(here):

@@ -8,7 +8,7 @@ from sklearn.linear_model import LinearRegression
 from small_estimators import REGRESSION
 
 from mmlp import estimators
-from mmlp.estimators import MultivariateRegressor, ensemble, mean, smooth
+from mmlp.estimators import MultivariateRegressor, batches, ensemble, mean, smooth
 from mmlp.estimators.ensemble import Training, among, fit_folds, folds
 from mmlp.training import fit_many
 
@@ -139,8 +139,8 @@ def test_inputs_that_do_not_matter_are_left_out(monkeypatch, stages):
     """By a training of rows that are many, in three parts."""
     monkeypatch.setattr(mean, "MOST", 10)
     monkeypatch.setattr(mean, "SHUFFLED", 300)
-    monkeypatch.setattr(ensemble, "EPOCH", 90)
-    monkeypatch.setattr(ensemble, "JUDGES", 100)
+    monkeypatch.setattr(batches, "EPOCH", 90)
+    monkeypatch.setattr(batches, "JUDGES", 100)
     rng = np.random.default_rng(0)
     x = rng.standard_normal((400, 6))
     z = x[:, [0, 3]] + 0.3 * rng.standard_normal((400, 2))
@@ -201,8 +201,8 @@ def test_training_goes_by_the_number_of_rows(n, epochs, size, patience, rate):
 
 def test_many_rows_are_not_copied_and_each_is_seen_in_turn(monkeypatch):
     """Seven networks' rows in parts of whole batches; what fills them up has no weight."""
-    monkeypatch.setattr(ensemble, "EPOCH", 100)
-    monkeypatch.setattr(ensemble, "JUDGES", 30)
+    monkeypatch.setattr(batches, "EPOCH", 100)
+    monkeypatch.setattr(batches, "JUDGES", 30)
     rng, given = np.random.default_rng(0), {}
     monkeypatch.setattr(ensemble, "fit_many", lambda *_, **options: given.update(options))
     data, weight, parts = rng.standard_normal((333, 2)), rng.uniform(1, 2, 333), folds(333, 7, rng)
