@@ -63,9 +63,9 @@ class Progress(contextlib.AbstractContextManager):
         self.timer.cancel()
         shown = {"loss": info.loss, "validation": info.validation}
         shown = {name: x for name, x in shown.items() if x is not None and np.any(np.isfinite(x))}
-        self.last = [f"{name} {np.nanmedian(value):.4g}" for name, value in shown.items()]
         self.skipped += int(np.sum(info.skipped))
-        self.last += [f"{self.skipped} steps left out"] if self.skipped else []
+        left_out = [f"{self.skipped} steps left out"] if self.skipped else []
+        self.last = [*(_median(name, value) for name, value in shown.items()), *left_out]
         now = time.monotonic()
         if info.epoch == self.done + 1:  # the rate leaves out the first epoch, which compiles
             self.first_done = now
@@ -99,7 +99,8 @@ class Progress(contextlib.AbstractContextManager):
         if self.bar is not None:
             self.bar.close()
         what, best = ended(epochs, self.epochs, self.patience)
-        self._say(f"{what}: {', '.join([*self.last, *best])}, {clock(seconds)}")
+        last = self.last[-1:] * bool(self.skipped) if best else self.last
+        self._say(f"{what}: {', '.join([*best, *last, clock(seconds)])}")
 
 
 def ended(epochs: list[Metrics], limit: int, patience: int | None) -> tuple[str, list[str]]:
@@ -110,6 +111,7 @@ def ended(epochs: list[Metrics], limit: int, patience: int | None) -> tuple[str,
     best = np.where(judged, np.argmin(np.where(np.isfinite(scores), scores, np.inf), axis=0) + 1, 0)
     told = sorted({int(best[judged].min()), int(best[judged].max())}) if judged.any() else []
     words = [f"best epoch{'s' * (len(told) > 1)} {' to '.join(map(str, told))}"] if told else []
+    words += [_median("validation", np.nanmin(scores[:, judged], axis=0))] if told else []
     waited = 0  # models that have stopped because nothing was gained; others have failed
     if patience is not None:
         waited = int(np.sum(stopped[-1] & (np.argmax(stopped, axis=0) + 1 - best >= patience)))
@@ -124,6 +126,10 @@ def clock(seconds: float) -> str:
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def _median(name: str, values) -> str:
+    return f"{name} {np.nanmedian(values):.4g}"
 
 
 def _epochs(number: int) -> str:
