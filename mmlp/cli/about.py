@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mmlp.checkpoint import header
 from mmlp.cli.arguments import Info
+from mmlp.cli.messages import SETTINGS
 
 
 def execute(command: Info) -> int:
@@ -37,7 +38,7 @@ def show(entries: dict, *, as_json: bool) -> None:
     width = max(map(len, entries))
     for name, value in entries.items():
         if isinstance(value, dict):
-            value = ", ".join(f"{key}={item}" for key, item in value.items())
+            value = ", ".join(f"{SETTINGS.get(key, key)}={item}" for key, item in value.items())
         elif isinstance(value, list):
             value = ", ".join(value)
         text = f"{value:.4g}" if isinstance(value, float) else value

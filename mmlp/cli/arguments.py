@@ -144,7 +144,8 @@ $ mmlp fit regression wind.csv --targets u,v -o wind.safetensors
 $ mmlp score wind.safetensors unseen.csv
 $ mmlp predict wind.safetensors tomorrow.csv -o forecast.csv
 
-A table is a file of numbers: .csv or .csv.gz, its first line names the columns, .arff, .npy, .npz.
+A table is a file, .csv or .csv.gz, whose first line names the columns, .arff, .npy or .npz;
+or - for a CSV from stdin.
 
 More about a command: mmlp COMMAND --help"""
 KINDS = Group(FIT, {"regression": FitRegression, "spd": FitSpd, "vae": FitVae})

@@ -47,6 +47,9 @@ def reproduce(command: Reproduce) -> int:
 def fit(command: FitOptions) -> int:
     suffix = tables.extension(command.data, tables.INPUTS, "read")
     out = _writable(command.out or Path(command.data.name[: -len(suffix)] + ".safetensors"))
+    if out.exists() and not command.overwrite:
+        remedy = "--overwrite replaces it, or choose another -o"
+        raise ValueError(f"{out} is there already; {remedy}.")
     if command.report is not None:
         from mmlp.reporting.document import checked_folder
 

@@ -39,7 +39,7 @@ def test_a_checkpoint_of_another_run_is_not_touched(here, capsys, monkeypatch):
         raise AnotherRunError("`fit(checkpoint=...)`: holds another run.")
 
     monkeypatch.setattr(ensemble, "fit_many", refuse)
-    status, out, err = run(capsys, "fit", "vae", "X.npy", "-o", "vae.safetensors")
+    status, out, err = run(capsys, "fit", "vae", "X.npy", "-o", "vae.safetensors", "--overwrite")
     assert (status, out) == (1, "")
     assert err.startswith(
         "mmlp: vae.safetensors.checkpoint/vae keeps an unfinished training with other data or "
@@ -57,7 +57,7 @@ def test_training_that_fails_is_one_line_and_leaves_no_model(here, capsys, monke
         warnings.simplefilter("always")
         status, out, err = run(capsys, "fit", "vae", "X.npy", "-o", "failed.safetensors")
     assert (status, out) == (1, "")
-    assert err == "mmlp: warning: two lines\nmmlp: `fit_many`: the loss was not finite\n"
+    assert err == "mmlp: warning: two lines\nmmlp: the loss was not finite\n"
     assert not (here / "failed.safetensors").exists()
 
 

@@ -83,7 +83,7 @@ UNUSABLE = [
         "wind.csv has no column 'statoin'; did you mean 'station'?",
     ),
     ("fit regression few.csv --targets a,u,v", "few.csv has no columns left as inputs"),
-    ("fit regression spd.npz", "spd.npz has no array 'y' to predict"),
+    ("fit regression spd.npz -o new.safetensors", "spd.npz has no array 'y' to predict"),
     (
         "fit spd wind.csv",
         "wind.csv cannot hold matrices: they are read from an .npz with X (n, p) and Y "
@@ -92,12 +92,12 @@ UNUSABLE = [
     ("fit spd Xy.npz", "Xy.npz has no array 'Y' but 'X', 'y'"),
     (
         "fit spd negative.npz",
-        "must be positive definite, but element (2,) has smallest eigenvalue -0.5",
+        "must be positive definite, but that of row 2 (from 0) has smallest eigenvalue -0.5",
     ),
-    ("fit spd late.npz --test 0.5", "late.npz: `SPDRegressor.fit(y=...)`, scaled to trace one:"),
+    ("fit spd late.npz --test 0.5", "late.npz: Y, scaled to trace one, must be"),
     (
         "score spd.safetensors negative.npz",
-        "negative.npz: `SPDRegressor.fit(y=...)`, scaled to trace one:",
+        "negative.npz: Y, scaled to trace one, must be",
     ),
     ("fit vae X.npy --test 0.01", "X.npy has 40 rows, too few for --test 0.01; use another share."),
     (
@@ -114,11 +114,11 @@ UNUSABLE = [
     ),
     (
         "predict network.safetensors wind.csv",
-        "network.safetensors holds a network, which `mmlp.load` reads",
+        "network.safetensors holds a network without its table, not a model as `mmlp fit`",
     ),
     (
         "predict state.safetensors wind.csv",
-        "state.safetensors holds the state of a training run, not an estimator",
+        "state.safetensors holds the state of a training run, not a model as `mmlp fit`",
     ),
     ("predict folder wind.csv", "folder: is a directory"),
     ("predict regression.safetensors few.csv", "few.csv has no column 'b'"),
@@ -144,7 +144,7 @@ UNUSABLE = [
         "spd.safetensors is a model of kind spd; only those of `mmlp fit vae` can be sampled.",
     ),
     ("sample regression.safetensors -n 5", "regression.safetensors is a model of kind regression"),
-    ("info network.safetensors", "network.safetensors holds a network, which `mmlp.load` reads"),
+    ("info network.safetensors", "network.safetensors holds a network without its table, not"),
 ]  # fmt: skip
 
 

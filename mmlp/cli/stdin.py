@@ -1,0 +1,39 @@
+"""`-` in place of a file: a table in text that comes from stdin, such as from another command."""
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mmlp.cli.messages import say
+
+
+class Stdin(type(Path())):
+    """The file that holds what came; in messages it is stdin."""
+
+    def __fspath__(self) -> str:
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return "stdin"
+
+
+@contextlib.contextmanager
+def read_stdin(command: Any) -> Iterator[Any]:
+    """The command with a file where it has - as DATA."""
+    if vars(command).get("data") != Path("-"):
+        yield command
+        return
+    if sys.stdin.isatty():
+        end = "Ctrl-Z and Enter end" if os.name == "nt" else "Ctrl-D ends"
+        say(f"reading a table in CSV from stdin; {end} it.")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Stdin(folder, "stdin.csv")
+        with open(path, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield replace(command, data=path)
