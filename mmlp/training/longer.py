@@ -42,6 +42,7 @@ def _reached(jaxpr, inputs: list[bool]) -> list[bool]:
             outputs = _reached(inner[0], given) if through else whole
             outputs = outputs if len(outputs) == len(whole) else whole
             known |= {id(var) for var, out in zip(equation.outvars, outputs, strict=True) if out}
+            known |= {id(var) for var in equation.invars if hasattr(var.aval, "inner_aval")}  # refs
     return [id(var) in known for var in jaxpr.outvars]
 
 

@@ -40,7 +40,7 @@ each = pytest.mark.parametrize("kind", VALUES)
 @each
 def test_an_index_takes_the_matrices_that_numpy_would_take(kind):
     A, numbers = VALUES[kind], np.arange(8).reshape(BATCH)
-    for index in INDICES:
+    for index in INDICES if kind in ("low rank", "new") else INDICES[::4]:
         chosen = numbers[index]
         some, expected = A[index], np.asarray(A).reshape(8, D, D)[chosen]
         assert type(some) is type(A)
@@ -141,8 +141,13 @@ def law(family, *, shared=()):
     return family(rng.normal(size=(*own["loc"], D)), omega, eta, *tail)
 
 
-@pytest.mark.parametrize("shared", [(), ("omega",), ("loc", "eta", "tail"), ("loc", "omega")])
-@pytest.mark.parametrize("family", LAWS, ids=lambda family: family.__name__)
+@pytest.mark.parametrize(
+    ("family", "shared"),
+    [
+        *((family, ("omega",)) for family in LAWS),
+        *((StudentT, names) for names in ((), ("loc", "eta", "tail"), ("loc", "omega"))),
+    ],
+)
 def test_an_index_of_a_distribution_takes_the_laws_of_these_elements(family, shared):
     p, x = law(family, shared=shared), rng.normal(size=D)
     densities = np.asarray(p.log_prob(x))

@@ -130,8 +130,14 @@ def test_t_is_found_wherever_it_is_used():
     def remat(x, t):
         return jax.checkpoint(lambda x, t: x)(x, t)
 
-    found = [depends_on_last(f, 1.0, 1.0) for f in (unused, used, branch, carried, remat)]
-    assert found == [False, True, True, True, False]
+    def written(x, t):
+        ref = jax.new_ref(x)
+        ref[...] = t
+        return ref[...]
+
+    functions = (unused, used, branch, carried, remat, written)
+    found = [depends_on_last(f, 1.0, 1.0) for f in functions]
+    assert found == [False, True, True, True, False, True]
     update = optax.with_extra_args_support(ADAM).update
     state = ADAM.init(1.0)
     assert not depends_on_last(lambda g, s, t: update(g, s, g, t=t), 1.0, state, 1.0)
