@@ -17,7 +17,7 @@ from tqdm import tqdm
 from mmlp.checkpoint import files
 from mmlp.experiments.harness.run import versions
 from mmlp.training.compiled import compile_all_quickly
-from mmlp.training.loop import FIRST
+from mmlp.training.progress import FIRST
 
 
 def progress(items: Iterable, label: str, total: int | None = None) -> Iterable:
