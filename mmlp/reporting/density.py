@@ -86,7 +86,7 @@ def _samples(X: np.ndarray, drawn: np.ndarray, rows: Rows) -> Section:
     result.parts.append(panels_html(panels, caption))
     shown, table = rows.inputs[:COLUMNS], []
     for j, name in enumerate(shown):
-        moments = [f(values[:, j]) for f in (np.mean, np.std) for values in (X, drawn)]
+        moments = [float(f(values[:, j])) for f in (np.mean, np.std) for values in (X, drawn)]
         table.append({"name": name, "cells": shortened(moments, moments[2])})
     note = f"The first {COLUMNS} of {p} columns." if p > COLUMNS else ""
     columns = ["column", "mean, data", "samples", "deviation, data", "samples"]

@@ -11,14 +11,18 @@ REPEATS = 5
 ROWS, FEWEST = 1000, 20  # that are scored, at most and at least
 WORK = 400_000  # rows that are scored in all, about
 COLUMNS = 200  # at most
+SURE = 2.0  # standard errors
 
 
 class Importance(NamedTuple):
-    """The mean loss of score by shuffling column j, and its standard error over rows."""
+    """By shuffling column j: the mean loss of each score, and its standard error over rows."""
 
     j: int
-    mean: float
-    error: float
+    means: np.ndarray  # (k,)
+    errors: np.ndarray
+
+    def sure(self, k: int = 0) -> bool:
+        return self.means[k] > SURE * self.errors[k]
 
 
 def permutation_importance(
@@ -29,9 +33,10 @@ def permutation_importance(
     repeats: int = REPEATS,
     seed: int = 0,
 ) -> list[Importance]:
-    """By columns, the most important first; score(X) gives one number a row, larger is better.
+    """Of all columns, the most important first; score(X) gives k numbers a row, (k, n).
 
-    A row's loss is averaged over the shuffles; the error is that of the mean over rows.
+    Larger scores are better, and the first orders the columns. A row's loss is averaged over the
+    shuffles; the error is that of the mean over rows.
     """
     rng, before, p = np.random.default_rng(seed), score(rows.X), min(len(rows.inputs), COLUMNS)
     found = []
@@ -39,8 +44,9 @@ def permutation_importance(
         tell(f"importance of column {j + 1} of {p}")
         orders = (rng.permutation(len(rows)) for _ in range(repeats))
         loss = np.mean([before - score(rows.shuffled(j, order)) for order in orders], axis=0)
-        found.append(Importance(j, loss.mean(), loss.std(ddof=1) / np.sqrt(len(loss))))
-    return sorted(found, key=lambda one: -one.mean)
+        errors = loss.std(axis=1, ddof=1) / np.sqrt(len(rows))
+        found.append(Importance(j, loss.mean(axis=1), errors))
+    return sorted(found, key=lambda one: -one.means[0])
 
 
 def budget(p: int, n: int) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """Which inputs matter, and how spread and correlations change with those that matter most."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,18 +9,30 @@ from matplotlib.axes import Axes
 from mmlp.pages.panels import Panel, panels_html
 from mmlp.reporting.baselines import Errors
 from mmlp.reporting.drawing import panel, plain
-from mmlp.reporting.importance import COLUMNS, FEWEST, Importance, budget, permutation_importance
+from mmlp.reporting.importance import (
+    COLUMNS,
+    FEWEST,
+    SURE,
+    Importance,
+    budget,
+    permutation_importance,
+)
 from mmlp.reporting.observed import SHOWN, correlations, deviations, strongest
 from mmlp.reporting.rows import Column, Rows, listed
 from mmlp.reporting.section import EVEN, GOOD, Section
 
 BARS, LEVELS, BINS = 20, 12, 12  # inputs with a bar; levels of text; bins of numbers and dates
 TOP, PAIRS = 3, 4
-SURE = 2.0  # standard errors
+ALONE = (
+    "By spread and correlation alone: the mean stays as it was, and only the covariance is that of "
+    "the shuffled column."
+)
 
 
-def importance(score: Callable, rows: Rows, tell: Callable, what: str) -> tuple[Section, list]:
-    """Permutation importance of a score of rows, score(rows) -> (X -> (n,))."""
+def importance(
+    score: Callable, rows: Rows, tell: Callable, what: str, parts: Sequence[str] = ("loss",)
+) -> tuple[Section, list[Importance]]:
+    """Permutation importance by score(rows) -> (X -> (k, n)), of k `parts`, the first the whole."""
     result = Section("importance", "Which inputs matter")
     n, repeats = budget(len(rows.inputs), len(rows))
     if len(rows) < FEWEST:
@@ -32,45 +44,56 @@ def importance(score: Callable, rows: Rows, tell: Callable, what: str) -> tuple[
         f"Each column of the table is shuffled in turn ({repeats} times, {n:,} rows): how much "
         f"worse {what} becomes, on average, is the importance of that input."
     )
-    sure = [one for one in found if one.mean > SURE * one.error]
-    names = [rows.inputs[one.j] for one in sure]
-    if sure:
-        result.claim(GOOD, "matter", f"Most important first: {listed(names)}.")
-    idle = [rows.inputs[one.j] for one in found if one not in sure]
-    if idle:
+    if sure := [rows.inputs[one.j] for one in found if one.sure()]:
+        result.claim(GOOD, "matter", f"Most important first: {listed(sure)}.")
+    if idle := [rows.inputs[one.j] for one in found if not one.sure()]:
         result.claim(
             EVEN, "no effect seen", f"Shuffling costs no more than chance: {listed(idle)}."
         )
-    result.parts.append(_bars(found[:BARS], rows))
+    result.parts.append(_bars(found[:BARS], rows, parts))
     table = [
-        {"name": rows.inputs[one.j], "cells": [{"mean": one.mean, "error": one.error}]}
+        {
+            "name": rows.inputs[one.j],
+            "cells": [
+                {"mean": float(mean), "error": float(error)}
+                for mean, error in zip(one.means, one.errors, strict=True)
+            ],
+        }
         for one in found[:BARS]
     ]
-    result.table("Importance", ["input", "loss by shuffling"], table, "± its standard error.")
+    note = "What shuffling costs a row, on average ± the standard error."
+    result.table("Importance", ["input", *parts], table, note)
     result.notes += _notes(rows, len(found))
-    return result, [one.j for one in (sure or found)[:TOP]]
+    return result, found
 
 
-def sections(score: Callable, rows: Rows, errors: Errors, tell: Callable) -> list[Section]:
-    """Importance, and the predicted spread along the inputs that matter most."""
-    first, top = importance(score, rows, tell, "the log score (nats a row)")
-    if not top:
+def sections(model, rows: Rows, errors: Errors, tell: Callable) -> list[Section]:
+    """Importance, and the predicted spread along the inputs that change it most."""
+    words = "the log score (nats a row)", ("in all", "by spread and correlation alone")
+    first, found = importance(log_scores_of(model), rows, tell, *words)
+    if not found:
         return [first]
+    first.notes.insert(0, ALONE)
     second = Section("spread", "How spread and correlation change")
+    changing = sorted((one for one in found if one.sure(1)), key=lambda one: -one.means[1])
+    names = [rows.inputs[one.j] for one in changing]
+    if names:
+        second.claim(GOOD, "change", f"Most with: {listed(names)}.")
+    else:
+        second.claim(
+            EVEN, "no change seen", "Spread and correlation are about the same everywhere."
+        )
     second.about = (
         "Predicted standard deviations, as a multiple of their mean over all rows, and predicted "
-        "correlations, averaged over rows with about the same value of an input. Other inputs "
-        "differ along the way as they do in the table."
+        "correlations, averaged over rows with about the same value of an input: of those that "
+        "change them most. Other inputs differ along the way as they do in the table."
     )
     std, d = deviations(errors.law)[:, :SHOWN], len(rows.targets)
     lines = {rows.targets[k]: std[:, k] / std[:, k].mean() for k in range(std.shape[1])}
     pairs = {}
-    if d > 1:
-        for i, j in strongest(errors.law, d, PAIRS):
-            pairs[f"{rows.targets[i]}, {rows.targets[j]}"] = correlations(errors.law, [i, j])[
-                :, 0, 1
-            ]
-    columns = [rows.column(j) for j in top]
+    for i, j in strongest(errors.law, d, PAIRS) if d > 1 else ():
+        pairs[f"{rows.targets[i]}, {rows.targets[j]}"] = correlations(errors.law, [i, j])[:, 0, 1]
+    columns = [rows.column(one.j) for one in (changing or found)[:TOP]]
     highest = max(means.max() for column in columns for means in averaged(column, lines).values())
     for column in columns:
         tell(f"spread along {column.name}")
@@ -78,6 +101,25 @@ def sections(score: Callable, rows: Rows, errors: Errors, tell: Callable) -> lis
         panels += [along(column, pairs, "correlation", (-1.05, 1.05))] if pairs else []
         second.parts.append(panels_html(panels, _caption(column, d)))
     return [first, second]
+
+
+def log_scores_of(model: Any) -> Callable:
+    """rows -> (X -> log p(y | x) of these rows, and that with the mean as it was, (2, n))."""
+
+    def scores_of(rows: Rows) -> Callable:
+        def residuals(X) -> np.ndarray:
+            return rows.y - np.asarray(model.predict(X), float).reshape(rows.y.shape)
+
+        before = residuals(rows.X)
+
+        def scores(X) -> np.ndarray:
+            law = model._error_distribution(X)
+            both = np.stack([residuals(X), before]).astype(law.loc.dtype)
+            return np.asarray(law.log_prob(both), float)
+
+        return scores
+
+    return scores_of
 
 
 def averaged(column: Column, lines: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -132,20 +174,26 @@ def binned(column: Column) -> tuple[np.ndarray, np.ndarray, list[str] | None]:
     return (centre.astype("datetime64[s]") if column.kind == "date" else centre), which, None
 
 
-def _bars(found: list[Importance], rows: Rows) -> str:
-    names = [rows.inputs[one.j] for one in found]
+def _bars(found: list[Importance], rows: Rows, parts: Sequence[str]) -> str:
+    names, k = [rows.inputs[one.j] for one in found], len(parts)
 
     def draw(ax: Axes) -> None:
-        y = np.arange(len(found))[::-1]
-        ax.barh(y, [one.mean for one in found], 0.65, color="C0", alpha=0.75)
-        errors = [SURE * one.error for one in found]
-        ax.errorbar([one.mean for one in found], y, xerr=errors, fmt="none", ecolor="0.2")
+        y, height = np.arange(len(found))[::-1], 0.7 / k
+        for part, label in enumerate(parts):
+            at = y + height * ((k - 1) / 2 - part)
+            means = [one.means[part] for one in found]
+            ax.barh(at, means, height, color=f"C{part}", alpha=0.75, label=label)
+            errors = [SURE * one.errors[part] for one in found]
+            ax.errorbar(means, at, xerr=errors, fmt="none", ecolor="0.2", linewidth=1)
         ax.axvline(0, color="0.4", linewidth=0.8)
         ax.set_yticks(y, [plain(name) for name in names])
         ax.set_xlabel("loss by shuffling")
+        if k > 1:
+            ax.legend(loc="lower right")
 
-    alt = "; ".join(f"{name} {one.mean:.2g}" for name, one in zip(names, found, strict=True))
-    picture = panel(draw, f"Importance of inputs: {alt}", (4.2, 0.9 + 0.26 * len(found)))
+    alt = "; ".join(f"{name} {one.means[0]:.2g}" for name, one in zip(names, found, strict=True))
+    size = (4.2, 0.9 + (0.16 + 0.12 * k) * len(found))
+    picture = panel(draw, f"Importance of inputs: {alt}", size)
     return panels_html([picture], "Lines are two standard errors over rows, to either side.")
 
 
@@ -153,7 +201,6 @@ def _notes(rows: Rows, count: int) -> list[str]:
     notes = [
         "An input that says the same as another may seem to matter little: the other is still "
         "there when it is shuffled.",
-        "An input may matter for the mean, for spread and correlations, or for both.",
     ]
     p = len(rows.inputs)
     notes += [f"The {BARS} most important of {count} are drawn."] if count > BARS else []
@@ -165,8 +212,3 @@ def _caption(column: Column, d: int) -> str:
     what = {"number": "along", "date": "over", "text": "by"}[column.kind]
     levels = f" The {LEVELS} most frequent levels at most." if column.kind == "text" else ""
     return f"Spread {'and correlation ' if d > 1 else ''}{what} {column.name}.{levels}"
-
-
-def log_density_of(model: Any) -> Callable:
-    """rows -> (X -> log p(y | x) of these rows)."""
-    return lambda rows: lambda X: np.asarray(model.log_density(X, rows.y), float)

@@ -32,7 +32,7 @@ def sections(model, rows: Rows, train: Rows | None, how: str, tell: Callable) ->
     result.append(calibration.section(own, found, rows))
     tell("predictions against observations")
     result.append(observed.section(errors, mean, rows))
-    result += inputs.sections(inputs.log_density_of(model), rows, errors, tell)
+    result += inputs.sections(model, rows, errors, tell)
     result.append(observed.worst(own, mean, rows))
     result.append(curves.curves(model))
     return result

@@ -43,7 +43,7 @@ def sections(model, rows: Rows, train: Rows | None, how: str, tell: Callable) ->
 
     def score(some: Rows) -> Callable:
         answers = Gram.from_dense(some.y)
-        return lambda X: -apart(model.predict(X), answers)
+        return lambda X: -apart(model.predict(X), answers)[None]
 
     matter, _ = inputs.importance(score, rows, tell, "the von Neumann divergence")
     return [first, shapes, matter, _worst(predicted, far, rows), curves.curves(model)]
