@@ -108,6 +108,8 @@ def report(command: Report) -> int:
         y, problems = table.numbers(targets)
         table.refuse(problems)
         used = np.flatnonzero(~gaps)
+        if not len(used):
+            raise ValueError(f"{table.path} has no row with all values that a report needs.")
         data = (X[used], y[used]) if targets else (X[used],)
         names["place"] = lambda row: table.place(int(used[row]))
     title = f"{command.model.name} on {command.data.name}"

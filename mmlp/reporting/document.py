@@ -75,11 +75,11 @@ def report(
 def checked_folder(folder: Path) -> Path:
     """Refuse a folder that cannot be one, or whose page is not ours."""
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"`report(folder=...)`: {folder} is a file; name a folder.")
+        raise ValueError(f"the report's folder {folder} is a file; name a folder.")
     page = folder / "index.html"
     if page.exists() and OURS not in page.read_bytes()[:4096]:
         what = f"{page} was not written by this library"
-        raise ValueError(f"`report(folder=...)`: {what}; name another folder.")
+        raise ValueError(f"{what}; name another folder for the report.")
     return folder
 
 
@@ -100,7 +100,7 @@ def arranged(model, X, y, *, inputs, targets, place) -> tuple[Rows, int]:
             raise ValueError(f"`report(X, y)` needs rows X (n, p) and y {wanted}, {got}.")
         known = ~np.isnan(y.reshape(len(y), -1)).any(axis=1)
         if not known.any():
-            raise ValueError("`report(y=...)` has no row whose targets are all known.")
+            raise ValueError("a report needs a row whose targets (y) are all known; there is none.")
     columns = named(inputs, X, model, "feature_names_in_", "x", X.shape[1])
     answers = named(targets, given, model, "target_names_", "y", model.n_targets)
     kinds = getattr(getattr(model, "columns_", None), "kinds", ())

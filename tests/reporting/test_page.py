@@ -143,7 +143,7 @@ def test_other_files_stay_and_a_page_of_others_is_not_written_over(tmp_path):
         (np.zeros((0, 4)), np.zeros((0, 2)), r"n at least 1, got \(0, 4\)"),
         (np.zeros((3, 4)), np.zeros((3, 3)), r"y \(n, d\) with d = 2, got shapes"),
         (np.zeros((3, 4)), np.zeros((2, 2)), "needs rows X"),
-        (np.zeros((3, 4)), np.full((3, 2), np.nan), "no row whose targets are all known"),
+        (np.zeros((3, 4)), np.full((3, 2), np.nan), r"targets \(y\) are all known; there is none"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_before_any_work(tmp_path, X, y, message):
