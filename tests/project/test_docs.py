@@ -31,6 +31,17 @@ def test_the_code_of_the_tour_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*reached max_epochs")
+def test_the_code_for_a_scikit_learn_user_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run_code("docs/scikit-learn.md")
+    assert names["interval"].shape == (111, 3, 2)
+    assert names["held"].shape == (442, 3)
+    assert names["log_scores"].shape == (3,)
+    assert (tmp_path / "lipids.safetensors").exists()
+
+
+@pytest.mark.slow
 def test_the_code_of_concepts_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = run_code("docs/concepts.md")
