@@ -4,7 +4,7 @@ import json
 
 import matplotlib
 import pytest
-from browser import Browser
+from browser import CONTRAST, Browser
 from report_pages import RECORD, TABLE, write
 
 from mmlp.experiments.harness.run import PAPER, reproduce
@@ -96,25 +96,6 @@ def test_a_wide_table_scrolls_in_its_box_and_its_names_stay(browser, url):
     page.evaluate(f"{box}.scrollLeft = 300")
     assert page.evaluate(f"{box}.scrollLeft") == 300
     assert page.evaluate(name) == before
-
-
-CONTRAST = """
-(() => {
-  const parse = colour => colour.match(/[0-9.]+/g).map(Number);
-  const linear = v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-  const light = colour => colour.slice(0, 3).map(v => linear(v / 255))
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const back = element => { const colour = parse(getComputedStyle(element).backgroundColor);
-    return colour.length == 3 || colour[3] == 1 ? colour : back(element.parentElement); };
-  const written = element => [...element.childNodes].some(
-    node => node.nodeType == 3 && node.textContent.trim());
-  return [...document.querySelectorAll('body *')].filter(written).map(element => {
-      const pair = [light(parse(getComputedStyle(element).color)), light(back(element))];
-      const [high, low] = pair.sort((a, b) => b - a);
-      return [(high + 0.05) / (low + 0.05), element.outerHTML.slice(0, 80)];
-    }).sort((a, b) => a[0] - b[0])[0];
-})()
-"""
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

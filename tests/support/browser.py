@@ -44,6 +44,25 @@ for pipe, number in zip(pipes, (3, 4)):
 os.execv(sys.argv[3], sys.argv[3:])
 """
 
+# the least contrast of text on the page, and its element
+CONTRAST = """
+(() => {
+  const parse = colour => colour.match(/[0-9.]+/g).map(Number);
+  const linear = v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+  const light = colour => colour.slice(0, 3).map(v => linear(v / 255))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const back = element => { const colour = parse(getComputedStyle(element).backgroundColor);
+    return colour.length == 3 || colour[3] == 1 ? colour : back(element.parentElement); };
+  const written = element => [...element.childNodes].some(
+    node => node.nodeType == 3 && node.textContent.trim());
+  return [...document.querySelectorAll('body *')].filter(written).map(element => {
+      const pair = [light(parse(getComputedStyle(element).color)), light(back(element))];
+      const [high, low] = pair.sort((a, b) => b - a);
+      return [(high + 0.05) / (low + 0.05), element.outerHTML.slice(0, 80)];
+    }).sort((a, b) => a[0] - b[0])[0];
+})()
+"""
+
 
 def find() -> str:
     """The path of a Chromium; `make browser` brings one where there is none."""
