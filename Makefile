@@ -5,7 +5,7 @@ RUN := MPLBACKEND=agg $(BIN)/python
 # LAPACK calls on many small matrices: one thread each is up to twenty times faster than two that wait for each other
 export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: help setup demo test test-all browser check docs bench reproduce clean
+.PHONY: help setup demo test test-all browser check docs dist bench reproduce clean
 
 help:           ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -51,6 +51,11 @@ docs: .venv/.docs  ## build the documentation into docs/_build/html (the example
 	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
+dist: .venv/.dist  ## build dist/*.whl and *.tar.gz, install each into an empty environment and use it
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	for package in dist/*; do PYTHON=$(BIN)/python CONSTRAINTS=constraints.txt tests/project/smoke.sh $$package || exit 1; done
+
 bench: .venv/.bench  ## speed, accuracy and scaling; results/speed.json and so docs/speed.md
 	$(RUN) benchmarks/accuracy.py
 	$(RUN) benchmarks/low_rank.py
@@ -63,4 +68,4 @@ reproduce: setup  ## the paper's tables and figures, into report/index.html; TAR
 	$(RUN) -m mmlp.cli reproduce $(TARGETS)
 
 clean:          ## remove the environment and caches
-	rm -rf .venv .cache .pytest_cache .ruff_cache docs/_build docs/gallery
+	rm -rf .venv .cache .pytest_cache .ruff_cache docs/_build docs/gallery dist
