@@ -110,7 +110,7 @@ def among(some: np.ndarray, parts: list[Part]) -> list[Part]:
 
 
 def fit_folds(
-    build, sample_loss, data, weight, parts, *, training, checkpoint, stage="", **given
+    build, sample_loss, data, weight, parts, *, training, checkpoint, stage="", rates=1.0, **given
 ) -> FitResult:
     """One network for each part, all trained together.
 
@@ -118,10 +118,12 @@ def fit_folds(
     `sample_loss(model, key, t, *row)` is the loss of one row of the arrays `data`, whose weights
     are `weight` (n,). Both are hashable: equal ones are compiled once. `judges`, arrays like `data`
     of other rows, tell when to stop in place of each network's own held rows; `models` are such
-    networks to go on from. `stage` is what the user reads of it meanwhile.
+    networks to go on from; `rates`, one for all or for each, multiply the steps. `stage` is what
+    the user reads of it meanwhile.
     """
     options = _arranged(build, sample_loss, data, weight, parts, training, **given)
     progress = bool(training.verbose) and (stage or True)
+    options["rates"] = np.broadcast_to(rates, len(parts))
     return fit_many(**options, checkpoint=checkpoint, progress=progress)
 
 

@@ -1,12 +1,13 @@
 """The mean of `MultivariateRegressor`: MLPs and, where rows are few, Gaussian processes.
 
 Of each target the parts of both, from 0 to 1, are those whose sum is nearest to held rows. Where
-rows are many, first networks tell two things. Inputs that do not matter are left out: an MLP fits
-noise by each of them. And errors are divided by what is usual for such a row: else noisy rows
-decide.
+rows are many, first networks tell three things. Where there is more noise than signal, smaller
+steps are better: held rows choose. Inputs that do not matter are left out: an MLP fits noise by
+each of them. And errors are divided by what is usual for such a row: else noisy rows decide.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,9 +22,12 @@ from mmlp.estimators.pieces import as_one, only, predictions
 from mmlp.estimators.smooth import MOST, shares, smooth_mean
 from mmlp.initialisation import calibrate
 from mmlp.networks import Perceptron
+from mmlp.training import FitResult
 
 ERRORS = 2.0  # standard errors by which an input that is kept must matter
 TOGETHER = 1.0  # by which all that are left out may matter together
+STEPS = (1.0, 0.25)  # of which held rows choose, and
+CHOOSING = 20_000  # rows at most with which they do: more rows have less noise to fit
 SHUFFLED = 100_000  # rows at most that tell whether an input matters
 
 
@@ -43,6 +47,7 @@ class FittedMean(NamedTuple):
     residuals: np.ndarray  # (n, d): of held rows, of the mean over both ways to split into folds
     apart: np.ndarray  # (n, d): what these two say of held rows differs by this
     history: dict[str, np.ndarray]
+    step: float  # of `STEPS`
     judged: np.ndarray | None  # (m, d): residuals of the rows of validation, if there are any
 
 
@@ -54,7 +59,7 @@ def stages(n: int) -> list[str]:
 
 
 def fit_mean(
-    sizes, x, z, weight, partitions: list[list[Part]], *, checkpoint, judges=None, **how
+    sizes, x, z, weight, partitions: list[list[Part]], *, checkpoint, steps, judges=None, **how
 ) -> FittedMean:
     """Of standardised z (n, d), given x (n, p), by MLPs with `sizes` of hidden layers.
 
@@ -62,29 +67,32 @@ def fit_mean(
     """
     build, dtype = Mean((x.shape[1], *sizes, z.shape[1])), how["training"].dtype
     few, (x_val, z_val) = len(z) <= MOST, judges or (x[:0], z[:0])
+    names, step = iter(stages(len(z))), 1.0
 
-    names = iter(stages(len(z)))
-
-    def networks(name: str, loss, parts: list[Part], *data, others, models=None):
+    def networks(name: str, loss, parts: list[Part], *data, others, step: Any, models=None):
         own = {"checkpoint": checkpoint and checkpoint / name, "stage": next(names)}
         own |= {"judges": (x_val, *others) if judges else None, "models": models}
+        own["rates"] = step
         return fit_folds(build, loss, data, weight, parts, **how | own)
 
     rng, used, rates = np.random.default_rng(how["seed"]), np.ones(x.shape[1]), np.ones_like(z)
     others = (z_val, np.ones_like(z_val))
     if not few:
         parts, inputs = partitions[0], x.astype(dtype)
-        first = networks("first", squared_error, parts, x, z, rates, others=others).model
+        steps = steps if len(z) <= CHOOSING else steps[:1]
+        every, each = parts * len(steps), np.repeat(steps, len(parts))
+        tried = networks("first", squared_error, every, x, z, rates, others=others, step=each)
+        first, step = _best(tried, steps)
         used = mattering(first, inputs, z, weight, parts, rng)
         errors = z - held(predictions(call, first, inputs), parts)
         left = z_val - _averaged(first, x_val, dtype)
-        sizes_of = networks("sizes", laplace, parts, x, errors, others=(left,)).model
+        sizes_of = networks("sizes", laplace, parts, x, errors, others=(left,), step=step).model
         rates = weighing(held(predictions(call, sizes_of, inputs), parts), errors, weight)
         if judges:
             logs = _averaged(sizes_of, x_val, dtype)
             others = (z_val, weighing(logs, left, np.ones(len(left))))
     every, x_val = [part for parts in partitions for part in parts], x_val * used
-    going_on = {"others": others, "models": how.get("models")}
+    going_on = {"others": others, "step": step, "models": how.get("models")}
     fitted = networks("all", squared_error, every, x * used, z, rates, **going_on)
     # what they have made of columns of zeros is nothing
     model = eqx.tree_at(lambda m: m.W[0], fitted.model, replace_fn=lambda W: _times(W, used))
@@ -99,7 +107,18 @@ def fit_mean(
         found |= {"smooth": as_one(smooth)} if share.any() else {}
     one, other = said
     judged = judges and z_val - predicted_mean(found, share, judges[0].astype(dtype))
-    return FittedMean(found, share, z - (one + other) / 2, one - other, fitted.history, judged)
+    return FittedMean(
+        found, share, z - (one + other) / 2, one - other, fitted.history, step, judged
+    )
+
+
+def _best(tried: FitResult, steps: Sequence[float]) -> tuple[Any, float]:
+    """Of networks by several steps, one after the other, those that err least on held rows."""
+    least = np.nanmin(tried.history["validation"], axis=0).reshape(len(steps), -1)
+    best, count = int(np.argmin(least.mean(axis=1))), least.shape[1]
+    some = slice(best * count, (best + 1) * count)
+    models = jax.tree.map(lambda a: np.asarray(a)[some] if eqx.is_array(a) else a, tried.model)
+    return models, steps[best]
 
 
 def _averaged(models, x: np.ndarray, dtype) -> np.ndarray:

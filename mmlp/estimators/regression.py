@@ -30,7 +30,7 @@ from mmlp.estimators.inputs import TableInputs
 from mmlp.estimators.laws import law, log_densities
 from mmlp.estimators.low_rank import Thinned, fitted_rank
 from mmlp.estimators.marginals import Marginals
-from mmlp.estimators.mean import call, check_share, fit_mean, predicted_mean, stages
+from mmlp.estimators.mean import STEPS, call, check_share, fit_mean, predicted_mean, stages
 from mmlp.estimators.outliers import Columns, names_of
 from mmlp.estimators.pieces import by_pieces, predictions
 from mmlp.estimators.starts import check_networks, rows_of_validation, scaled
@@ -116,7 +116,9 @@ class MultivariateRegressor(
         how: Any = {"training": self.planned(len(X)), "seed": seed, "checkpoint": runs[0]}
         how["judges"] = judges
         with ahead(lambda: form.compile(self, x, z, weight, parts, **how), len(x)):
-            means = fit_mean(sizes, x, z, weight, [parts, others], models=before.get("mean"), **how)
+            given: Any = {"steps": STEPS if self.learning_rate is None else STEPS[:1]}
+            given["models"] = before.get("mean")
+            means = fit_mean(sizes, x, z, weight, [parts, others], **given, **how)
 
         self.shape_ = self.shape_ if before else form.shape(means.residuals, weight)
         e, apart = (form.standard(self.shape_, r) for r in (means.residuals, means.apart))
@@ -125,9 +127,10 @@ class MultivariateRegressor(
         if judges:
             how["judges"] = (judges[0], form.standard(self.shape_, means.judged))
         how |= {"models": before.get("covariance"), "stage": stages(len(X))[-1]}
+        how["rates"] = means.step
         heads = fit_folds(build, minus_log_density, (x, e), weight, parts, **how)
-        given = (x.astype(self.dtype), e, apart, weight, parts)
-        self.contrast_, self.gain_ = form.corrections(self._family, heads.model, *given)
+        rest = (x.astype(self.dtype), e, apart, weight, parts)
+        self.contrast_, self.gain_ = form.corrections(self._family, heads.model, *rest)
         self.models_, self.share_ = means.models | {"covariance": heads.model}, means.share
         self.history_, self.covariance_history_ = means.history, heads.history
         self.epochs_ = how["training"].max_epochs
