@@ -117,7 +117,8 @@ class TableInputs:
             ):
                 self._one_of(argument, known)  # pyright: ignore[reportAttributeAccessIssue]
         by_type = [str(kind) == "category" for kind in getattr(X, "dtypes", [])]
-        forced = by_type or [False] * (np.shape(X)[1] if np.ndim(X) == 2 else 0)
+        shape = (0, len(by_type)) if by_type else np.asarray(X).shape
+        forced = by_type or [False] * (shape[1] if len(shape) == 2 else 0)
         if isinstance(self.categories, str):
             self._one_of("categories", CHOICES["categories"])  # pyright: ignore
             return forced

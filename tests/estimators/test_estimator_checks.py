@@ -12,7 +12,8 @@ class OnNumbers(SPDRegressor):
     """`SPDRegressor` for checks that pass numbers as targets: y becomes the matrix [[exp(y)]]."""
 
     def fit(self, X, y, sample_weight=None):  # as `SPDRegressor`, but for the targets
-        check_X_y(X, y, y_numeric=True, multi_output=True, estimator=self)
+        rules = {"y_numeric": True, "multi_output": True, "ensure_all_finite": "allow-nan"}
+        check_X_y(X, y, **rules, estimator=self)
         y = column_or_1d(y, warn=True)
         return super().fit(X, np.exp(np.asarray(y, float))[:, None, None], sample_weight)
 
