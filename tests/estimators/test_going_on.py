@@ -26,9 +26,10 @@ def seen(monkeypatch, regressor, spd, density):
     """What `fit_many` is given after these were fitted; nothing is trained."""
     calls = []
 
-    def no_training(models, *_, validation, **__):
+    def no_training(models, *_, validation, keys, **__):
         calls.append((models, validation))
-        return FitResult(models, {"loss": np.zeros(3), "validation": np.zeros(3)})
+        losses = np.zeros((3, len(keys)))
+        return FitResult(models, {"loss": losses, "validation": losses})
 
     monkeypatch.setattr(ensemble, "fit_many", no_training)
     return calls
