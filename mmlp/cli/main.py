@@ -5,6 +5,7 @@ wrong (found before any file is read), 1 if a file cannot be used or the work fa
 line that says why, and 128 plus the number of the signal if one ended it.
 """
 
+import functools
 import importlib
 import os
 import signal
@@ -54,7 +55,8 @@ def _run(argv: Sequence[str], *, own_process: bool) -> int:
             importlib.import_module("mmlp.training.cache").cache_programs()
         commands = importlib.import_module(f"mmlp.cli.{'about' if quick else 'commands'}")
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_: say(f"warning: {message}")
+            said = functools.cache(say)  # once: rows may be read again for each score and picture
+            warnings.showwarning = lambda message, *_: said(f"warning: {message}")
             with read_stdin(command) as command:
                 return commands.execute(command)
     except SystemExit as end:  # help, wrong arguments, or training that was asked to stop

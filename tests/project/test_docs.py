@@ -1,7 +1,11 @@
 """The documentation is true: its code and its examples run, and the reference is complete."""
 
 import ast
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import jax
 import matplotlib
@@ -39,6 +43,35 @@ def test_the_code_for_a_scikit_learn_user_runs(tmp_path, monkeypatch):
     assert names["held"].shape == (442, 3)
     assert names["log_scores"].shape == (3,)
     assert (tmp_path / "lipids.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_the_commands_for_a_table_and_a_deadline_run(tmp_path):
+    text = (ROOT / "docs/table.md").read_text()
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)[1:]  # after the installation
+    script = "set -e\n" + "".join(blocks).replace("--report page", "--report page --epochs 2")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["sh", "-c", script],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    said = re.search(r"```text\n(.*?)```", text, re.DOTALL)[1].replace("...\n", "").strip()
+    assert all(line[:80] in done.stderr for line in said.splitlines())
+    assert (tmp_path / "page" / "index.html").exists()
+    assert len((tmp_path / "forecast.csv").read_text().splitlines()) == 2001
+
+
+@pytest.mark.slow
+def test_the_code_for_a_jax_researcher_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = run_code("docs/jax.md")
+    assert names["p"].batch_shape == (600,)
+    assert names["baseline"].history["loss"].shape == (2, 4)
+    assert (tmp_path / "head.safetensors").exists()
 
 
 @pytest.mark.slow
