@@ -112,7 +112,11 @@ class Encoder:
         parts = [np.empty((n, 0))]
         if numbers:
             values, first = np.column_stack(numbers), self._first
-            parts += [self._imputer.transform(values), self._flags.transform(values[:, first])]
+            if np.isfinite(values).all():  # nothing to fill in: a quick start without imputers
+                gaps = [k for k in self.kinds if isinstance(k, Numbers | Dates) and k.missing]
+                parts += [values, np.zeros((n, len(gaps)))]
+            else:
+                parts += [self._imputer.transform(values), self._flags.transform(values[:, first])]
         if words:
             parts.append(self._words.transform(np.column_stack(words)))
         return np.concatenate(parts, axis=1)
@@ -128,7 +132,7 @@ class Encoder:
 
     @cached_property
     def _imputer(self) -> Any:
-        from sklearn.impute import SimpleImputer  # here, and below: a quick start without it
+        from sklearn.impute import SimpleImputer
 
         return SimpleImputer(strategy="median").fit(self.fill[None])
 

@@ -39,6 +39,9 @@ def test_numbers_are_filled_and_flagged_as_scikit_learn_does():
     ours = Encoder.of(X, names, Options(), [False] * 3)
     theirs = SimpleImputer(strategy="median", add_indicator=True).fit(X)
     assert np.array_equal(ours(X, names), theirs.transform(X))
+    whole = X[~np.isnan(X).any(axis=1)]
+    assert 0 < len(whole) < 50
+    assert np.array_equal(ours(whole, names), theirs.transform(whole))
     assert ours.indicators.tolist() == [False] * 3 + [True] * 2
     text = X.astype(object)
     text[np.isnan(X)] = ""
