@@ -43,7 +43,7 @@ def stations(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int
     errors, V = y - table.mean, table.covariance
     u = np.einsum("ni,nij,nj->n", errors, np.linalg.inv(V), errors)
     truth = -(u + np.linalg.slogdet(V)[1] + 2 * np.log(2 * np.pi)) / 2
-    known = ~np.isnan(y).any(axis=1)
+    known = np.asarray(~np.isnan(y).any(axis=1))
     return X[known], y[known], truth[n:][known[n:]], int(known[:n].sum())
 
 
