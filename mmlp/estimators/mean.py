@@ -59,7 +59,16 @@ def stages(n: int) -> list[str]:
 
 
 def fit_mean(
-    sizes, x, z, weight, partitions: list[list[Part]], *, checkpoint, steps, judges=None, **how
+    sizes,
+    x,
+    z,
+    weight,
+    partitions: list[list[Part]],
+    *,
+    checkpoint,
+    steps=(1.0,),
+    judges=None,
+    **how,
 ) -> FittedMean:
     """Of standardised z (n, d), given x (n, p), by MLPs with `sizes` of hidden layers.
 
@@ -71,8 +80,7 @@ def fit_mean(
 
     def networks(name: str, loss, parts: list[Part], *data, others, step: Any, models=None):
         own = {"checkpoint": checkpoint and checkpoint / name, "stage": next(names)}
-        own |= {"judges": (x_val, *others) if judges else None, "models": models}
-        own["rates"] = step
+        own |= {"judges": (x_val, *others) if judges else None, "models": models, "rates": step}
         return fit_folds(build, loss, data, weight, parts, **how | own)
 
     rng, used, rates = np.random.default_rng(how["seed"]), np.ones(x.shape[1]), np.ones_like(z)
@@ -96,8 +104,7 @@ def fit_mean(
     fitted = networks("all", squared_error, every, x * used, z, rates, **going_on)
     # what they have made of columns of zeros is nothing
     model = eqx.tree_at(lambda m: m.W[0], fitted.model, replace_fn=lambda W: _times(W, used))
-    values = predictions(call, model, x.astype(dtype))  # (n, 2 count, d)
-    values = np.split(values, len(partitions), axis=1)
+    values = np.split(predictions(call, model, x.astype(dtype)), len(partitions), axis=1)
     said = [held(*pair) for pair in zip(values, partitions, strict=True)]
     found, share = {"mean": model}, np.zeros(z.shape[1])
     if few and z.shape[1] <= FEW:
@@ -107,9 +114,8 @@ def fit_mean(
         found |= {"smooth": as_one(smooth)} if share.any() else {}
     one, other = said
     judged = judges and z_val - predicted_mean(found, share, judges[0].astype(dtype))
-    return FittedMean(
-        found, share, z - (one + other) / 2, one - other, fitted.history, step, judged
-    )
+    residuals, apart = z - (one + other) / 2, one - other
+    return FittedMean(found, share, residuals, apart, fitted.history, step, judged)
 
 
 def _best(tried: FitResult, steps: Sequence[float]) -> tuple[Any, float]:
