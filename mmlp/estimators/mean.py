@@ -59,16 +59,7 @@ def stages(n: int) -> list[str]:
 
 
 def fit_mean(
-    sizes,
-    x,
-    z,
-    weight,
-    partitions: list[list[Part]],
-    *,
-    checkpoint,
-    steps=(1.0,),
-    judges=None,
-    **how,
+    sizes, x, z, weight, partitions, *, checkpoint, steps=(1.0,), judges=None, **how
 ) -> FittedMean:
     """Of standardised z (n, d), given x (n, p), by MLPs with `sizes` of hidden layers.
 
@@ -112,9 +103,8 @@ def fit_mean(
         share = shares(z, weight, np.mean(said, axis=0), np.mean(other, axis=0))
         said = [one + share * (two - one) for one, two in zip(said, other, strict=True)]
         found |= {"smooth": as_one(smooth)} if share.any() else {}
-    one, other = said
+    residuals, apart = z - np.mean(said, axis=0), said[0] - said[1]
     judged = judges and z_val - predicted_mean(found, share, judges[0].astype(dtype))
-    residuals, apart = z - (one + other) / 2, one - other
     return FittedMean(found, share, residuals, apart, fitted.history, step, judged)
 
 
