@@ -31,6 +31,8 @@ def examined(table: Table, inputs: Sequence[str], targets: Sequence[str], estima
     """The rows that have all targets; for an estimator of numbers alone, those without gaps."""
     X = table.columns(inputs)
     y, problems = table.numbers(targets)
+    other = "or choose another target"
+    problems = [p._replace(text=p.text.replace("or leave the column out", other)) for p in problems]
     if estimator.any_columns:
         told, problems = "", problems + _problems(table, X, inputs, estimator)
     else:

@@ -1,13 +1,18 @@
 """Cells of any kind: is one missing, is it a number? And a column as its different values."""
 
+import decimal
 import math
 import numbers
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 MISSING = {"", "?", "na", "n/a", "nan", "null", "none", "-", ".", "nat", "<na>"}
+
+THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+")
+FORMATTED = re.compile(r"[-+]?[$€£¥]? ?\d{1,3}(\d*|([ ,.'\u00a0\u202f]\d{3})*)([.,]\d+)? ?[%$€£¥]?")
 
 
 class Cells(NamedTuple):
@@ -54,8 +59,8 @@ def missing(cell) -> bool:
     """
     if isinstance(cell, str):
         return cell.strip().lower() in MISSING
-    if cell is None or isinstance(cell, numbers.Real):
-        return cell is None or math.isnan(cell)
+    if cell is None or isinstance(cell, numbers.Integral):
+        return cell is None
     try:
         return bool(cell != cell)  # NaT
     except TypeError:  # pandas' NA is neither
@@ -73,16 +78,31 @@ def number(cell) -> float | None:
             return None if "_" in cell else float(cell)
         except ValueError:
             return None
-    return float(cell) if isinstance(cell, numbers.Real | np.bool_) else None
+    try:
+        known = isinstance(cell, numbers.Real | np.bool_ | decimal.Decimal)
+        return float(cell) if known else None
+    except OverflowError:
+        return math.inf
 
 
 def decimal_commas(texts: Iterable[Any]) -> bool:
     """Whether texts are numbers with decimal commas, and not with commas between thousands.
 
-    >>> decimal_commas(["3,5", "-2"]), decimal_commas(["1,234", "2,500"])
-    (True, False)
+    >>> decimal_commas(["3,5", "-2"]), decimal_commas(["1,234", "2,500"]), decimal_commas(["0,125"])
+    (True, False, True)
     """
-    texts = [text for text in texts if isinstance(text, str) and "," in text]
-    tails = {text.partition(",")[2] for text in texts}
-    plain = all(number(text.replace(",", ".")) is not None for text in texts)
-    return bool(texts) and plain and any(len(tail) != 3 for tail in tails)
+    words = [text for text in texts if isinstance(text, str)]
+    with_comma = [text for text in words if "," in text]
+    if any("." in text for text in words):
+        return False
+    plain = all(number(text.replace(",", ".")) is not None for text in with_comma)
+    return plain and any(not THOUSANDS.fullmatch(text) for text in with_comma)
+
+
+def looks_like_number(cell) -> bool:
+    """Whether a text is a number in a form that is not read: 1,234.5, 12 %, $3.
+
+    >>> [looks_like_number(text) for text in ("1,234.5", "12%", "$3", "1 234", "north", "A4")]
+    [True, True, True, True, False, False]
+    """
+    return isinstance(cell, str) and FORMATTED.fullmatch(cell) is not None

@@ -126,6 +126,8 @@ def instant(cell: Any) -> float | None:
         return (naive - ZERO) / datetime.timedelta(days=1)
     if isinstance(cell, datetime.date):
         return float((cell - ZERO.date()).days)
+    if hasattr(cell, "to_timestamp"):  # a period of pandas: its first moment
+        return instant(cell.to_timestamp())
     if isinstance(cell, datetime.time):
         return (cell.hour + cell.minute / 60 + cell.second / 3600) / 24
     return None

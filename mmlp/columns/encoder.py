@@ -6,19 +6,28 @@ kinds, and nothing else: so it goes into a file without code.
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from mmlp.columns import plain
 from mmlp.columns.cells import Cells, missing
-from mmlp.columns.kinds import Dates, Kind, LeftOut, Numbers, Options, Words, kind_of, unread
+from mmlp.columns.kinds import (
+    NO_VALUE,
+    Dates,
+    Kind,
+    LeftOut,
+    Numbers,
+    Options,
+    Words,
+    kind_of,
+    unread,
+)
 from mmlp.columns.kinds import column as read_column
 from mmlp.columns.problems import Problem, ProblemsError
 
-KINDS = {"numbers": Numbers, "dates": Dates, "words": Words, "left out": LeftOut}
-NAME_OF = {kind: name for name, kind in KINDS.items()}
 SHOWN = 5  # unknown levels that are named
 CHOICES = {
     "missing": ("impute", "drop", "refuse"),
@@ -56,8 +65,8 @@ class Encoder:
             raise ProblemsError("X", problems)
         if all(isinstance(kind, LeftOut) for kind in kinds):
             why = "; ".join(f"{name}: {k.why}" for name, k in zip(names, kinds, strict=True))
-            raise ValueError(f"no column of X has anything to learn from ({why:.200}).")
-        return cls(kinds, options.missing == "impute")
+            raise ValueError(f"no input has anything to learn from ({why:.200}).")
+        return cls(kinds, options.missing != "refuse")
 
     def __call__(self, X: np.ndarray, names: Sequence[str]) -> np.ndarray:
         """The columns of X (n, p) as finite numbers, float64, (n, width)."""
@@ -97,13 +106,12 @@ class Encoder:
 
     def plain(self) -> dict:
         """As JSON."""
-        kinds = [{"kind": NAME_OF[type(kind)], **asdict(kind)} for kind in self.kinds]
-        return {"kinds": kinds, "fills": self.fills}
+        return {"kinds": [*map(plain.entry, self.kinds)], "fills": self.fills}
 
     @classmethod
     def from_plain(cls, value: dict) -> "Encoder":
         """The inverse of `plain`; what another hand has written is refused."""
-        kinds = tuple(_kind(dict(entry)) for entry in value["kinds"])
+        kinds = tuple(plain.kind(dict(entry)) for entry in value["kinds"])
         if not isinstance(value["fills"], bool):
             raise ValueError(f"its fills is {value['fills']!r:.80}")
         return cls(kinds, value["fills"])
@@ -202,24 +210,18 @@ def _values(kind: Numbers | Dates, column: np.ndarray, name: str) -> np.ndarray 
 def _levels(kind: Words, cells: Cells, name: str) -> np.ndarray:
     """A column as levels, (n,); those that training had not are named."""
     known, words = {*kind.levels, *kind.others}, [kind.word(cell) for cell in cells.values]
-    unknown = sorted(set(words) - known)
+    unknown = sorted({*words} - known)
+    if NO_VALUE in unknown:
+        unknown.remove(NO_VALUE)
+        warnings.warn(
+            f"column {name!r} has missing cells, but had none in training.",
+            ColumnsWarning,
+            stacklevel=2,
+        )
     if unknown:
         shown = ", ".join(map(repr, unknown[:SHOWN]))
         more = f" and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else ""
-        as_what = "a rare one" if kind.rare else "none of those known"
-        text = f"column {name!r} has values that training had not: {shown}{more}; each is taken as "
-        warnings.warn(f"{text}{as_what}.", ColumnsWarning, stacklevel=2)
+        as_what = "taken as rare ones" if kind.rare else "they are like none of the known ones"
+        text = f"column {name!r} has values that training had not: {shown}{more}; {as_what}."
+        warnings.warn(text, ColumnsWarning, stacklevel=2)
     return np.array([kind.level(word) for word in words], object)[cells.codes]
-
-
-def _kind(entry: dict) -> Kind:
-    kind = KINDS[entry.pop("kind")]
-    types = {field.name: field.type for field in fields(kind)}
-    if entry.keys() != types.keys():
-        raise ValueError(f"a column of it has {', '.join(entry)}")
-    for name, value in entry.items():
-        if isinstance(value, list) and all(isinstance(word, str) for word in value):
-            entry[name] = tuple(value)
-        elif type(value) not in (bool, int, float, str) or value != value:
-            raise ValueError(f"the {name} of a column of it is {value!r:.80}")
-    return kind(**entry)

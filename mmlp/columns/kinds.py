@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mmlp.columns import dates as days
-from mmlp.columns.cells import Cells, decimal_commas, missing, number
+from mmlp.columns.cells import Cells, decimal_commas, looks_like_number, missing, number
 from mmlp.columns.problems import Problem
 
 LEAST, MOST = 5, 30  # rows of a level that gets an indicator; such levels of a column
@@ -48,7 +48,7 @@ class Numbers:
     def wrong(self, cell) -> str:
         """What is wrong with a cell that cannot be read."""
         if number(cell) is not None:
-            return f"{str(cell)!r} is not finite; correct it, or remove the row"
+            return f"{str(cell)!r:.60} is not finite; correct it, or remove the row"
         comma = isinstance(cell, str) and decimal_commas([cell])
         remedy = "write decimals with a point" if comma else "correct it, or empty the cell"
         return f"{str(cell)!r:.60} is not a number; {remedy}, or leave the column out"
@@ -101,7 +101,13 @@ class Words:
 
     @staticmethod
     def word(cell) -> str:
-        return NO_VALUE if missing(cell) else str(cell)
+        """The name of a level: codes that are equal numbers, 1 and 1.0, are one level."""
+        if missing(cell):
+            return NO_VALUE
+        value = number(cell)
+        if value is not None and math.isfinite(value):
+            return str(int(value)) if value == int(value) else str(value)
+        return f"'{cell}'" if cell in (NO_VALUE, RARE) else str(cell)
 
     def level(self, word: str) -> str:
         return word if word in self.levels else RARE
@@ -130,6 +136,8 @@ def kind_of(name: str, cells: Cells, options: Options, *, forced: bool) -> Kind 
             wrong = kind if isinstance(kind, Problem) else _wrong(name, cells, present, kind)
             if wrong is None or isinstance(wrong, Problem):
                 return wrong or kind or LeftOut("no values", gone)
+        if odd := _formatted(name, cells, present):
+            return odd
     if options.categories == "ignore":
         return LeftOut("text", gone)
     if options.categories == "refuse":
@@ -167,6 +175,21 @@ def _wrong(name: str, cells: Cells, present: list[int], kind) -> "Problem | bool
     return unread(name, cells, kind) if infinite or (share >= MOSTLY and not few) else True
 
 
+def _formatted(name: str, cells: Cells, present: list[int]) -> Problem | None:
+    """Numbers that are written for people: they would be taken for words."""
+    odd = [k for k in present if looks_like_number(cells.values[k]) and not _read(cells.values[k])]
+    like = [k for k in present if looks_like_number(cells.values[k])]
+    if not odd or cells.counts[like].sum() < MOSTLY * cells.counts[present].sum():
+        return None
+    text = f"{cells.values[odd[0]]!r:.60} looks like a number in a form that is not read; write "
+    text += "1234.5, or say that the column holds categories, or leave it out"
+    return Problem(text, name, cells.row(odd[0]), int(cells.counts[odd].sum()) - 1)
+
+
+def _read(cell) -> bool:
+    return number(cell) is not None
+
+
 def _numbers(cells: Cells, present: list[int], gone: int) -> Numbers:
     commas = decimal_commas([cells.values[k] for k in present])
     found = column(Numbers(0.0, commas=commas), cells)
@@ -182,6 +205,9 @@ def _dates(name: str, cells: Cells, present: list[int], gone: int, options: Opti
     orders = days.day_first(texts)
     if options.dates in ("day-first", "month-first"):
         orders = {options.dates == "day-first"}
+    if not orders and len(texts) >= MOSTLY * len(values):
+        text = "some dates begin with the day, others with the month; write 2024-03-05"
+        return Problem(text, name)
     kind = Dates(0.0, 0.0, 0.0, True in orders, False, False, alone)
     found = column(kind, cells)
     known = found[np.isfinite(found)]

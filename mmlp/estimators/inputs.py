@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import validate_data
 
 from mmlp.columns.encoder import CHOICES, Encoder
-from mmlp.columns.kinds import Options
+from mmlp.columns.kinds import Numbers, Options
 from mmlp.columns.problems import ProblemsError
 from mmlp.columns.summary import remarkable, summary
 from mmlp.estimators.ensemble import Scaling
@@ -26,7 +26,7 @@ class TableInputs:
     Text becomes indicators, of the 30 most frequent values at most, and of those in fewer than five
     rows together; dates become days, with the season if they span a year, and the time of day.
     Missing values are filled by the median and get an indicator, or (`missing="drop"`) their rows
-    are left out of training, or ("refuse") are an error. `categories` may also name columns of
+    are left out of training, or ("refuse") they are an error. `categories` may also name columns of
     numbers that are codes; "ignore" leaves text out. What is only needed for dates such as
     05/03/2024 is `dates` "day-first" or "month-first".
     """
@@ -48,7 +48,7 @@ class TableInputs:
         """The numbers of the rows to learn from; of these weights, X (n, width), y (n, d); was y
         a vector?
         """
-        forced = self._forced(X)
+        forced, X = self._forced(X), by_cells(X)
         X, y, sample_weight, known = self._known_targets(X, y, sample_weight)
         rules: Any = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2}
         X, y = validate_data(self, X, y, **LOOSE, **rules, reset=not self._warm)
@@ -69,12 +69,15 @@ class TableInputs:
             values = np.asarray(y, np.float64)
         except (TypeError, ValueError):  # it is refused elsewhere, if it must be
             return X, y, sample_weight, np.arange(np.shape(y)[0] if np.ndim(y) else 0)
-        flat: Any = values.reshape(len(values), -1) if values.ndim else np.empty((0, 1))
+        flat: Any = values.reshape(len(values), -1) if values.size else np.empty((0, 1))
         gone: Any = np.isnan(flat).any(axis=1)
         every, rows = np.arange(len(gone)), np.flatnonzero(~gone)
-        if not gone.any() or not len(rows):
+        if not gone.any():
             return X, y, sample_weight, every
+        check_consistent_length(X, y, sample_weight)
         name, n = type(self).__name__, len(gone)
+        if len(rows) < 2:
+            raise ValueError(f"`{name}.fit`: {len(rows)} of {n} rows have all targets: too few.")
         text = f"`{name}.fit`: {n - len(rows)} of {n} rows are left out: a target is missing."
         warnings.warn(text, UserWarning, stacklevel=4)
         weight = None if sample_weight is None else _safe_indexing(sample_weight, rows)
@@ -107,7 +110,17 @@ class TableInputs:
 
     def _encoder(self: Any, *given) -> Encoder:
         """That of these rows, or of the networks to go on from."""
-        return self.columns_ if self._warm else Encoder.of(*given)
+        if not self._warm:
+            return Encoder.of(*given)
+        kinds, forced = self.columns_.kinds, given[-1]
+        codes = any(
+            said and isinstance(kind, Numbers) for said, kind in zip(forced, kinds, strict=True)
+        )
+        if codes or self.columns_.fills != (self.missing != "refuse"):
+            raise ValueError(
+                "warm_start goes on with the `missing` and `categories` it began with."
+            )
+        return self.columns_
 
     def _forced(self, X) -> list[bool]:
         """Which columns are said to be words: by `categories`, or by pandas' type category."""
@@ -116,11 +129,14 @@ class TableInputs:
                 argument == "categories" and isinstance(self.categories, Sequence | np.ndarray)
             ):
                 self._one_of(argument, known)  # pyright: ignore[reportAttributeAccessIssue]
-        by_type = [str(kind) == "category" for kind in getattr(X, "dtypes", [])]
+        columns = getattr(X, "columns", ())
+        if len(set(columns)) < len(columns):
+            twice = next(name for i, name in enumerate(columns) if name in list(columns)[:i])
+            raise ValueError(f"`X` has two columns called {twice!r}; rename one.")
+        by_type = [str(kind) == "category" for kind in X.dtypes] if len(columns) else []
         shape = (0, len(by_type)) if by_type else np.asarray(X).shape
         forced = by_type or [False] * (shape[1] if len(shape) == 2 else 0)
         if isinstance(self.categories, str):
-            self._one_of("categories", CHOICES["categories"])  # pyright: ignore
             return forced
         names = [*map(str, getattr(X, "columns", self.names or range(len(forced))))]
         for name in map(str, self.categories):
@@ -137,7 +153,7 @@ class TableInputs:
 
     def _numbers_of(self, X) -> np.ndarray:
         """X (n, p) of a prediction, checked, as numbers."""
-        X = np.asarray(validate_data(self, X, reset=False, **LOOSE))
+        X = np.asarray(validate_data(self, by_cells(X), reset=False, **LOOSE))
         return self.columns_(X, self._column_names())
 
     @property
@@ -146,3 +162,9 @@ class TableInputs:
         if len(kinds) != self.n_features_in_:  # in a file of another hand
             raise ValueError(f"its columns_ are not {self.n_features_in_} kinds of columns")
         return len(self.columns_.indicators)
+
+
+def by_cells(X):
+    """A data frame that has dates as one of objects: NumPy knows no array of both and numbers."""
+    kinds = [getattr(kind, "kind", "") for kind in X.dtypes] if hasattr(X, "columns") else []
+    return X.astype(object) if {*kinds} & {"M", "m"} else X

@@ -14,7 +14,7 @@ from mmlp import divergences
 from mmlp.estimators import saved
 from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.ensemble import Scaling, check_alike, fit_folds, folds
-from mmlp.estimators.inputs import LOOSE, TableInputs
+from mmlp.estimators.inputs import LOOSE, TableInputs, by_cells
 from mmlp.estimators.outliers import Columns
 from mmlp.initialisation import calibrate
 from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP
@@ -70,7 +70,7 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
             raise ValueError(
                 "`SPDRegressor.fit(X, y)` requires y to be passed, but the target y is None."
             )
-        forced = self._forced(X)
+        forced, X = self._forced(X), by_cells(X)
         loose: Any = LOOSE | {"ensure_min_samples": 2, "reset": not self._warm}
         X = np.asarray(validate_data(self, X, **loose))
         Y = _matrices(X, y, "fit")

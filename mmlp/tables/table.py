@@ -89,7 +89,9 @@ class Table:
     def refuse(self, problems: Sequence[Problem]) -> None:
         """Raise an error that tells them all, if there are any, by the lines of the file."""
         if problems:
-            raise ValueError(listed(str(self.path), [p.told(self.place) for p in problems]))
+            texts = [problem.told(self.place) for problem in problems]
+            texts = [text.replace("say it by dates", "say it by --dates") for text in texts]
+            raise ValueError(listed(str(self.path), texts))
 
 
 def read(path: Path) -> Table:

@@ -62,9 +62,9 @@ def train(
             bar.end(done)
     # a signal may have come in the last epoch, or while it was being saved
     if run is not None and (stop := stop or largest_of_processes(interrupts.received)):
-        saved = "The run is finished and saved; the same call returns its result"
-        how = f"{saved if finished else 'The same call goes on'} from {run.path}."
-        _stop(stop, f"`{task.name}` stopped after epoch {len(done)} of {epochs}. {how}")
+        saved = "The run is finished and saved; the same call or command returns its result"
+        how = f"{saved if finished else 'The same call or command goes on'} from {run.path}."
+        _stop(stop, f"Training stopped after epoch {len(done)} of {epochs}. {how}")
     outcome = result()
     nothing_learnt(task, state, outcome)
     return outcome

@@ -47,6 +47,8 @@ def test_decimal_commas_are_not_taken_for_thousands():
     assert not decimal_commas(["1,500", "2,250"]), "it may be either"
     assert not decimal_commas(["1.5"])
     assert not decimal_commas(["1,5,2"])
+    assert decimal_commas(["0,125"])
+    assert not decimal_commas(["999,50", "1.234"])
 
 
 @pytest.mark.parametrize(
@@ -116,4 +118,5 @@ def test_types_for_dates():
     ):
         assert dates.instant(cell) == DAY
     assert dates.instant(datetime.time(6)) == 0.25
+    assert dates.instant(pd.Period("2024-03-05", "D")) == DAY
     assert dates.instant(3) is None

@@ -1,6 +1,7 @@
 """Columns of any kind as numbers: what each becomes, and all that is wrong in one answer."""
 
 import json
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -67,8 +68,8 @@ def test_words_that_training_had_not_are_named():
     with pytest.warns(ColumnsWarning) as found:
         row = encoder(new, names)
     texts = [str(warning.message) for warning in found]
-    assert "column 'a' has values that training had not: 'new'; each is taken as none" in texts[0]
-    assert "'newer'; each is taken as a rare one." in texts[1]
+    assert "column 'a' has values that training had not: 'new'; they are like none" in texts[0]
+    assert "'newer'; taken as rare ones." in texts[1]
     assert texts[2] == (
         "column 'c' has 1 missing cells, but had none in training: its median is used there."
     )
@@ -108,6 +109,9 @@ def test_dates_become_days_with_season_and_time_of_day_where_they_span_them():
         (["1"] * 9 + ["A"] * 9, Words(("1", "A"))),
         ([True, False, True], Numbers(1.0)),
         (["1"] * 60 + ["2"] * 60 + ["A"] * 5, Words(("1", "2", "A"))),
+        (["-0,132", "0,512", "1,250"], Numbers(0.512, commas=True)),
+        ([Decimal("1.5"), Decimal("2.5"), Decimal("NaN")], Numbers(2.0, 1)),
+        (["x"] * 5 + ["(rare)"] * 5 + ["y"], Words(("x", "'(rare)'"), 1, 0, ("y",))),
     ],
 )
 def test_what_a_column_is(cells, expected):
@@ -124,6 +128,11 @@ def test_what_a_column_is(cells, expected):
         ([*(f"2020-01-{i:02d}" for i in range(1, 32)), "nodate"], "is not a date like the others"),
         (["05/03/2024", "06/03/2024"], "'05/03/2024' may begin with the day or the month, and no "
          "cell tells; say it by dates day-first or month-first"),
+        (["1,234", "2,500"], "'1,234' looks like a number in a form that is not read; write 1234"),
+        (["999,50", "1.234", "12,25"], "looks like a number"),
+        (["12 %", "7 %", "8"], "looks like a number"),
+        (["05/13/2024", "13/05/2024"], "some dates begin with the day, others with the month"),
+        ([10**400, 1, 2], "is not finite"),
     ],
 )  # fmt: skip
 def test_cells_that_do_not_belong_are_named(cells, text):
@@ -149,15 +158,25 @@ def test_options():
     codes = encoded(forced=["a"], a=[1] * 9 + [2] * 9, b=range(18))
     assert codes.kinds[0] == Words(("1", "2"))
     numbers = Encoder.of(np.repeat([[1.0], [2.0]], 9, 0), ["a"], Options(), [True])
-    assert numbers.kinds[0] == Words(("1.0", "2.0"))
-    with pytest.raises(ValueError, match=r"no column of X has anything to learn from \(a: no"):
+    assert numbers.kinds[0] == Words(("1", "2"))
+    with pytest.raises(ValueError, match=r"no input has anything to learn from \(a: no"):
         encoded(a=[""] * 5)
+
+
+def test_codes_are_levels_by_their_numbers():
+    X, names = table(code=["1", "2"] * 6, b=range(12))
+    encoder = Encoder.of(X, names, Options(), [True, False])
+    numbers = np.array([[1.0, 5.0], [2.0, 6.0]])
+    assert np.array_equal(
+        encoder(numbers, names), encoder(table(code=[1, "2.0"], b=[5, 6])[0], names)
+    )
 
 
 def test_without_filling_a_missing_value_is_refused_when_predicting():
     encoder = encoded(Options("refuse"), a=[1, 2, 3])
     with pytest.raises(ProblemsError, match=r"row 1 \(from 0\), column 'a': the value is missing"):
         encoder(table(a=[1, None])[0], ["a"])
+    assert encoded(Options("drop"), a=[1, 2]).fills, "rows are left out of training alone"
     assert encoded(Options("drop"), a=[1, None]).gaps(table(a=[1, None])[0]).tolist() == [0, 1]
 
 
@@ -170,6 +189,15 @@ def test_it_goes_through_json_and_nothing_else_comes_back():
         {"kind": "numbers", "fill": float("nan"), "missing": 0, "commas": False},
         {"kind": "numbers", "fill": 1.0},
         {"kind": "os.system"},
+        {"kind": "numbers", "fill": 10**400, "missing": 0, "commas": False},
+        {"kind": "numbers", "fill": 1.0, "missing": -3, "commas": False},
+        {"kind": "numbers", "fill": True, "missing": 0, "commas": False},
+        {"kind": "words", "levels": ["x", "x"], "rare": 0, "missing": 0, "others": []},
+        {"kind": "words", "levels": ["x", "(rare)"], "rare": 0, "missing": 0, "others": []},
+        {"kind": "words", "levels": "xyz", "rare": 0, "missing": 0, "others": []},
+        {"kind": "words", "levels": ["x"], "rare": 0, "missing": 0, "others": 3},
+        {"kind": "left out", "why": 3, "missing": 0},
+        plain["kinds"][2] | {"last": 1e308},
     ):
         with pytest.raises((ValueError, KeyError)):
             Encoder.from_plain({"kinds": [wrong], "fills": True})

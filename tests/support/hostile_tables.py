@@ -41,7 +41,7 @@ TABLES = {
     "mixed": Hostile(table(a=x, b=lambda i: "north south"[6 * (i % 2) :][:5], c=lambda i: i % 3,
                            d=lambda i: f"20{10 + i % 9}-01-0{1 + i % 9}"), said="text      b"),
     "all missing": Hostile(table(a=lambda i: "", b=lambda i: "NA"),
-                           error="no column of X has anything to learn from"),
+                           error="no input has anything to learn from"),
     "one missing column": Hostile(table(a=x, b=lambda i: ""), said="left out  b (no values)"),
     "one level": Hostile(table(a=x, b=lambda i: "same"), said="b (always 'same')"),
     "10,000 levels": Hostile(table(rows=10_000, a=x, b=lambda i: f"level {i}"),

@@ -140,7 +140,9 @@ def test_a_signal_finishes_the_epoch_saves_and_says_how_to_go_on(
             os.kill(os.getpid(), number)
 
     before = signal.getsignal(number)
-    message = f"`fit` stopped after epoch 3 of 5. The same call goes on from {tmp_path}."
+    message = (
+        f"Training stopped after epoch 3 of 5. The same call or command goes on from {tmp_path}."
+    )
     if number == signal.SIGINT:
         with pytest.raises(KeyboardInterrupt, match="stopped after epoch 3"):
             mmlp.fit(model(), loss, X, checkpoint=tmp_path, on_epoch=(send,), **OPTIONS)
