@@ -54,7 +54,7 @@ docs: .venv/.docs  ## build the documentation into docs/_build/html (the example
 dist: .venv/.dist  ## build dist/*.whl and *.tar.gz, install each into an empty environment and use it
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
-	for package in dist/*; do PYTHON=$(BIN)/python CONSTRAINTS=constraints.txt tests/project/smoke.sh $$package || exit 1; done
+	for package in dist/*; do PYTHON=$(CURDIR)/$(BIN)/python CONSTRAINTS=$(CURDIR)/constraints.txt tests/project/smoke.sh $$package || exit 1; done
 
 bench: .venv/.bench  ## speed, accuracy and scaling; results/speed.json and so docs/speed.md
 	$(RUN) benchmarks/accuracy.py
