@@ -26,7 +26,7 @@ nitpicky = True
 # types of other projects: no inventory of theirs is fetched
 nitpick_ignore_regex = [
     ("py:.*", r"(?!mmlp).*"),
-    ("py:.*", r"mmlp\.(\w+\.)*(Kernel|Network|NetworkEstimator|Options|Output|registry\.T)"),
+    ("py:.*", r"mmlp\.(\w+\.)*(Kernel|Network|NetworkEstimator|Options|Output|Radius|registry\.T)"),
 ]
 
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "dollarmath"]
