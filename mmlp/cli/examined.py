@@ -70,6 +70,11 @@ def known_rows(estimator, table: Table, inputs: Sequence[str], targets: Sequence
     """The inputs and targets of rows that a score can be made of."""
     X, gaps = rows_for(estimator, table, inputs)
     y, problems = table.numbers(targets)
+    if problems and estimator.any_columns:
+        try:
+            estimator.columns_(X, inputs)
+        except ProblemsError as error:
+            problems += error.problems
     table.refuse(problems)
     gone = np.isnan(y).any(axis=1)
     if gone.any():

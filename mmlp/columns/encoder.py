@@ -73,16 +73,15 @@ class Encoder:
         if not self.fills and (gaps := _gaps(X, names, self.kinds)):
             raise ProblemsError("X", gaps)
         problems: list[Problem] = []
-        numbers, words = [], []
-        for j, kind in enumerate(self.kinds):
-            if isinstance(kind, Words):
-                words.append(_levels(kind, Cells.of(X[:, j]), names[j]))
-            elif not isinstance(kind, LeftOut):
-                found = _values(kind, X[:, j], names[j])
+        numbers, named = [], [*zip(names, self.kinds, X.T, strict=True)]
+        for name, kind, column in named:
+            if isinstance(kind, Numbers | Dates):
+                found = _values(kind, column, name)
                 numbers += [] if isinstance(found, Problem) else kind.features(found)
                 problems += [found] if isinstance(found, Problem) else []
         if problems:
             raise ProblemsError("X", problems)
+        words = [_levels(k, Cells.of(cells), n) for n, k, cells in named if isinstance(k, Words)]
         return self._joined(len(X), numbers, words)
 
     @property

@@ -162,6 +162,15 @@ def test_files_that_cannot_be_used_end_with_status_1_and_one_line(
     assert sorted(path.name for path in unusable.iterdir()) == before, "nothing is written"
 
 
+def test_a_score_tells_the_problems_of_inputs_and_targets(here, tmp_path, capsys):
+    path = tmp_path / "both.csv"
+    path.write_text("a,b,u,v\n1,2,three,4\n1,two,3,4\n")
+    status, out, err = run(capsys, "score", "regression.safetensors", path)
+    assert (status, out) == (1, "")
+    places = [line.partition(":")[0].strip() for line in err.splitlines()[1:]]
+    assert places == ["line 2, column 'u'", "line 3, column 'b'"]
+
+
 def test_a_file_that_may_not_be_read_or_written(here, capsys, monkeypatch):
     """Permissions do not stop the superuser, so the system's answer is made up here."""
 
