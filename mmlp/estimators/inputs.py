@@ -69,7 +69,9 @@ class TableInputs:
             values = np.asarray(y, np.float64)
         except (TypeError, ValueError):  # it is refused elsewhere, if it must be
             return X, y, sample_weight, np.arange(np.shape(y)[0] if np.ndim(y) else 0)
-        flat: Any = values.reshape(len(values), -1) if values.size else np.empty((0, 1))
+        flat: Any = (
+            values.reshape(len(values), -1) if values.ndim and values.size else np.empty((0, 1))
+        )
         gone: Any = np.isnan(flat).any(axis=1)
         every, rows = np.arange(len(gone)), np.flatnonzero(~gone)
         if not gone.any():
