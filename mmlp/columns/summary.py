@@ -33,7 +33,9 @@ def summary(encoder: Encoder, names: Sequence[str]) -> list[str]:
 
 def remarkable(encoder: Encoder) -> bool:
     """Whether there is more to tell than that all columns are numbers."""
-    return any(not isinstance(kind, Numbers) or kind.missing for kind in encoder.kinds)
+    return any(
+        not isinstance(kind, Numbers) or kind.missing or kind.commas for kind in encoder.kinds
+    )
 
 
 def _shortened(entries: list[str]) -> list[str]:

@@ -35,7 +35,7 @@ def test_the_code_of_the_tour_runs(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*reached max_epochs")
+@pytest.mark.filterwarnings("ignore:.*(reached max_epochs|a target is missing)")
 def test_the_code_for_a_scikit_learn_user_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = run_code("docs/scikit-learn.md")
