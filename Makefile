@@ -32,7 +32,7 @@ demo: setup     ## the tour: three small runs and a page to open, demo/index.htm
 test: setup     ## the fast tests (what CI runs)
 	$(RUN) -m pytest -n 2 --dist worksteal -m "not slow"
 
-test-all: setup browser  ## all tests
+test-all: setup .venv/.docs browser  ## all tests, those of the documentation and of web pages too
 	$(RUN) -m pytest -n 2 --dist worksteal -o faulthandler_timeout=1800
 
 browser:        ## a Chromium for the tests of web pages, unless there is one (by apt-get)
