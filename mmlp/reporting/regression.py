@@ -20,10 +20,10 @@ def most_rows(model, rows: Rows) -> int:
 
 def _notes_on_constants(model, rows: Rows) -> list[str]:
     """Return a note on targets that are constant, where there are any."""
-    columns = model._target_columns
-    if not len(columns.constant):
+    constant = np.setdiff1d(np.arange(model.n_targets), model.varying_targets_)
+    if not len(constant):
         return []
-    names = listed([rows.targets[column] for column in columns.constant])
+    names = listed([rows.targets[column] for column in constant])
     return [f"Constant when the model was fitted, and left out of this page: {names}."]
 
 
