@@ -116,7 +116,7 @@ def test_weights_too_far_apart_are_refused(far):
     [
         ([1.0], r"must have shape \(2,\).*got shape \(1,\)"),
         ([1.0, -1.0], "must be finite and not negative"),
-        ([0.0, 0.0], "not zero for all"),
+        ([0.0, 0.0], "must be .* not zero for all rows"),
         ([np.nan, 1.0], "must be finite"),
         (["a", "b"], "must hold numbers"),
     ],

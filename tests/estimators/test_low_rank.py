@@ -126,7 +126,9 @@ def test_pieces_of_rows_give_the_same_and_are_all_that_is_held(which, request, m
 
 
 @pytest.mark.filterwarnings("ignore:.*rows are too few to judge")
-@pytest.mark.parametrize("options", [{"d": 1}, {"rank": 3}, {"hidden_dims": ()}, {"n": 10}])
+@pytest.mark.parametrize(
+    "options", [{"d": 1, "rank": 1}, {"rank": 3}, {"hidden_dims": ()}, {"n": 10}]
+)
 def test_few_targets_high_ranks_and_few_rows(options, untrained):
     n = options.pop("n", 60)
     y = rows(n, options.pop("d", 3))

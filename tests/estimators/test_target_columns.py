@@ -13,7 +13,7 @@ from mmlp.estimators.target_columns import ConstantTargetWarning, is_constant
 from mmlp.reporting import report
 
 CONSTANT = 0.3
-ROUNDED = np.where(np.arange(len(Y)) % 2, 0.1 + 0.2, 0.3)
+ROUNDED = np.where(np.arange(len(Y)) % 3, 0.3, 0.1 + 0.2)
 WITH_CONSTANT = np.column_stack([Y[:, 0], ROUNDED, Y[:, 1]])
 FRAME = pandas.DataFrame(WITH_CONSTANT, columns=["u", "k", "v"])
 VARYING = [0, 2]
