@@ -69,9 +69,8 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
     results: ClassVar[Mapping[str, Callable]]  # what is predicted: name -> method of X, rows first
     n_targets: int = 0  # columns of y
     _numbers: ClassVar[tuple[str, ...]]  # the fitted attributes beside `models_`
-    _absent_in_old_files: ClassVar[
-        Mapping[str, Any]
-    ] = {}  # those that older files lack, as they were then
+    # fitted attributes that older files and pickles lack, with what they would have been
+    _absent_in_old_files: ClassVar[Mapping[str, Any]] = {}
 
     input_: Scaling
     models_: Any
@@ -123,7 +122,7 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
         if "models_" in state:
             check_not_forked(type(self).__name__)
             models = checkpoint.unpacked(f"the pickle of {type(self).__name__}", *state["models_"])
-            state = {**state, "models_": models}
+            state = {**self._absent_in_old_files, **state, "models_": models}
         super().__setstate__(state)
 
     def _weighted(self, sample_weight, *arrays: np.ndarray) -> list[np.ndarray]:

@@ -66,9 +66,8 @@ def load(path: str | os.PathLike) -> Any:
         raise ValueError(f"{what} holds a {kind!r:.80}, which is unknown here.")
     fitted, needed = metadata.get("fitted"), (*CLASSES[kind]._numbers, "n_features_in_")
     if isinstance(fitted, dict):
-        fitted = {
-            name: _plain(value) for name, value in CLASSES[kind]._absent_in_old_files.items()
-        } | fitted
+        absent = CLASSES[kind]._absent_in_old_files
+        fitted = {name: _plain(value) for name, value in absent.items()} | fitted
     missing = [name for name in needed if isinstance(fitted, dict) and name not in fitted]
     if missing:
         raise ValueError(f"{what} has no {missing[0]}: another version wrote it; fit anew.")
