@@ -137,7 +137,7 @@ def _loaded(path: Path) -> tuple[Any, list[str], list[str]]:
     estimator = estimators.load(path)
     held = vars(estimator)  # without the names, or scikit-learn would ask for them in arrays
     inputs = held.pop("feature_names_in_", tables.numbered("x", estimator.n_features_in_))
-    targets = held.pop("target_names_", tables.numbered("y", estimator.n_targets))
+    targets = held.get("target_names_", tables.numbered("y", estimator.n_targets))
     estimator.names = list(inputs)
     return estimator, list(inputs), list(targets)
 

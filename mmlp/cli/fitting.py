@@ -17,6 +17,7 @@ from mmlp.cli.fit_arguments import BESIDE, FitOptions
 from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
 from mmlp.estimators.saved import kinds, save
 from mmlp.estimators.spd import factored
+from mmlp.estimators.target_columns import ConstantTargetWarning, describe_constants
 from mmlp.training.runs import AnotherRunError
 
 
@@ -44,6 +45,9 @@ def fit(command: FitOptions, out: Path) -> dict:
     _fit_or_explain(command.data, estimator, train, checkpoint)
     # first of all: whatever is wrong with the test rows, it is not lost
     save(estimator, out, feature_names_in_=rows.inputs, target_names_=rows.targets)
+    columns = getattr(estimator, "_target_columns", None)
+    if columns is not None and len(columns.constant):
+        warnings.warn(describe_constants(columns, rows.targets), stacklevel=2)
     count, of = estimator.unfinished()
     if count:
         warnings.warn(
@@ -149,7 +153,7 @@ def _fit_or_explain(path: Path, estimator, data: Sequence[np.ndarray], checkpoin
     """Fit; what the estimator would warn of by its arguments is told by the command's options."""
     try:
         with warnings.catch_warnings():
-            for told_here in (FarCellWarning, ConvergenceWarning):
+            for told_here in (FarCellWarning, ConvergenceWarning, ConstantTargetWarning):
                 warnings.simplefilter("ignore", told_here)
             estimator.fit(*data, checkpoint=checkpoint)
     except AnotherRunError:

@@ -21,6 +21,8 @@ from mmlp.cli.parsing import parse
 from mmlp.cli.start import start
 from mmlp.cli.stdin import read_stdin
 
+MAX_SIZE = 2**31 - 1  # of epochs, models, latent variables, loadings, rows to draw
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives its exit status."""
@@ -81,6 +83,18 @@ def check(command) -> None:
         value, least = given.get(field), 2 if field == "models" else 1
         if value is not None and value < least:
             raise ValueError(f"{flag} must be at least {least}, got {value}.")
+    # the bound of the estimators, which are not asked: scikit-learn takes seconds to import
+    for field in ("epochs", "models", "latent", "rank", "rows"):
+        value = given.get(field)
+        if value is not None and value > MAX_SIZE:
+            raise ValueError(f"{sizes[field]} must be at most {MAX_SIZE}, got {value}.")
+    targets = given.get("targets", ())
+    rank = given.get("rank")
+    if isinstance(command, fit_arguments.FitColumns) and targets and (rank or 0) > len(targets):
+        raise ValueError(
+            f"--rank must be at most {len(targets)}, the number of targets, got {rank}: so many "
+            "loadings hold every covariance; use a smaller one, or leave it out."
+        )
     if not 0 <= given.get("seed", 0) < 2**32:
         raise ValueError(f"--seed must be from 0 to {2**32 - 1}, got {command.seed}.")
     needed = isinstance(command, fit_arguments.FitColumns) and not command.targets

@@ -10,6 +10,8 @@ from sklearn.utils import check_random_state
 
 from mmlp.linalg.checks import checked_size, checked_sizes
 
+MAX_SIZE = 2**31 - 1  # of epochs, models, loadings, draws
+
 
 class Arguments:
     """The checks of an estimator with the arguments of `Training`."""
@@ -76,7 +78,14 @@ class Arguments:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _size(self, argument: str) -> int:
-        return checked_size(getattr(self, argument), f"{type(self).__name__}({argument}=...)")
+        """Return the argument, a whole number of at least 1."""
+        name = f"{type(self).__name__}({argument}=...)"
+        size = checked_size(getattr(self, argument), name)
+        # More patience than epochs is patience without end, and a batch larger than the table is
+        # the table; everything else is counted in 32 bits.
+        if size > MAX_SIZE and argument not in ("patience", "batch_size"):
+            raise ValueError(f"`{name}` must be at most {MAX_SIZE}, got {size}.")
+        return size
 
     def _sizes(self, argument: str) -> tuple[int, ...]:
         return checked_sizes(getattr(self, argument), f"{type(self).__name__}({argument}=...)")

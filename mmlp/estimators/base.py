@@ -18,8 +18,15 @@ from mmlp.estimators.arguments import Arguments
 from mmlp.estimators.ensemble import Scaling, Training, unfinished
 from mmlp.estimators.outliers import Columns, check_cells
 from mmlp.estimators.pieces import output_types, predictions
+from mmlp.metrics.scores import rescaled_weights
+from mmlp.training.forks import check_not_forked
 
 ROWS = 2**14  # that `predicted_pieces` gives at once
+MIN_ROWS_TO_JUDGE = 20
+
+
+class FewRowsWarning(UserWarning):
+    """Rows are so few that what was fitted cannot be judged."""
 
 
 def guarded(fit: Callable) -> Callable:
@@ -27,6 +34,7 @@ def guarded(fit: Callable) -> Callable:
 
     @functools.wraps(fit)
     def all_or_nothing(self, *args, **kwargs):
+        check_not_forked(f"{type(self).__name__}.fit")
         before = dict(vars(self))
         try:
             fit(self, *args, **kwargs)
@@ -61,6 +69,8 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
     results: ClassVar[Mapping[str, Callable]]  # what is predicted: name -> method of X, rows first
     n_targets: int = 0  # columns of y
     _numbers: ClassVar[tuple[str, ...]]  # the fitted attributes beside `models_`
+    # fitted attributes that older files and pickles lack, with what they would have been
+    _absent_in_old_files: ClassVar[Mapping[str, Any]] = {}
 
     input_: Scaling
     models_: Any
@@ -110,13 +120,15 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
 
     def __setstate__(self, state):
         if "models_" in state:
+            check_not_forked(type(self).__name__)
             models = checkpoint.unpacked(f"the pickle of {type(self).__name__}", *state["models_"])
-            state = {**state, "models_": models}
+            state = {**self._absent_in_old_files, **state, "models_": models}
         super().__setstate__(state)
 
     def _weighted(self, sample_weight, *arrays: np.ndarray) -> list[np.ndarray]:
         """The numbers of the rows that count, and of these rows the weights and the arrays."""
         weight = _check_sample_weight(sample_weight, arrays[0], ensure_non_negative=True)
+        weight = self._scaled_weight(weight)
         rows = weight > 0
         if rows.sum() < 2:
             raise ValueError(
@@ -125,6 +137,33 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
                 f"{rows.sum()} zero."
             )
         return [np.flatnonzero(rows), *(array[rows] for array in (weight, *arrays))]
+
+    def _scaled_weight(self, weight: np.ndarray) -> np.ndarray:
+        """Return `rescaled_weights`, refusing those that the networks' dtype cannot hold."""
+        largest = float(np.max(weight, initial=0.0))
+        if largest == 0:
+            return weight
+        scaled = rescaled_weights(weight)
+        smallest = np.finfo(self.dtype).tiny
+        lost = (weight > 0) & (scaled < smallest)
+        if lost.any():
+            raise ValueError(
+                f"`{type(self).__name__}.fit(sample_weight=...)` holds weights from "
+                f"{weight[lost].min():.3g} to {largest:.3g}: {np.dtype(self.dtype).name} cannot "
+                f"hold a weight below {smallest:.2g} times the largest. Set such weights to zero."
+            )
+        return scaled
+
+    def _warn_of_few_rows(self, n: int) -> None:
+        """Warn where rows are so few that no score or interval of the result can be trusted."""
+        if n < MIN_ROWS_TO_JUDGE:
+            warnings.warn(
+                f"`{type(self).__name__}.fit`: {n} rows are too few to judge anything by: with "
+                f"fewer than {MIN_ROWS_TO_JUDGE}, covariances, intervals and scores are little "
+                "more than guesses. Collect more rows.",
+                FewRowsWarning,
+                stacklevel=4,  # at the call of `fit`
+            )
 
     def _check_cells(self, rows: np.ndarray, X: np.ndarray, *targets: Columns) -> None:
         """Refuse or name cells that lie absurdly far out, in X and in targets."""
@@ -148,8 +187,13 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
 
     def _standard(self, X) -> np.ndarray:
         """Rows X, checked, in standard units and the networks' dtype."""
-        check_is_fitted(self)
+        self._check_ready()
         return self._cast(self.input_.forward(self._numbers_of(X)), "X")
+
+    def _check_ready(self) -> None:
+        """Refuse to predict what is not fitted, or in a process where JAX cannot run."""
+        check_is_fitted(self)
+        check_not_forked(type(self).__name__)
 
     def _numbers_of(self, X) -> np.ndarray:
         """X (n, p) of a prediction, checked, as the numbers (n, width) that `input_` scales."""
@@ -165,13 +209,17 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
         rows = self._standard(X)  # first: it refuses an estimator that is not fitted
         return predictions(function, self.models_, rows)
 
-    def _cast(self, values: np.ndarray, argument: str) -> np.ndarray:
-        """Standardised values (n, p) in the networks' dtype, which must hold their squares too."""
+    def _cast(self, values: np.ndarray, argument: str, columns: Any = None) -> np.ndarray:
+        """Standardised values (n, p) in the networks' dtype, which must hold their squares too.
+
+        `columns` (p,) are their numbers in the argument, where these are not all of its columns.
+        """
         wrong = np.argwhere(~(np.abs(values) <= np.sqrt(np.finfo(self.dtype).max)))
         if len(wrong):
             row, column = wrong[0].tolist()
+            place = column if columns is None else int(columns[column])
             raise ValueError(
-                f"`{type(self).__name__}`: {argument} in row {row}, column {column} (from 0) is "
+                f"`{type(self).__name__}`: {argument} in row {row}, column {place} (from 0) is "
                 f"{values[row, column]:.3g} in standard units, too large for "
                 f"{np.dtype(self.dtype).name}; correct it, or remove the row."
             )

@@ -26,15 +26,20 @@ from mmlp.training.compiled import Compiled
 def shape(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """L (d, d) with LL' / d the covariance of residuals, shrunk (Ledoit and Wolf, 2004), full rank.
 
-    A column without residuals keeps the scale of the target.
+    Ledoit and Wolf do not shrink at all where the products of residuals are the same in all rows,
+    as they often are in two rows. If what they give is not of full rank, the covariance is shrunk
+    by the approximation of the oracle (Chen et al., 2010), whose shrinkage is never zero. A column
+    without residuals keeps the scale of the target.
     """
-    from sklearn.covariance import ledoit_wolf  # here: predictions start without it
+    from sklearn.covariance import ledoit_wolf, oas  # here: predictions start without it
 
     scale = np.sqrt(np.average(residuals**2, axis=0, weights=weight))
     known = scale == 0
     scale = np.where(known, 1.0, scale)
     rows = residuals / scale * np.sqrt(weight / weight.mean())[:, None]
     V = ledoit_wolf(rows, assume_centered=True)[0] + np.diag(1.0 * known)
+    if np.linalg.matrix_rank(V, hermitian=True) < len(V):
+        V = oas(rows, assume_centered=True)[0] + np.diag(1.0 * known)
     return scale[:, None] * np.linalg.cholesky(V * len(V))
 
 

@@ -16,7 +16,6 @@ from mmlp.estimators.pieces import as_one, predictions
 from mmlp.heads import GaussianHead, Head, PowerExponentialHead
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear
-from mmlp.linalg.checks import checked_floats
 from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP, Perceptron
 from mmlp.registry import register
 from mmlp.spd import SPD, Gram
@@ -165,20 +164,14 @@ def form_for(estimator, d: int) -> str:
                 f"`{name}(rank={rank!r})` is the number of loadings of a low-rank covariance, but "
                 'covariance="full"; use covariance="low_rank", or leave out rank.'
             )
+        if rank > d:
+            name = type(estimator).__name__
+            raise ValueError(
+                f"`{name}(rank={rank!r})` must be at most {d}, the number of columns that vary: so "
+                "many loadings hold every covariance. Use a smaller rank, or leave it out."
+            )
     thin = rank is not None or d > FEW
     return ("low_rank" if thin else "full") if form == "auto" else form
-
-
-def checked_targets(regressor, y, n: int, call: str = "log_density", what: str = "y") -> np.ndarray:
-    """y of `log_density`, or `what` of another call, (n, d)."""
-    y, d, name = np.asarray(y, np.float64), regressor.n_targets, type(regressor).__name__
-    if y.shape != (n, d) and (y.shape, d) != ((n,), 1):
-        raise ValueError(
-            f"`{name}.{call}({what}=...)` needs {what} of shape ({n}, {d}), a row for each of X "
-            f"and a column for each target of `fit`, got shape {y.shape}."
-        )
-    y = checked_floats(y.reshape(n, d), f"{name}.{call}({what}=...)", "(n, d)", ndim=2)
-    return np.asarray(y)
 
 
 def check_range(call: str, dtype, eta: np.ndarray, diagonal: np.ndarray, mean: np.ndarray) -> None:

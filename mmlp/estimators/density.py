@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.covariance import form_for
 from mmlp.estimators.ensemble import Scaling, check_alike, fit_folds
 from mmlp.estimators.low_rank import chosen_rank, evenly, fitted_rank
 from mmlp.estimators.pieces import predictions
+from mmlp.estimators.target_columns import is_constant, name_columns
 from mmlp.initialisation import calibrate
 from mmlp.linalg.checks import checked_size
 from mmlp.networks import CholeskyMLP, JointMatrixMLP, LowRank
@@ -82,6 +83,8 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         X = np.asarray(validate_data(self, X, **rules))
         rows, weight, X = self._weighted(sample_weight, X)
         self._check_cells(rows, X)
+        self._check_columns_vary(X)
+        self._warn_of_few_rows(len(X))
 
         warm = self._warm
         self.input_ = self.input_ if warm else Scaling.of(X, weight)
@@ -121,7 +124,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
 
     def inverse_transform(self, S) -> np.ndarray:
         """The mean of x given latent variables S (n, k), (n, p)."""
-        check_is_fitted(self)
+        self._check_ready()
         S = np.asarray(check_array(S, estimator=self, input_name="S"), np.float64)
         if S.shape[1] != self._n_features_out:
             shapes = f"(n, {self._n_features_out}), got shape {S.shape}"
@@ -130,7 +133,7 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
 
     def sample(self, n: int = 1, random_state=None) -> np.ndarray:
         """n draws of x, (n, p)."""
-        check_is_fitted(self)
+        self._check_ready()
         key = jax.random.key(int(check_random_state(random_state).randint(2**31 - 1)))
         n = checked_size(n, "MatrixVAE.sample(n=...)")
         if n <= DRAWN:
@@ -165,6 +168,18 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
                 f"`MatrixVAE({name}={getattr(self, name)!r})` needs a decoder with loadings, but "
                 f'with model="{self.model}" its covariances are diagonal; use model="NfNf", or '
                 f"leave out {name}."
+            )
+
+    def _check_columns_vary(self, X: np.ndarray) -> None:
+        """Refuse columns that are constant: there is no density along them."""
+        constant = np.flatnonzero(is_constant(X))
+        if len(constant):
+            names = getattr(self, "feature_names_in_", getattr(self, "names", None))
+            listed = name_columns(constant, names, "column")
+            verb = "is" if len(constant) == 1 else "are"
+            raise ValueError(
+                f"`MatrixVAE.fit`: {listed} {verb} constant over the {len(X)} rows that are used, "
+                "so that rows have no density; leave out what is constant."
             )
 
     def _check_fitted(self) -> None:

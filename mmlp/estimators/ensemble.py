@@ -13,9 +13,10 @@ from sklearn.preprocessing import StandardScaler
 
 from mmlp.estimators import batches
 from mmlp.estimators.batches import own_rows, shared_rows, some_of_them
+from mmlp.estimators.pieces import one_of_few
 from mmlp.training import FitResult, fit_many
 from mmlp.training.compiled import Compiled
-from mmlp.training.data import join, split
+from mmlp.training.data import MAX_STEPS, join, split
 from mmlp.training.fit import compile_many
 from mmlp.training.optimizers import optimizer_by_progress
 
@@ -26,6 +27,7 @@ BATCHES = 40  # in an epoch, about, with from 2^6 to 2^8 rows: larger ones took 
 POWERS = (6, 8)
 # the step, up to and from so many rows (`benchmarks/large_tables.py --learning-rate 0.02`)
 RATES = ((10_000, 0.02), (100_000, 0.01))
+MIN_PADDED_ROWS = 64  # to which the rows of a batch are padded
 PATIENCE = 20_000  # rows at most that count as an epoch without improvement
 Part = tuple[np.ndarray, np.ndarray]  # rows to train one network on, and held ones to judge it by
 
@@ -42,6 +44,15 @@ class Scaling(NamedTuple):
         scaler = StandardScaler().fit(values, sample_weight=weight)
         scale = np.where(halves, 0.5, np.asarray(scaler.scale_))
         return cls(np.asarray(scaler.mean_), scale)
+
+    @classmethod
+    def of_varying(cls, values: np.ndarray, weight: np.ndarray) -> "Scaling":
+        """Return that of columns which vary, however little beside their mean.
+
+        `StandardScaler` gives scale one to columns whose variance may be an error of its sums.
+        """
+        scaler = StandardScaler().fit(values, sample_weight=weight)
+        return cls(np.asarray(scaler.mean_), np.sqrt(np.asarray(scaler.var_)))
 
     def forward(self, values: np.ndarray) -> np.ndarray:
         return (values - self.mean) / self.scale
@@ -138,7 +149,11 @@ def _arranged(
     build, sample_loss, data, weight, parts, training, *, seed, start=None, judges=None, models=None
 ) -> dict[str, Any]:
     """The arguments of `fit_many`."""
-    epochs, batch_size, dtype = training.max_epochs, training.batch_size, training.dtype
+    epochs, dtype = training.max_epochs, training.dtype
+    most_rows = max(len(rows) for rows, _ in parts)
+    # rows beyond those of the table would have weight zero: any larger batch is the whole table
+    batch_size = min(training.batch_size, one_of_few(most_rows, MIN_PADDED_ROWS))
+    check_steps(epochs, most_rows, batch_size)
     data = tuple(np.asarray(x, dtype) for x in data)
     some = np.random.default_rng(seed).integers(len(weight), size=CALIBRATION)
     first = (data[0][some], *(() if start is None else (start.astype(dtype),)))
@@ -158,6 +173,17 @@ def _arranged(
     options |= {"validation": own_rows(*held, judging, batch_size)["data"]}
     options |= {"models": fresh if models is None else models, "loss": Weighted(sample_loss)}
     return options | rows | {"keys": keys}
+
+
+def check_steps(epochs: int, n: int, batch_size: int) -> None:
+    """Refuse so many epochs of n rows that their steps cannot be counted in 32 bits."""
+    steps_per_epoch = one_of_few(min(n, batches.EPOCH), batch_size) // batch_size
+    most = MAX_STEPS // steps_per_epoch
+    if epochs > most:
+        raise ValueError(
+            f"`max_epochs` must be at most {most} for this number of rows, because steps are "
+            f"counted in 32 bits, got {epochs}."
+        )
 
 
 def check_alike(name: str, models, build, count: int, X: np.ndarray, start=None) -> None:

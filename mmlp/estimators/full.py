@@ -10,16 +10,21 @@ from mmlp.estimators import corrections, saved
 from mmlp.estimators.covariance import FAMILIES, Covariance, Form, check_range, check_rounding
 from mmlp.estimators.ensemble import held
 from mmlp.estimators.pieces import predictions
+from mmlp.estimators.target_columns import TargetColumns
 from mmlp.spd import Gram
 
 
 class Triangles(NamedTuple):
-    """V = R'R for upper triangular R (n, d, d) in float64."""
+    """V = R'R for upper triangular R (n, d, d) in float64; (n, k, d) where d - k are constant."""
 
     R: np.ndarray
 
     def in_units(self, scale: np.ndarray) -> "Triangles":
         return Triangles(self.R * scale)
+
+    def among(self, columns: TargetColumns) -> "Triangles":
+        """Return those of all targets: zero in the rows and columns of constant ones."""
+        return Triangles(columns.with_zeros(self.R))
 
     def dense(self, columns=slice(None)) -> np.ndarray:
         R = self.R[..., columns]

@@ -19,6 +19,7 @@ from mmlp.estimators import corrections, saved
 from mmlp.estimators.covariance import FAMILIES, Centred, Form, check_range, check_rounding
 from mmlp.estimators.ensemble import Part
 from mmlp.estimators.pieces import PIECE, each, only, predictions
+from mmlp.estimators.target_columns import TargetColumns
 from mmlp.heads import Head
 from mmlp.initialisation import calibrate
 from mmlp.networks import CholeskyMLP, JointMatrixMLP, LowRank
@@ -36,6 +37,10 @@ class Thin(NamedTuple):
 
     def in_units(self, scale: np.ndarray) -> "Thin":
         return Thin(self.scale * scale, self.U * scale)
+
+    def among(self, columns: TargetColumns) -> "Thin":
+        """Return those of all targets: zero in the rows and columns of constant ones."""
+        return Thin(columns.with_zeros(self.scale), columns.with_zeros(self.U))
 
     def dense(self, columns) -> np.ndarray:
         scale, U = self.scale[..., columns], self.U[..., columns]

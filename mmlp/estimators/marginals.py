@@ -12,18 +12,22 @@ from numpy.typing import ArrayLike
 from mmlp.distributions import marginals
 from mmlp.estimators.ensemble import Scaling
 from mmlp.estimators.pieces import by_pieces, check_memory
+from mmlp.estimators.target_columns import TargetColumns
 from mmlp.spd.arguments import some_of
 
 
 class Marginals:
     """The predictions of a regressor that knows the mean and the spread of standardised rows."""
 
-    target_: Scaling
+    target_: Scaling  # of the targets that vary
+    constant_targets_: np.ndarray  # (m,): columns of the others
+    constant_values_: np.ndarray  # (m,)
     is_vector_: bool
     n_targets: int
     _family: Any  # of distributions
     _standard: Any  # X -> rows in standard units
-    _mean: Any  # these -> the mean of the standardised targets
+    _means: Any  # these -> the means of all targets
+    _target_columns: TargetColumns  # which of the targets are constant
     _spread: Any  # these -> their covariance and its tail
     _covariance: Any  # these -> the covariance of the targets
 
@@ -41,7 +45,7 @@ class Marginals:
         x = self._standard(X)  # first: it refuses an estimator that is not fitted
         if return_std:
             return self._mean_and_std(x)
-        mean = self._alone(self.target_.back(by_pieces(self._mean, x)))
+        mean = self._alone(by_pieces(self._means, x))
         return (mean, self._covariances(x, "predict", None)) if return_cov else mean
 
     def predict_covariance(self, X, columns=None) -> np.ndarray:
@@ -67,7 +71,7 @@ class Marginals:
             raise ValueError(f"`{name}` {wanted}, got {levels!r:.80}.")
         x = self._standard(X)
         mean, std, *tail = self._moments(x)
-        law = self._family.radius_law(self.n_targets, *tail)
+        law = self._family.radius_law(len(self.target_.scale), *tail)
         z = np.broadcast_to(marginals.quantile(law, given[:, None]), (len(given), len(x)))
         return self._alone(mean[..., None] + std[..., None] * z.T[:, None])
 
@@ -79,8 +83,9 @@ class Marginals:
         """Means and deviations (n, d) of the targets, and the tail (n,)."""
 
         def piece(x):
-            (V, *tail), scale = self._spread(x), self.target_.scale
-            return self.target_.back(self._mean(x)), V.std() * scale, *tail
+            V, *tail = self._spread(x)
+            std = V.std() * self.target_.scale
+            return self._means(x), self._target_columns.with_zeros(std), *tail
 
         return by_pieces(piece, x)
 

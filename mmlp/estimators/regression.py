@@ -16,14 +16,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight
 
 from mmlp import metrics
 from mmlp.distributions import Elliptical
 from mmlp.estimators import saved
 from mmlp.estimators.ahead import ahead
 from mmlp.estimators.base import NetworkEstimator, guarded
-from mmlp.estimators.covariance import FAMILIES, Form, checked_targets, form_for, minus_log_density
+from mmlp.estimators.covariance import FAMILIES, Form, form_for, minus_log_density
 from mmlp.estimators.ensemble import fit_folds, folds
 from mmlp.estimators.full import Full
 from mmlp.estimators.inputs import TableInputs
@@ -33,7 +32,15 @@ from mmlp.estimators.marginals import Marginals
 from mmlp.estimators.mean import STEPS, call, check_share, fit_mean, predicted_mean, stages
 from mmlp.estimators.outliers import Columns, names_of
 from mmlp.estimators.pieces import by_pieces, predictions
-from mmlp.estimators.starts import check_networks, rows_of_validation, scaled
+from mmlp.estimators.starts import check_networks, rows_of_validation, scaled, select_targets
+from mmlp.estimators.target_columns import (
+    TargetColumns,
+    check_constants,
+    check_names,
+    checked_targets,
+    frame_columns,
+)
+from mmlp.metrics.scores import checked_weight, weighted_mean
 
 FORMS = {"full": Full(), "low_rank": Thinned()}
 
@@ -65,6 +72,13 @@ class MultivariateRegressor(
     fine. "auto" is low rank with a `rank`, and else full up to 30 targets, where a step of full
     ones takes 4 times as long (`benchmarks/many_targets.py`). `rank_` is None for full ones.
 
+    A target that is constant, up to rounding, is kept out of what is learnt, with a warning:
+    `predict` returns the constant, and its rows and columns of `predict_covariance` are zero. The
+    distribution, densities and scores are those of the other targets, `varying_targets_`;
+    `constant_targets_` are the columns of the constant ones, and `constant_values_` their values.
+    If every target is constant, `fit` raises a ValueError. Where y is a data frame, its names,
+    `target_names_`, are checked wherever y is passed again.
+
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((60, 3))
     >>> y = X[:, :2] + rng.standard_normal((60, 2))
@@ -78,6 +92,11 @@ class MultivariateRegressor(
     targets = "columns"
     _numbers = ("columns_", "input_", "target_", "share_", "shape_", "contrast_", "gain_")
     _numbers += ("is_vector_", "epochs_", "history_", "covariance_history_")
+    _numbers += ("constant_targets_", "constant_values_")
+    _absent_in_old_files: ClassVar = {
+        "constant_targets_": np.zeros(0, int),
+        "constant_values_": np.zeros(0),
+    }
     _may_be_none = ("max_epochs", "batch_size", "learning_rate", "patience")
 
     family: str = "power_exponential"
@@ -99,9 +118,13 @@ class MultivariateRegressor(
 
         With rows `X_val`, `y_val` networks stop by these, not by their own folds.
         """
-        seed, names = self._checked_seed(checkpoint), names_of(y)
+        seed = self._checked_seed(checkpoint)
+        names = names_of(y)
+        self._take_names(y)
         rows, weight, X, y, self.is_vector_ = self._table(X, y, sample_weight)
         self._check_cells(rows, X, Columns("y", y, names))
+        y = select_targets(self, y, names, stacklevel=3)
+        self._warn_of_few_rows(len(X))
         self._one_of("family", FAMILIES)
         self._one_of("network", ("joint", "cholesky"))
         _, sizes = self._paths(self.network, self.hidden_features)
@@ -136,8 +159,22 @@ class MultivariateRegressor(
         self.epochs_ = how["training"].max_epochs
         return self
 
+    def _take_names(self, y) -> None:
+        """Keep the names of targets, of a data frame; with `warm_start` they must be the same."""
+        if self._warm:
+            check_names(f"{type(self).__name__}.fit", y, getattr(self, "target_names_", None))
+            return
+        vars(self).pop("target_names_", None)
+        names = frame_columns(y)
+        if names is not None:
+            self.target_names_ = np.array(names, object)
+
     def predict_distribution(self, X) -> Elliptical:
-        """The distribution of each row, with batch shape (n,): it has `log_prob`, `sample`, ..."""
+        """The distribution of each row, with batch shape (n,): it has `log_prob`, `sample`, ...
+
+        It is that of the targets that vary, y[:, model.varying_targets_]: constant ones have no
+        density.
+        """
         x = self._standard(X)
         (V, *tail), mean = by_pieces(self._spread, x), by_pieces(self._mean, x)
         return self._law(self.target_.back(mean), V.in_units(self.target_.scale), *tail)
@@ -145,13 +182,23 @@ class MultivariateRegressor(
     def _error_distribution(self, X) -> Elliptical:
         """That of the errors y - predict(X): about zero, where no digits are lost."""
         V, *tail = by_pieces(self._spread, self._standard(X))
-        return self._law(np.zeros((len(X), self.n_targets)), V.in_units(self.target_.scale), *tail)
+        zero = np.zeros((len(X), len(self.target_.scale)))
+        return self._law(zero, V.in_units(self.target_.scale), *tail)
 
     def log_density(self, X, y) -> np.ndarray:
-        """log p(y | x) of each row, (n,)."""
+        """log p(y | x) of each row, (n,).
+
+        y has all targets of `fit`. The density is that of those which vary; where a constant one
+        has another value than in `fit`, there is a warning. The names of a data frame must be those
+        of `fit`, in the same order; an array or a series is taken as it is.
+        """
         x = self._standard(X)
-        z = self.target_.forward(checked_targets(self, y, len(x)))
-        self._cast(z, "y")
+        return self._log_densities(x, checked_targets(self, y, len(x)))
+
+    def _log_densities(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Return log p(y | x) (n,) of standardised rows x and checked targets y (n, d)."""
+        z = self.target_.forward(self._varying(y))
+        self._cast(z, "y", self.varying_targets_)
         name = f"{type(self).__name__}.log_density"
 
         def standard(x, z):  # of errors about zero, in standard units: no digits are lost
@@ -160,20 +207,50 @@ class MultivariateRegressor(
 
         return by_pieces(standard, x, z).astype(float) - np.sum(np.log(self.target_.scale))
 
+    def scored_targets(self, X, y) -> np.ndarray:
+        """Return the targets that `predict_distribution` is of: y[:, varying_targets_], checked.
+
+        y has all targets of `fit`, as in `log_density`.
+        """
+        return self._varying(checked_targets(self, y, len(X), "scored_targets"))
+
     def log_score(self, X, y, sample_weight=None) -> float:
         """The mean of log p(y | x): larger is better. (`score` is R squared of the mean.)"""
-        values = self.log_density(X, y)
-        return float(np.average(values, weights=_check_sample_weight(sample_weight, values)))
+        return weighted_mean(self.log_density(X, y), sample_weight, "log_score")
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """R squared of the mean, averaged over the targets that vary; see `log_density` for y."""
+        x = self._standard(X)
+        y = checked_targets(self, y, len(x), "score")
+        weight = None
+        if sample_weight is not None:
+            weight = checked_weight(sample_weight, len(x), "score")
+        return self._r_squared(y, by_pieces(self._means, x), weight)
 
     def scores(self, X, y: Any = None) -> dict[str, float]:
-        """Those of the distribution (smaller is better), coverage (0.9 is best) and R squared."""
-        errors, p = y - self.predict(X).reshape(np.shape(y)), self._error_distribution(X)
-        return {
-            "negative_log_likelihood": -self.log_score(X, y),
+        """Those of the distribution (smaller is better), coverage (0.9 is best) and R squared.
+
+        All are those of the targets that vary.
+        """
+        x = self._standard(X)
+        y = checked_targets(self, y, len(x), "scores")
+        mean = by_pieces(self._means, x)
+        errors = self._varying(y - mean)
+        p = self._error_distribution(X)
+        scores = {
+            "negative_log_likelihood": -float(np.mean(self._log_densities(x, y))),
             "energy_score": metrics.energy_score(p, errors),
             "coverage_90": metrics.ellipsoid_coverage(p, errors, 0.9),
-            **({"r2": self.score(X, y)} if len(X) > 1 else {}),  # of one row it is not defined
         }
+        if len(x) > 1:  # of one row it is not defined
+            scores["r2"] = self._r_squared(y, mean, None)
+        return scores
+
+    def _r_squared(self, y: np.ndarray, mean: np.ndarray, weight: np.ndarray | None) -> float:
+        """Return that of the mean (n, d) of y (n, d), averaged over the targets that vary."""
+        from sklearn.metrics import r2_score  # here: predictions start without it
+
+        return float(r2_score(self._varying(y), self._varying(mean), sample_weight=weight))
 
     results: ClassVar = {"mean": Marginals.predict}  # and what the form of the covariance tells
 
@@ -185,7 +262,7 @@ class MultivariateRegressor(
 
         def arrays(x):
             V, results = self._covariance(x), self._form.results(text=text)
-            return self.target_.back(self._mean(x)), *(result(V) for result in results.values())
+            return self._means(x), *(result(V) for result in results.values())
 
         found = by_pieces(arrays, self._standard(X))
         return dict(zip(self.result_names(text=text), found, strict=True))
@@ -198,7 +275,20 @@ class MultivariateRegressor(
 
     @property
     def n_targets(self) -> int:
-        return np.size(self.target_.scale)
+        return np.size(self.target_.scale) + np.size(self.constant_targets_)
+
+    @property
+    def varying_targets_(self) -> np.ndarray:
+        """The columns of y that vary: all but `constant_targets_`."""
+        return self._target_columns.varying
+
+    @property
+    def _target_columns(self) -> TargetColumns:
+        constant = self.constant_targets_
+        count = len(self.target_.scale) + len(constant)
+        return TargetColumns(
+            np.setdiff1d(np.arange(count), constant), constant, self.constant_values_
+        )
 
     @property
     def _family(self) -> Any:
@@ -212,10 +302,13 @@ class MultivariateRegressor(
     def _check_fitted(self) -> None:
         if self.family not in FAMILIES:
             raise ValueError(f"its family is {self.family!r:.80}")
-        d, models = self.n_targets, self.models_
+        d, models = np.size(self.target_.scale), self.models_
         saved.check_scaling(self.target_, "target_", d)
-        if not isinstance(self.is_vector_, bool) or (self.is_vector_ and d > 1):
-            raise ValueError(f"its is_vector_ is {self.is_vector_!r:.80} for {d} targets")
+        check_constants(self)
+        if not isinstance(self.is_vector_, bool) or (self.is_vector_ and self.n_targets > 1):
+            raise ValueError(
+                f"its is_vector_ is {self.is_vector_!r:.80} for {self.n_targets} targets"
+            )
         shapes = self._form.check(self.shape_, self.contrast_, d)
         saved.check_number(self.gain_, "gain_", np.finfo(float).tiny, 1)
         shapes += ((),) * (FAMILIES[self.family].extra - 1)
@@ -227,15 +320,29 @@ class MultivariateRegressor(
         self._check_outputs("covariance", self._form.learnt, networks, *shapes)
 
     def _mean(self, x: np.ndarray) -> np.ndarray:
-        """Of the standardised targets, (n, d), given standardised rows."""
+        """Of the standardised targets that vary, (n, k), given standardised rows."""
         return predicted_mean(self.models_, self.share_, x)
 
+    def _means(self, x: np.ndarray) -> np.ndarray:
+        """Return the means (n, d) of all targets, given standardised rows."""
+        return self._target_columns.with_constants(self.target_.back(self._mean(x)))
+
+    def _varying(self, y: np.ndarray) -> np.ndarray:
+        """Return the columns of y (n, d) that vary, (n, k)."""
+        return y[:, self.varying_targets_]
+
+    def _standard_targets(self, y: np.ndarray, argument: str) -> np.ndarray:
+        """Return the targets that vary, of y (n, d), in standard units and the networks' dtype."""
+        z = self.target_.forward(self._varying(y))
+        return self._cast(z, argument, self.varying_targets_)
+
     def _covariance(self, x: np.ndarray):
-        """V of the targets, in the form that was fitted, given standardised rows."""
-        return self._spread(x)[0].in_units(self.target_.scale)
+        """V of all targets, in the form that was fitted, given standardised rows."""
+        V = self._spread(x)[0].in_units(self.target_.scale)
+        return V.among(self._target_columns)
 
     def _spread(self, x: np.ndarray) -> tuple:
-        """Of the standardised targets: V, in the form that was fitted, and the tail (n,)."""
+        """Of the standardised targets that vary: V, in the fitted form, and the tail (n,)."""
         form = self._form
         learnt = predictions(form.learnt, form.stack(self.models_["covariance"]), x)
         V, tail = form.assembled(learnt, self.shape_, self.contrast_, self.gain_)

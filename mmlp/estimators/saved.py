@@ -20,6 +20,7 @@ from mmlp.columns.encoder import Encoder
 from mmlp.estimators.ensemble import Scaling
 from mmlp.estimators.pieces import misfit
 from mmlp.linalg.checks import checked_size
+from mmlp.training.forks import check_not_forked
 
 NAMES = ("feature_names_in_", "target_names_")  # of columns, where there are any
 CLASSES: dict[str, Any] = {}  # of estimators, by name; each enters itself
@@ -57,18 +58,22 @@ def about(estimator) -> dict:
 
 def load(path: str | os.PathLike) -> Any:
     """The fitted estimator that `save` wrote, of whichever kind; nothing in the file is run."""
+    check_not_forked("estimators.load")
     path, what = Path(path), f"`estimators.load`: {os.fspath(path)}"
     arrays, metadata = header.read_estimator(path)
     kind = metadata.get("estimator")
     if not isinstance(kind, str) or kind not in CLASSES:
         raise ValueError(f"{what} holds a {kind!r:.80}, which is unknown here.")
     fitted, needed = metadata.get("fitted"), (*CLASSES[kind]._numbers, "n_features_in_")
+    if isinstance(fitted, dict):
+        absent = CLASSES[kind]._absent_in_old_files
+        fitted = {name: _plain(value) for name, value in absent.items()} | fitted
     missing = [name for name in needed if isinstance(fitted, dict) and name not in fitted]
     if missing:
         raise ValueError(f"{what} has no {missing[0]}: another version wrote it; fit anew.")
     models = checkpoint.unpacked(path, arrays, metadata, misfit=misfit)
     try:
-        return _restored(CLASSES[kind], metadata["params"], metadata["fitted"], models)
+        return _restored(CLASSES[kind], metadata["params"], fitted, models)
     except Exception as error:  # a network with another one's fields may fail in any way
         understood = type(error) is ValueError
         reason = error if understood else f"its header makes no sense, {error!r:.200}"

@@ -87,6 +87,7 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
         build = _Build(self.network, X.shape[1], Y.shape[1], *paths)
         log_trace = _but_for_rounding(log_trace, Y.shape[1])
         self._check_cells(rows, X, Columns("the diagonal of y", diagonal, squared=False))
+        self._warn_of_few_rows(len(X))
 
         how: Any = {"training": self, "seed": seed, "checkpoint": checkpoint}
         count = self._folds(len(X))

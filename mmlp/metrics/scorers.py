@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mmlp.metrics.scores import ellipsoid_coverage, energy_score
+from mmlp.metrics.scores import ellipsoid_coverage, energy_score, weighted_mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,16 +57,18 @@ def log_score(estimator, X, y, sample_weight) -> float:
     name = "log_density" if hasattr(estimator, "log_density") else "score_samples"
     given = (X, y) if name == "log_density" else (X,)
     values = _method(estimator, name, "log_score_scorer")(*given)
-    return float(np.average(values, weights=sample_weight))
+    return weighted_mean(values, sample_weight, "log_score_scorer")
 
 
 def minus_energy_score(estimator, X, y, sample_weight) -> float:
     p = _method(estimator, "predict_distribution", "energy_score_scorer")(X)
+    y = _scored_targets(estimator, X, y)
     return -energy_score(p, y, sample_weight=sample_weight)
 
 
 def minus_coverage_error(level: float, estimator, X, y, sample_weight) -> float:
     p = _method(estimator, "predict_distribution", "coverage_scorer")(X)
+    y = _scored_targets(estimator, X, y)
     return -abs(ellipsoid_coverage(p, y, level, sample_weight=sample_weight) - level)
 
 
@@ -99,6 +101,12 @@ def _last(estimator, X, name: str) -> tuple[Any, Any]:
             "itself; or transform y before `fit`, and score the transformed one."
         )
     return estimator, X
+
+
+def _scored_targets(estimator, X, y) -> Any:
+    """Return the columns of y that the estimator's distribution is of, their names checked."""
+    select = getattr(estimator, "scored_targets", None)
+    return y if select is None else select(X, y)
 
 
 def _method(estimator, name: str, scorer: str) -> Callable:

@@ -26,7 +26,8 @@ def negative_log_likelihood(distribution: Elliptical, y: ArrayLike, *, sample_we
     0.9189
     """
     y = _targets(distribution, y, "negative_log_likelihood")
-    return _mean(-_log_prob((), *_errors(distribution, y)), sample_weight)
+    call = "negative_log_likelihood"
+    return weighted_mean(-_log_prob((), *_errors(distribution, y)), sample_weight, call)
 
 
 def energy_score(prediction, y: ArrayLike, *, key=None, sample_weight=None) -> float:
@@ -46,10 +47,11 @@ def energy_score(prediction, y: ArrayLike, *, key=None, sample_weight=None) -> f
         def score(x):  # draws are cheap: each is compared with one other, not with all
             return _norm(x - y) - _norm(x - np.roll(x, 1, axis=0)) / 2
 
-        return _mean(_expected(score, prediction, key, y.size), sample_weight)
+        scores = _expected(score, prediction, key, y.size)
+        return weighted_mean(scores, sample_weight, "energy_score")
     x, y = _samples(prediction, y, "energy_score")
     scores = [np.mean(_norm(x[:, i] - y[i])) - np.mean(pdist(x[:, i])) / 2 for i in range(len(y))]
-    return _mean(scores, sample_weight)
+    return weighted_mean(scores, sample_weight, "energy_score")
 
 
 def variogram_score(
@@ -73,7 +75,8 @@ def variogram_score(
         x, y = _samples(prediction, y, call)
         expected = np.stack([np.mean(_variogram(x[:, i], order), axis=0) for i in range(len(y))])
     # twice: a variogram holds i < j only
-    return _mean(2 * np.sum((_variogram(y, order) - expected) ** 2, axis=-1), sample_weight)
+    scores = 2 * np.sum((_variogram(y, order) - expected) ** 2, axis=-1)
+    return weighted_mean(scores, sample_weight, call)
 
 
 def mahalanobis_pit(distribution: Elliptical, y: ArrayLike) -> np.ndarray:
@@ -97,7 +100,8 @@ def ellipsoid_coverage(
     """The share of rows whose y is in the ellipsoid of probability `level`; at best `level`."""
     if not 0 < level < 1:
         raise ValueError(f"`ellipsoid_coverage(level=...)` must be in (0, 1), got {level!r}.")
-    return _mean(mahalanobis_pit(distribution, y) <= level, sample_weight)
+    inside = mahalanobis_pit(distribution, y) <= level
+    return weighted_mean(inside, sample_weight, "ellipsoid_coverage")
 
 
 def calibration_curve(
@@ -198,7 +202,13 @@ def _targets(distribution, y, call: str) -> np.ndarray:
     if len(batch) != 1 or y.shape != (*batch, d):
         needs = "needs a distribution of batch shape (n,) and y (n, d)"
         got = f"got batch shape {batch}, dimension {d} and y of shape {y.shape}"
-        raise ValueError(f"`{call}(distribution, y)` {needs}, {got}.")
+        remedy = ""
+        if y.ndim == 2 and y.shape[1] > d:
+            remedy = (
+                " `MultivariateRegressor.predict_distribution` leaves out constant targets, which "
+                "have no density: pass y[:, model.varying_targets_]."
+            )
+        raise ValueError(f"`{call}(distribution, y)` {needs}, {got}.{remedy}")
     _check_finite(y, f"{call}(y=...)")
     return y
 
@@ -216,5 +226,51 @@ def _probabilities(pit, call: str) -> np.ndarray:
     return pit
 
 
-def _mean(values, sample_weight) -> float:
-    return float(np.average(np.asarray(values, float), weights=sample_weight))
+def rescaled_weights(weight: np.ndarray) -> np.ndarray:
+    """Return weights times a power of two, so that the largest lies between one and two.
+
+    Only their ratios count. This rounds nothing, and sums of weights cannot overflow.
+
+    >>> print(rescaled_weights(np.array([3e300, 0.75e300])).round(2))
+    [1.12 0.28]
+    """
+    largest = float(np.max(weight, initial=0.0))
+    return weight if largest == 0 else np.ldexp(weight, 1 - int(np.frexp(largest)[1]))
+
+
+def checked_weight(sample_weight: ArrayLike, n: int, call: str) -> np.ndarray:
+    """Return the weights of n rows, or one number for all, as `rescaled_weights`.
+
+    Raises
+    ------
+    ValueError
+        If they are not n finite numbers of at least zero, or all of them are zero.
+    """
+    try:
+        weight = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"`{call}(sample_weight=...)` must hold numbers, got {sample_weight!r:.80}."
+        ) from None
+    if weight.ndim == 0:
+        weight = np.full(n, weight)
+    if weight.shape != (n,):
+        raise ValueError(
+            f"`{call}(sample_weight=...)` must have shape ({n},), a weight for each row, got shape "
+            f"{weight.shape}."
+        )
+    if not np.all(np.isfinite(weight)) or np.any(weight < 0) or not np.any(weight):
+        raise ValueError(
+            f"`{call}(sample_weight=...)` must be finite and not negative, and not zero for all "
+            "rows."
+        )
+    return rescaled_weights(weight)
+
+
+def weighted_mean(values: ArrayLike, sample_weight, call: str) -> float:
+    """Return the mean of values (n,), with `sample_weight` (n,) where it is not None."""
+    values = np.asarray(values, np.float64)
+    if sample_weight is None:
+        return float(np.mean(values))
+    weight = checked_weight(sample_weight, len(values), call)
+    return float(np.average(values, weights=weight))

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mmlp._version import __version__
+from mmlp.estimators.target_columns import check_names
 from mmlp.reporting import density, regression, spd
 from mmlp.reporting.progress import Progress
 from mmlp.reporting.rows import Rows, listed, named
@@ -91,6 +92,7 @@ def arranged(model, X, y, *, inputs, targets, place) -> tuple[Rows, int]:
     given, dim = y, {None: 0, "columns": 2, "matrices": 3}[model.targets]
     known = np.ones(len(X), bool)
     if dim:
+        check_names("report", y, getattr(model, "target_names_", None))
         y = np.asarray(y, np.float64)
         y = y[:, None] if y.ndim == 1 and dim == 2 else y
         if y.ndim != dim or len(y) != len(X) or y.shape[1] != (model.n_targets or y.shape[1]):

@@ -108,7 +108,8 @@ def log_scores_of(model: Any) -> Callable:
 
     def scores_of(rows: Rows) -> Callable:
         def residuals(X) -> np.ndarray:
-            return rows.y - np.asarray(model.predict(X), float).reshape(rows.y.shape)
+            mean = np.asarray(model.predict(X), float).reshape(len(rows), -1)
+            return rows.y - mean[:, model.varying_targets_]
 
         before = residuals(rows.X)
 

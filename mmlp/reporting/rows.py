@@ -30,6 +30,11 @@ class Rows:
         some = {"X": taken(self.X, index), "y": self.y[index], "number": self.number[index]}
         return dataclasses.replace(self, **some)
 
+    def with_targets(self, columns: np.ndarray) -> "Rows":
+        """Return the same rows with these columns of y (n, d) alone."""
+        names = tuple(self.targets[column] for column in columns)
+        return dataclasses.replace(self, y=self.y[:, columns], targets=names)
+
     def some(self, most: int, seed: int = 0) -> "Rows":
         """At most so many rows, drawn at random, in their order."""
         if len(self) <= most:

@@ -9,7 +9,17 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-DAMAGE = (ValueError, EOFError, BadZipFile, zlib.error, SyntaxError, TokenError, RuntimeError)
+# an OverflowError comes from a shape such as (10**20, 0), of which no array can be
+DAMAGE = (
+    ValueError,
+    EOFError,
+    BadZipFile,
+    zlib.error,
+    SyntaxError,
+    TokenError,
+    RuntimeError,
+    OverflowError,
+)
 PIECE = 2**20  # numbers that are checked at once
 
 

@@ -18,7 +18,8 @@ from mmlp.training.optimizers import default_optimizer
 from mmlp.training.parts import with_parts
 from mmlp.training.rows import checked_rows, large, streamed
 
-NEVER = np.iinfo(np.int32).max  # epochs without gain: no patience ends it
+MAX_STEPS = int(np.iinfo(np.int32).max)  # of a whole training
+NEVER = MAX_STEPS  # epochs without gain: no patience ends it
 
 
 class Models(NamedTuple):
@@ -118,14 +119,22 @@ def checked_task(models: Models, loss, rows: tuple, key, sizes: Sizes, optimizer
         what = f"`{name}(patience={sizes.patience})`"
         raise ValueError(f"{what} needs `validation` data to judge by.")
     n = jax.tree.leaves(data)[0].shape[int(own_data)] if parts is None else parts.shape[2]
-    steps, weights = sizes.epochs * -(-n // sizes.batch_size), jax.tree.leaves(params)
+    steps_per_epoch = -(-n // sizes.batch_size)
+    steps, weights = sizes.epochs * steps_per_epoch, jax.tree.leaves(params)
+    if steps > MAX_STEPS:
+        raise ValueError(
+            f"`{name}(epochs={sizes.epochs})` with {steps_per_epoch} steps in an epoch would make "
+            f"{steps} steps; they are counted in 32 bits. Use at most "
+            f"{MAX_STEPS // steps_per_epoch} epochs."
+        )
     optimizer = default_optimizer(steps) if optimizer is None else optimizer
     options = {"many": many, "own_data": own_data, "mesh": all_devices()}
     # at the least effort a tail that is read from a file may round otherwise than in memory
     hard = effort(steps, sizes.batch_size, sum(x.size for x in weights))
     options["effort"] = "less" if hard == "least" and large((data, validation)) else hard
     program = Program(loss, optimizer, static, sizes.batch_size, key_type, **options)
-    ends = (np.int32(sizes.epochs), np.int32(sizes.patience or NEVER))
+    # patience beyond what is counted is patience without end
+    ends = (np.int32(sizes.epochs), np.int32(min(sizes.patience or NEVER, NEVER)))
     return Task(name, program, params, Fixed(frozen, data, validation, key, rate, *ends, parts))
 
 

@@ -16,6 +16,7 @@ import optax
 from mmlp.training.callables import as_sequence, check_callables
 from mmlp.training.data import Models, Sizes, Task, checked_task
 from mmlp.training.digest import fingerprint
+from mmlp.training.forks import check_not_forked
 from mmlp.training.longer import by_progress
 from mmlp.training.loop import compile_epoch, train
 from mmlp.training.reports import EpochInfo, FitResult
@@ -67,6 +68,7 @@ def fit(
     >>> history["loss"].shape, bool(history["loss"][-1] < 0.01)
     ((30,), True)
     """
+    check_not_forked("fit")
     check_callables("fit", loss, optimizer, on_epoch)
     sizes = Sizes(epochs, batch_size, patience)
     task = checked_task(Models("fit", model), loss, (data, validation), key, sizes, optimizer)
@@ -112,6 +114,7 @@ def fit_many(
     >>> result.history["loss"].shape
     (2, 3)
     """
+    check_not_forked("fit_many")
     check_callables("fit_many", loss, optimizer, on_epoch)
     sizes, arrays = Sizes(epochs, batch_size, patience), (data, validation)
     many = _many(models, rates, rows, own_data=own_data)

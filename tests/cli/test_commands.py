@@ -129,7 +129,8 @@ def test_scores_do_not_depend_on_where_the_targets_lie(here, capsys):
 
 def test_json_has_null_for_what_is_not_finite(here, capsys, monkeypatch):
     monkeypatch.setattr(metrics, "energy_score", lambda *_: float("nan"))
-    monkeypatch.setattr(MultivariateRegressor, "log_score", lambda *_: float("-inf"))
+    densities = np.array([-np.inf])
+    monkeypatch.setattr(MultivariateRegressor, "_log_densities", lambda *_: densities)
     out = run(capsys, "score", "regression.safetensors", "wind.csv", "--json")[1]
     scores = json.loads(out, parse_constant=pytest.fail)
     assert scores["energy_score"] is None

@@ -91,6 +91,35 @@ def test_a_cell_far_out_is_named_by_its_line_and_its_column(here, capsys, monkey
         assert err.endswith("remove their rows.\nmmlp: as far as this\n")
 
 
+def test_a_constant_target_is_named_and_has_no_variance(here, capsys, monkeypatch):
+    monkeypatch.setattr(ensemble, "fit_many", no_training)
+    data = np.random.default_rng(0).normal(size=(40, 4))
+    data[:, 2] = 4.5
+    tables.write(here / "fixed.csv", {"X": data}, ["a", "u", "k", "v"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        words = "fit regression fixed.csv --targets u,k,v --epochs 2 --quiet"
+        status, _, err = run(capsys, *words.split())
+    assert status == 0
+    assert err.startswith("mmlp: warning: target 'k' is constant, 4.5, and is kept out")
+    status, out, _ = run(capsys, "predict", "fixed.safetensors", "fixed.csv")
+    names, *lines = (line.split(",") for line in out.splitlines())
+    for line in lines:
+        row = dict(zip(names, map(float, line), strict=True))
+        assert row["mean_k"] == 4.5
+        assert [row[name] for name in names if name.startswith("cov") and "_k" in name] == [0.0] * 3
+        assert row["covariance_u_u"] > 0
+    data[0, 2] = 5.0
+    tables.write(here / "other.csv", {"X": data}, ["a", "u", "k", "v"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        status, out, err = run(capsys, "score", "fixed.safetensors", "other.csv")
+    assert status == 0
+    assert err.count("warning") == 1
+    assert "1 of 40 rows differ from the constant" in err
+    assert "target 'k'" in err
+
+
 def test_a_fit_that_ends_at_its_limit_is_told_by_the_option(here, capsys, monkeypatch):
     def improving(models, *_, epochs, checkpoint, **__):
         checkpoint.mkdir(parents=True)

@@ -29,6 +29,10 @@ class Oracle(BaseEstimator):
     def n_targets(self):
         return self.d
 
+    @property
+    def varying_targets_(self):
+        return np.arange(self.d)
+
     def unfinished(self):
         return 1, 4
 

@@ -64,6 +64,8 @@ UNREADABLE = [
     ("t.npy", TABLE, "t.npy is damaged, or not an .npy file; write it again by `numpy.save`"),
     ("t.npy", "", "t.npy is damaged, or not an .npy file"),
     ("t.npy", npy_that_claims((10**16, 2)), "t.npy is damaged, or"),
+    ("t.npy", npy_that_claims((10**20, 0)), "t.npy is damaged, or not an .npy file"),
+    ("t.npz", archive("X.npy", npy_that_claims((10**20, 0))), "t.npz is damaged, or not an .npz"),
     ("t.npy", buffer(X=np.ones((2, 2))), "t.npy is damaged, or not an .npy file"),
     ("t.npy", np.ones(3), "t.npy: the array has the shape (3,); it must be (rows, columns)."),
     ("t.npy", np.ones((0, 3)), "t.npy: the array has the shape (0, 3); it needs rows and columns."),

@@ -1,0 +1,231 @@
+"""The columns of y: their names, and which of them are constant.
+
+A constant target has no density, and a covariance that is learnt for it shrinks towards zero until
+training fails; on the way it spoils those of the other targets. So constant targets are kept out of
+everything that is learnt, and are put back into what is predicted.
+"""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mmlp.estimators.covariance import ROUNDING
+from mmlp.linalg.checks import checked_floats
+
+MAX_NAMES_SHOWN = 5
+
+
+class ConstantTargetWarning(UserWarning):
+    """A target is constant, so that it is predicted but has no part in densities and scores."""
+
+
+class TargetColumns(NamedTuple):
+    """Which of the d columns of y are constant, with their values (m,), and which vary."""
+
+    varying: np.ndarray
+    constant: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def of(cls, y: np.ndarray) -> "TargetColumns":
+        """Return those of y (n, d).
+
+        The value of a constant column is its median: where all values are equal, exactly this one.
+        """
+        constant = is_constant(y)
+        columns = np.flatnonzero(constant)
+        return cls(np.flatnonzero(~constant), columns, np.median(y[:, columns], axis=0))
+
+    @property
+    def count(self) -> int:
+        """The number d of all columns."""
+        return len(self.varying) + len(self.constant)
+
+    def with_constants(self, values: np.ndarray) -> np.ndarray:
+        """Return (n, d): `values` (n, k) of the varying targets beside the constants."""
+        if not len(self.constant):
+            return values
+        whole = np.empty((len(values), self.count))
+        whole[:, self.varying] = values
+        whole[:, self.constant] = self.values
+        return whole
+
+    def with_zeros(self, values: np.ndarray) -> np.ndarray:
+        """Return (..., d): `values` (..., k), such as deviations, and zero for constant targets."""
+        if not len(self.constant):
+            return values
+        whole = np.zeros((*values.shape[:-1], self.count), values.dtype)
+        whole[..., self.varying] = values
+        return whole
+
+    def differing(self, y: np.ndarray) -> np.ndarray:
+        """Return which rows of y (n, d) have another value where a target was constant, (n,)."""
+        distance = np.abs(y[:, self.constant] - self.values)
+        return np.any(distance > rounding_range(self.values), axis=1)
+
+
+def rounding_range(size: np.ndarray) -> np.ndarray:
+    """Return the range of values of this size within which they count as one number.
+
+    Values of float64 are rounded by up to half a spacing, and a mean that is rounded by more than
+    `ROUNDING` standard deviations is not held finely enough for a density. The standard deviation
+    is at most half the range (Popoviciu, 1935). So a column has no density, whatever its values
+    are, if
+
+        spacing / 2 >= ROUNDING * range / 2,    that is    range <= spacing / ROUNDING
+    """
+    return np.spacing(np.abs(size)) / ROUNDING
+
+
+def is_constant(y: np.ndarray) -> np.ndarray:
+    """Return which columns of y (n, d) hold one number, up to rounding in float64.
+
+    >>> is_constant(np.array([[0.3, 1e6, 1.0], [0.1 + 0.2, 1e6 + 1e-9, 1.0 + 1e-9]]))
+    array([ True,  True, False])
+    """
+    largest = np.max(np.abs(y), axis=0)
+    return np.max(y, axis=0) - np.min(y, axis=0) <= rounding_range(largest)
+
+
+def find_columns(
+    call: str, y: np.ndarray, names: Sequence[str] | None, stacklevel: int
+) -> TargetColumns:
+    """Return the columns of y (n, d), with a warning for those that are constant.
+
+    Raises
+    ------
+    ValueError
+        If every column is constant.
+    """
+    columns = TargetColumns.of(y)
+    if not len(columns.varying):
+        which = "y is" if y.shape[1] == 1 else f"all {y.shape[1]} targets are"
+        raise ValueError(
+            f"`{call}`: {which} constant over the {len(y)} rows that are used: there is nothing to "
+            "learn. Give a target that varies."
+        )
+    if len(columns.constant):
+        text = describe_constants(columns, names)
+        warnings.warn(f"`{call}`: {text}", ConstantTargetWarning, stacklevel=stacklevel + 1)
+    return columns
+
+
+def describe_constants(columns: TargetColumns, names: Sequence[str] | None) -> str:
+    """Return a sentence that names constant targets and says what is predicted for them."""
+    listed = name_columns(columns.constant, names)
+    several = len(columns.constant) > 1
+    verb = "are constant, and are" if several else f"is constant, {columns.values[0]:.6g}, and is"
+    whose = "their" if several else "its"
+    return (
+        f"{listed} {verb} kept out of the covariance that is learnt: {whose} variance is predicted "
+        "as zero, and densities and scores are those of the other targets."
+    )
+
+
+def name_columns(columns: np.ndarray, names: Sequence[str] | None, word: str = "target") -> str:
+    """Return columns as text, such as "target 'u'" or "targets 0, 1, 2 (from 0)"."""
+    shown = columns[:MAX_NAMES_SHOWN].tolist()
+    if names is None:
+        labels = [str(column) for column in shown]
+    else:
+        labels = [repr(str(names[column])) for column in shown]
+    others = len(columns) - len(shown)
+    more = f" and {others} more" if others else ""
+    plural = "" if len(columns) == 1 else "s"
+    from_zero = " (from 0)" if names is None else ""
+    return f"{word}{plural} {', '.join(labels)}{more}{from_zero}"
+
+
+def frame_columns(y: Any) -> list[str] | None:
+    """Return the names of the columns of a data frame, where all of them are text.
+
+    This is scikit-learn's rule for X. The name of a series is not one of them: with a single target
+    there is no order to get wrong, and scikit-learn's tools pass series of any name.
+    """
+    columns = getattr(y, "columns", None)
+    if columns is None or callable(columns):
+        return None
+    names = list(columns)
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def check_names(call: str, y: Any, fitted: Sequence[str] | None, argument: str = "y") -> None:
+    """Refuse a data frame whose columns have other names, or another order, than those of `fit`.
+
+    An array or a series has no names, and is taken as it is.
+    """
+    names = frame_columns(y)
+    if names is None or fitted is None or names == list(fitted):
+        return
+    texts = [f"`{call}({argument}=...)`: the target names should match those that were passed to"]
+    texts[0] += " `fit`."
+    unseen = [name for name in names if name not in fitted]
+    missing = [name for name in fitted if name not in names]
+    if unseen:
+        texts.append(f"Names unseen at fit time: {_listed(unseen)}.")
+    if missing:
+        texts.append(f"Names seen at fit time, yet now missing: {_listed(missing)}.")
+    if not unseen and not missing:
+        texts.append(
+            f"They must be in the same order as they were in `fit`: {_listed(list(fitted))}; got "
+            f"{_listed(names)}. Select them by name, such as `{argument}[model.target_names_]`."
+        )
+    raise ValueError(" ".join(texts))
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
+    return ", ".join(map(repr, names[:MAX_NAMES_SHOWN])) + more
+
+
+def checked_targets(
+    regressor: Any, y: Any, n: int, call: str = "log_density", argument: str = "y"
+) -> np.ndarray:
+    """Return y (n, d) of a call of a fitted regressor as finite float64, its names checked.
+
+    Where a target was constant in `fit` and differs here, there is a warning: the density of all
+    targets is zero there, and what is returned is that of the others.
+    """
+    name = type(regressor).__name__
+    d = regressor.n_targets
+    check_names(f"{name}.{call}", y, getattr(regressor, "target_names_", None), argument)
+    y = np.asarray(y, np.float64)
+    if y.shape != (n, d) and (y.shape, d) != ((n,), 1):
+        raise ValueError(
+            f"`{name}.{call}({argument}=...)` needs {argument} of shape ({n}, {d}), a row for each "
+            f"of X and a column for each target of `fit`, got shape {y.shape}."
+        )
+    y = checked_floats(y.reshape(n, d), f"{name}.{call}({argument}=...)", "(n, d)", ndim=2)
+    y = np.asarray(y)
+
+    columns = regressor._target_columns
+    differing = columns.differing(y)
+    if differing.any():
+        names = getattr(regressor, "target_names_", None)
+        warnings.warn(
+            f"`{name}.{call}`: {differing.sum()} of {n} rows differ from the constant of `fit` in "
+            f"{name_columns(columns.constant, names)}. The density of all targets is zero there; "
+            "densities and scores are those of the other targets.",
+            ConstantTargetWarning,
+            stacklevel=3,
+        )
+    return y
+
+
+def check_constants(regressor: Any) -> None:
+    """Refuse constant targets, of a file, that cannot be."""
+    columns = regressor.constant_targets_
+    values = regressor.constant_values_
+    if not (isinstance(columns, np.ndarray) and isinstance(values, np.ndarray)):
+        raise ValueError("its constant_targets_ and constant_values_ are not arrays")
+    count = len(regressor.target_.scale) + columns.size
+    whole = columns.ndim == 1 and (columns.dtype.kind in "iu" or not columns.size)
+    ascending = whole and np.all(np.diff(columns) > 0)
+    if not ascending or np.any((columns < 0) | (columns >= count)):
+        raise ValueError(f"its constant_targets_ are not some of {count} columns, in order")
+    if values.shape != columns.shape or not np.isfinite(values.astype(np.float64)).all():
+        raise ValueError(f"its constant_values_ are not {columns.size} finite numbers")
+    regressor.constant_targets_ = columns.astype(int)
+    regressor.constant_values_ = values.astype(np.float64)
