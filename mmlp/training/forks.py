@@ -1,46 +1,40 @@
-"""JAX in a process that was forked: its threads are gone, and the first computation waits for ever.
+"""JAX in a process that was forked: its threads are gone, and the first computation never ends.
 
-A process that is forked before JAX has started works, as does one that is spawned.
+A process that is forked before JAX has computed anything works, as does one that is spawned.
 """
 
 import os
-import sys
 
 
 class _Fork:
-    """Whether JAX had started before this process was forked from another one."""
+    """What this process knows about JAX before and after it was forked."""
 
-    jax_was_running = False
-    lost_threads = False
-
-
-def _before_fork() -> None:
-    # Here and not in the child, where a lock of JAX that another thread held would stay locked.
-    _Fork.jax_was_running = _jax_is_running()
+    has_computed = False  # whether this package has computed in this process
+    lost_threads = False  # whether this process was forked from one where it had
 
 
 def _in_child() -> None:
-    _Fork.lost_threads = _Fork.jax_was_running
+    _Fork.lost_threads = _Fork.lost_threads or _Fork.has_computed
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(before=_before_fork, after_in_child=_in_child)
-
-
-def _jax_is_running() -> bool:
-    """Return whether JAX has started the threads of a device in this process."""
-    bridge = sys.modules.get("jax._src.xla_bridge")
-    started = getattr(bridge, "backends_are_initialized", None)
-    return started is not None and started()
+    os.register_at_fork(after_in_child=_in_child)
 
 
 def check_not_forked(call: str) -> None:
-    """Refuse to compute in a process that was forked from one where JAX was running.
+    """Refuse to compute in a process that was forked from one where this package had computed.
+
+    Every public function that computes calls this first. Where only the user's own program has
+    computed with JAX before the fork, JAX itself warns of it.
+
+    Parameters
+    ----------
+    call : the function that the user called, for the message
 
     Raises
     ------
     RuntimeError
-        In such a process, in place of waiting for ever.
+        In such a process, instead of waiting forever.
     """
     if _Fork.lost_threads:
         raise RuntimeError(
@@ -49,3 +43,4 @@ def check_not_forked(call: str) -> None:
             '"forkserver", or use joblib\'s backend "loky", its default; or fork before anything '
             "is fitted, loaded or predicted."
         )
+    _Fork.has_computed = True
