@@ -15,8 +15,10 @@ import mmlp
 from mmlp.numpyro import (
     LowRankGaussian,
     LowRankPowerExponential,
+    LowRankStudentT,
     TraceOneGaussian,
     TraceOnePowerExponential,
+    TraceOneStudentT,
 )
 from mmlp.spd import Gram, LowRankGram
 
@@ -27,6 +29,8 @@ CASES = [
     (LowRankGaussian, (MU, W, DIAGONAL, 2.0)),
     (LowRankGaussian, (MU, np.stack([W, -2 * W]), DIAGONAL, np.array([[1.0], [3.0]]))),
     (LowRankPowerExponential, (np.stack([MU, -MU]), W, np.stack([DIAGONAL, MU**2]), 2.0, 1.0, 0.7)),
+    (LowRankStudentT, (np.stack([MU, -MU]), W, DIAGONAL, 2.0, np.array([3.0, 7.0]))),
+    (TraceOneStudentT, (MU, T, np.array([[1.0], [2.0]]), np.array([2.5, 4.0, 30.0]))),
     (TraceOneGaussian, (MU, T, 2.0)),
     (TraceOneGaussian, (np.stack([MU, -MU]), T, np.array([1.0, 3.0]))),
     (TraceOneGaussian, (MU, np.stack([T, T.T + np.eye(3)]), 2.0)),
@@ -40,6 +44,8 @@ IDS = [
     "low-rank",
     "low-rank-batch",
     "low-rank-power",
+    "low-rank-student-t",
+    "student-t-batch",
     "gaussian",
     "gaussian-loc-batch",
     "gaussian-factor-batch",
@@ -72,7 +78,7 @@ def test_shapes_follow_from_the_parameters(cls, args):
 
 @cases
 def test_density_and_moments_are_those_of_mmlp(cls, args):
-    if issubclass(cls, TraceOneGaussian | TraceOnePowerExponential):
+    if issubclass(cls, TraceOneGaussian | TraceOnePowerExponential | TraceOneStudentT):
         loc, factor, *scalars = args
         omega = Gram.trace_one(factor)
     else:
@@ -109,7 +115,13 @@ def test_distribution_is_a_pytree_through_jit_and_vmap(cls, args):
 
 @cases
 def test_invalid_parameters_are_refused_when_validation_is_on(cls, args):
-    for name, value in (("eta", -1.0), ("beta", 0.0), ("alpha", -2.0), ("cov_diag", -DIAGONAL)):
+    for name, value in (
+        ("eta", -1.0),
+        ("beta", 0.0),
+        ("alpha", -2.0),
+        ("df", 0.0),
+        ("cov_diag", -DIAGONAL),
+    ):
         names = list(cls.arg_constraints)
         if name in names:
             bad = list(args)

@@ -145,8 +145,8 @@ class Form(abc.ABC):
     def learnt(model, x) -> tuple: ...
 
     @abc.abstractmethod
-    def assembled(self, learnt, shape, contrast, gain) -> tuple[Any, list[np.ndarray]]:
-        """V of the standardised targets, as a batch in float64, and the tail."""
+    def assembled(self, learnt, shape, contrast, gain, family) -> tuple[Any, list[np.ndarray]]:
+        """V of the standardised targets, as a batch in float64, and the tail of the family."""
 
     @abc.abstractmethod
     def results(self, *, text: bool) -> dict[str, Callable]:
