@@ -93,7 +93,7 @@ def test_the_least_df_is_an_argument(tmp_path):
 
 @pytest.mark.parametrize(("head", "family", "extra"), HEADS)
 @pytest.mark.parametrize("cls", [MatrixMLP, CholeskyMLP])
-@pytest.mark.parametrize("out", [None, 2, 6])
+@pytest.mark.parametrize("out", [None, 2, 6, 7])
 def test_out_features_that_do_not_fit_are_refused(head, family, extra, cls, out):
     with pytest.raises(
         ValueError,

@@ -61,9 +61,8 @@ class Elliptical(Batched):
     def __init__(self, loc: ArrayLike, omega: SPD, eta: ArrayLike, *tail: Any, **named: Any):
         name = type(self).__name__
         scalars = _bind_tail(name, self.tail_names(), tail, named)
-        checked = parameters(name, loc, omega, eta=eta, **scalars)
-        self.loc, self.omega, self.eta = checked[:3]
-        for field, value in zip(scalars, checked[3:], strict=True):
+        self.loc, self.omega, *values = parameters(name, loc, omega, eta=eta, **scalars)
+        for field, value in zip(("eta", *scalars), values, strict=True):
             setattr(self, field, value)
 
     @classmethod
