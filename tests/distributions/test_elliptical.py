@@ -36,7 +36,7 @@ def one_of(family, dtype=float, *, eta=2.0):
 
 
 def test_a_family_of_fields_and_five_methods_has_a_constructor():
-    """Point 17 of issue 26: this took 2 positional arguments but 5 were given."""
+    """Version 0.2.0 said that it takes 2 positional arguments but 5 were given."""
     loc, omega = np.zeros(D), DiagonalGram.trace_one(np.ones(D))
     p = GammaRadius(loc, omega, 2.0, 1.5)
     q = GammaRadius(loc, omega, shape=1.5, eta=2.0)
