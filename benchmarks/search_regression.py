@@ -125,7 +125,7 @@ class Table:
         return found
 
     def score(self, learnt, c: float, gain: float) -> tuple[float, float]:
-        V, tail = FORM.assembled(learnt, self.L, c, gain)
+        V, tail = FORM.assembled(learnt, self.L, c, gain, HEAD.distribution)
         law = _law(V.R, np.zeros_like(self.errors), tail)
         errors = self.errors.astype("float32")
         nll = metrics.negative_log_likelihood(law, errors) + np.sum(np.log(self.target.scale))

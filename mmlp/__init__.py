@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # at run time, on first use: JAX takes a second to import, sc
         Elliptical,
         TraceOneGaussian,
         TraceOnePowerExponential,
+        TraceOneStudentT,
         kl_divergence,
     )
     from mmlp.divergences import (
@@ -28,7 +29,7 @@ if TYPE_CHECKING:  # at run time, on first use: JAX takes a second to import, sc
     from mmlp.estimators import MatrixVAE as MatrixVAE
     from mmlp.estimators import MultivariateRegressor as MultivariateRegressor
     from mmlp.estimators import SPDRegressor as SPDRegressor
-    from mmlp.heads import GaussianHead, PowerExponentialHead
+    from mmlp.heads import GaussianHead, PowerExponentialHead, StudentTHead
     from mmlp.initialisation import calibrate
     from mmlp.kernels import Linear, MercerSigmoid, RadialBasis
     from mmlp.networks import (
@@ -76,8 +77,10 @@ __all__ = [
     "PowerExponentialHead",
     "RadialBasis",
     "ShallowMatrixMLP",
+    "StudentTHead",
     "TraceOneGaussian",
     "TraceOnePowerExponential",
+    "TraceOneStudentT",
     "Triangular",
     "__version__",
     "affine_invariant",
@@ -100,10 +103,11 @@ __all__ = [
 
 _NAMES = {
     "checkpoint": "load register save",
-    "distributions": "Elliptical TraceOneGaussian TraceOnePowerExponential kl_divergence",
+    "distributions": "Elliptical TraceOneGaussian TraceOnePowerExponential TraceOneStudentT "
+    "kl_divergence",
     "divergences": "affine_invariant bures_wasserstein log_euclidean quadratic stein von_neumann",
     "estimators": "MatrixVAE MultivariateRegressor SPDRegressor",
-    "heads": "GaussianHead PowerExponentialHead",
+    "heads": "GaussianHead PowerExponentialHead StudentTHead",
     "initialisation": "calibrate",
     "kernels": "Linear MercerSigmoid RadialBasis",
     "networks": "CholeskyMLP Dense Diagonal JointMatrixMLP LowRank MatrixMLP ShallowMatrixMLP "

@@ -9,9 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential
+from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential, TraceOneStudentT
 from mmlp.networks.layers import calibrated, variances
 from mmlp.registry import register
+
+START_ABOVE_DF_MIN = 8.0  # df - df_min of a Student t for an output of zero
 
 
 class Head(eqx.Module):
@@ -111,6 +113,47 @@ class PowerExponentialHead(Head):
 
     def tail(self, z: Array) -> tuple[Array, ...]:
         return _between(self.alpha_bounds, z[0]), _between(self.beta_bounds, z[1])
+
+
+@register
+class StudentTHead(Head):
+    """x -> t(mu, Omega, eta, df) for a network x -> ((mu, log eta, z), Omega).
+
+        df = df_min + 8 exp(z)
+
+    The scale matrix is eta Omega. A network that returns z = 0 starts at df = df_min + 8,
+    slightly heavier tails than a Gaussian's; a large z makes the distribution Gaussian.
+
+    Parameters
+    ----------
+    network : callable
+        x -> (vector, SPD), with `out_features` = d + 2.
+    df_min : float, default=2.5
+        Lower bound of df, at least 0. The covariance exists for df > 2 and tends to
+        infinity as df tends to 2: with the default it is at most 5 eta Omega.
+
+    Examples
+    --------
+    >>> from mmlp.networks import MatrixMLP
+    >>> head = StudentTHead(MatrixMLP(3, 2, (4, 4), out_features=4, key=jax.random.key(0)))
+    >>> head(jnp.ones(3)).sample(jax.random.key(1)).shape
+    (2,)
+    """
+
+    extra, reads = 2, "(mu, log eta, log((df - df_min) / 8))"
+    distribution = TraceOneStudentT
+
+    df_min: float = eqx.field(static=True)
+
+    def __init__(self, network: Callable, *, df_min: float = 2.5):
+        super().__init__(network)
+        if not 0 <= df_min < float("inf"):
+            wanted = f"must be a finite number of at least 0, got {df_min!r}"
+            raise ValueError(f"`StudentTHead(df_min=...)` {wanted}.")
+        self.df_min = float(df_min)
+
+    def tail(self, z: Array) -> tuple[Array, ...]:
+        return (self.df_min + START_ABOVE_DF_MIN * jnp.exp(z[0]),)
 
 
 def _between(bounds: tuple[float, float], z: Array) -> Array:

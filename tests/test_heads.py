@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import mmlp
 from mmlp import (
     CholeskyMLP,
     Diagonal,
@@ -15,14 +16,17 @@ from mmlp import (
     MatrixMLP,
     PowerExponentialHead,
     ShallowMatrixMLP,
+    StudentTHead,
     TraceOneGaussian,
     TraceOnePowerExponential,
+    TraceOneStudentT,
 )
 from mmlp.heads import Head
 
 HEADS: list = [
     (GaussianHead, TraceOneGaussian, 1),
     (PowerExponentialHead, TraceOnePowerExponential, 3),
+    (StudentTHead, TraceOneStudentT, 2),
 ]
 
 
@@ -46,6 +50,8 @@ def test_head_reads_the_vector_and_the_gram(head, family, extra, cls, diagonal):
     if extra == 3:  # the paper's output activations
         np.testing.assert_allclose(p.alpha, 0.5 + jax.nn.sigmoid(vector[:, 3]), rtol=1e-6)
         np.testing.assert_allclose(p.beta, 0.5 + jax.nn.sigmoid(vector[:, 4]), rtol=1e-6)
+    if family is TraceOneStudentT:
+        np.testing.assert_allclose(p.df, 2.5 + 8 * jnp.exp(vector[:, 3]), rtol=1e-6)
     assert jax.eval_shape(p.log_prob, jnp.zeros((5, 2))).shape == (5,)
     assert jax.eval_shape(lambda key: p.sample(key, (7,)), jax.random.key(2)).shape == (7, 5, 2)
 
@@ -73,9 +79,21 @@ def test_bounds_are_arguments():
             PowerExponentialHead(net, beta_bounds=bad)
 
 
+def test_the_least_df_is_an_argument(tmp_path):
+    net = network(CholeskyMLP, 2, 4)
+    head = StudentTHead(net, df_min=0.5)
+    z, _ = net(jnp.ones(3))
+    np.testing.assert_allclose(head(jnp.ones(3)).df, 0.5 + 8 * jnp.exp(z[3]), rtol=1e-6)
+    mmlp.save(head, tmp_path / "head.safetensors")
+    assert mmlp.load(tmp_path / "head.safetensors").df_min == 0.5
+    for bad in (-1.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match=r"`StudentTHead\(df_min=...\)` must be a finite num"):
+            StudentTHead(net, df_min=bad)
+
+
 @pytest.mark.parametrize(("head", "family", "extra"), HEADS)
 @pytest.mark.parametrize("cls", [MatrixMLP, CholeskyMLP])
-@pytest.mark.parametrize("out", [None, 2, 4, 6])
+@pytest.mark.parametrize("out", [None, 2, 6, 7])
 def test_out_features_that_do_not_fit_are_refused(head, family, extra, cls, out):
     with pytest.raises(
         ValueError,

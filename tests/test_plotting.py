@@ -4,9 +4,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.patches import Ellipse
-from student_t import StudentT
 
-from mmlp import Gram, LowRankGram, TraceOneGaussian, TraceOnePowerExponential, metrics, plotting
+from mmlp import (
+    Gram,
+    LowRankGram,
+    TraceOneGaussian,
+    TraceOnePowerExponential,
+    TraceOneStudentT,
+    metrics,
+    plotting,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -37,7 +44,7 @@ def test_ellipses_have_the_axes_of_the_covariance(ax):
 
 
 @pytest.mark.parametrize(
-    ("family", "tail"), [(TraceOnePowerExponential, (1.3, 0.6)), (StudentT, (5.0,))]
+    ("family", "tail"), [(TraceOnePowerExponential, (1.3, 0.6)), (TraceOneStudentT, (5.0,))]
 )
 def test_ellipse_of_any_family_in_two_dimensions_holds_its_probability(family, tail, ax):
     T = np.array([[1.0, 0.5], [0.0, 0.4]])

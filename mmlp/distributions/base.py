@@ -7,6 +7,8 @@ with a dispersion omega of trace one. A family says its law of the radius r; the
 """
 
 import abc
+import dataclasses
+import inspect
 import math
 from typing import Any, Self
 
@@ -15,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from mmlp.distributions import marginals
@@ -26,20 +29,71 @@ from mmlp.spd.batch import Batched
 class Elliptical(Batched):
     """A distribution with location, dispersion omega of trace one, scale eta, and a `tail`.
 
-    Shapes: loc (..., d), omega (..., d, d), eta (...) and each parameter of the tail (...); leading
-    dimensions broadcast. A family adds the fields of its tail, which its constructor takes after
-    loc, omega and eta, and the six methods that are abstract here. A density costs one
-    factorisation. Metrics, plots and estimators never ask for the family.
+    A new family declares the parameters of its tail as fields, and defines the five
+    abstract methods: `log_generator`, `white`, `radius_cdf`, `variance_factor` and
+    `generator_entropy`. The constructor takes loc, omega, eta and then these fields, in
+    their order, as positional or as keyword arguments. It converts them to arrays and
+    checks that eta and the tail are positive. Densities, samples, moments, marginals,
+    metrics, plots, files and NumPyro then work; docs/new-distribution.md is an example.
+
+    A family may have a constructor of its own, for example to accept an option. It must
+    take loc, omega, eta and the tail as its first positional arguments, because
+    `from_moments` and `radius_law` call it that way.
+
+    A density costs one factorisation.
+
+    Parameters
+    ----------
+    loc : array of shape (..., d)
+        The location. Leading dimensions of all parameters broadcast.
+    omega : SPD of shape (..., d, d)
+        The dispersion, of trace one.
+    eta : array of shape (...)
+        The scale.
+    *tail : arrays of shape (...)
+        The fields that the family adds.
     """
 
-    loc: eqx.AbstractVar[Array]
-    omega: eqx.AbstractVar[SPD]
-    eta: eqx.AbstractVar[Array]
+    loc: Array
+    omega: SPD
+    eta: Array
+
+    def __init__(self, loc: ArrayLike, omega: SPD, eta: ArrayLike, *tail: Any, **named: Any):
+        name = type(self).__name__
+        scalars = _bind_tail(name, self.tail_names(), tail, named)
+        self.loc, self.omega, *values = parameters(name, loc, omega, eta=eta, **scalars)
+        for field, value in zip(("eta", *scalars), values, strict=True):
+            setattr(self, field, value)
+
+    @classmethod
+    def tail_names(cls) -> tuple[str, ...]:
+        """Return the names of the fields beyond loc, omega and eta, without static ones."""
+        return tuple(
+            field.name
+            for field in dataclasses.fields(cls)
+            if field.name not in ("loc", "omega", "eta") and not field.metadata.get("static", False)
+        )
 
     @property
-    @abc.abstractmethod
     def tail(self) -> tuple[Array, ...]:
         """The parameters beyond loc, omega and eta."""
+        return tuple(getattr(self, name) for name in self.tail_names())
+
+    @classmethod
+    def average_tails(cls, *tails: Any, axis: int) -> tuple[Any, ...]:
+        """Average the tails of several models along an axis: by default each parameter's mean.
+
+        Parameters
+        ----------
+        *tails : arrays
+            One for each parameter of the tail, with one entry per model along `axis`.
+        axis : int
+
+        Returns
+        -------
+        tuple of arrays, without that axis
+        """
+        return tuple(tail.mean(axis=axis) for tail in tails)
 
     @abc.abstractmethod
     def log_generator(self, u: Array) -> Array:
@@ -67,16 +121,57 @@ class Elliptical(Batched):
 
     @classmethod
     def from_moments(cls, mean: ArrayLike, covariance: SPD, *tail: ArrayLike) -> Self:
-        """The law of this family with this mean, this covariance and this tail."""
+        """Return the member of this family with this mean, covariance and tail.
+
+        Parameters
+        ----------
+        mean : array of shape (..., d)
+        covariance : SPD of shape (..., d, d)
+        *tail : arrays of shape (...)
+            The parameters beyond loc, omega and eta.
+
+        Raises
+        ------
+        ValueError
+            If the covariance is not an SPD value or not finite, or if a distribution
+            with this tail has no finite covariance.
+        """
         name = f"{cls.__name__}.from_moments(covariance=...)"
         if not isinstance(covariance, SPD):
             kind = type(covariance).__name__
             raise ValueError(f"`{name}` must be an SPD value, got {kind}; use `Gram.from_dense`.")
         trace = checked_positive(covariance.trace(), f"trace of {name}", None)
         omega = covariance.scaled(1 / trace)
-        family: Any = cls  # whose constructor takes (loc, omega, eta, *tail)
-        unit = family(mean, omega, jnp.ones_like(trace), *tail)
-        return family(mean, omega, trace / unit.variance_factor(), *tail)
+        unit = cls._construct(mean, omega, jnp.ones_like(trace), *tail)
+        unit._check_variance("from_moments")
+        return cls._construct(mean, omega, trace / unit.variance_factor(), *tail)
+
+    @classmethod
+    def _construct(cls, *arguments: Any) -> Self:
+        """Call the constructor with loc, omega, eta and the tail, as its contract says."""
+        try:
+            inspect.signature(cls).bind(*arguments)
+        except TypeError as error:
+            count = len(arguments) - 3
+            raise TypeError(
+                f"the constructor of `{cls.__name__}` must take loc, omega, eta and the parameters "
+                f"of its tail (here {count}) as positional arguments: {error}; declare them as "
+                "fields and leave out `__init__`, or change its signature."
+            ) from None
+        family: Any = cls
+        return family(*arguments)
+
+    def _check_variance(self, call: str) -> None:
+        """Refuse a concrete tail that has no finite covariance."""
+        factor = self.variance_factor()
+        if not isinstance(factor, Tracer) and not np.all(np.isfinite(np.asarray(factor))):
+            name = type(self).__name__
+            tail = " and ".join(self.tail_names())
+            raise ValueError(
+                f"`{name}.{call}`: with this {tail} there is no finite covariance "
+                f"(`variance_factor()` is {np.max(np.asarray(factor))}); change {tail}, or use "
+                "the dispersion, `eta` times `omega`."
+            )
 
     @property
     def dim(self) -> int:
@@ -112,7 +207,8 @@ class Elliptical(Batched):
 
     @property
     def covariance(self) -> SPD:
-        """variance_factor() eta omega."""
+        """variance_factor() eta omega; a ValueError where that is infinite."""
+        self._check_variance("covariance")
         return self.omega.scaled(self.variance_factor() * self.eta)
 
     def log_prob(self, x: ArrayLike) -> Array:
@@ -170,9 +266,9 @@ class Elliptical(Batched):
     @classmethod
     def radius_law(cls, dim: int, *tail: ArrayLike) -> marginals.Radius:
         """The radius in float64, for marginals: by default from `radius_cdf`, by bisection."""
-        family: Any = cls
         ones = jnp.ones(dim)
-        return marginals.ByBisection(family(0 * ones, DiagonalGram.trace_one(ones), 1.0, *tail))
+        omega = DiagonalGram.trace_one(ones)
+        return marginals.ByBisection(cls._construct(0 * ones, omega, 1.0, *tail))
 
     def radius_quantile(self, level: float, dim: int | None = None) -> Array:
         """The radius of the ellipsoid of probability `level`, by bisection of `radius_cdf`."""
@@ -208,6 +304,20 @@ class Elliptical(Batched):
         residual = jnp.where(infinite[..., None], 0, residual)
         logdet, y = self.omega.logdet_and_whiten(residual)
         return logdet, jnp.sum((y / jnp.sqrt(self.eta)[..., None]) ** 2, axis=-1), infinite
+
+
+def _bind_tail(
+    family: str, names: tuple[str, ...], tail: tuple[Any, ...], named: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the arguments of a tail by name, from positional and keyword arguments."""
+    scalars = dict(zip(names, tail, strict=False))
+    missing = set(names) - scalars.keys() - named.keys()
+    unknown = (named.keys() - set(names)) | (named.keys() & scalars.keys())
+    if len(tail) > len(names) or missing or unknown:
+        wanted = ", ".join(("loc", "omega", "eta", *names))
+        given = [f"{3 + len(tail)} positional arguments", *named]
+        raise TypeError(f"`{family}(...)` takes {wanted}, got {', '.join(given)}.")
+    return {name: named.get(name, scalars.get(name)) for name in names}
 
 
 def parameters(name: str, loc: ArrayLike, omega: SPD, **scalars: ArrayLike):

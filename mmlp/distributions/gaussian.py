@@ -9,7 +9,7 @@ from jax import Array
 from jax.scipy.special import gammainc
 from jax.typing import ArrayLike
 
-from mmlp.distributions.base import Elliptical, parameters
+from mmlp.distributions.base import Elliptical
 from mmlp.distributions.marginals import NormalRadius
 from mmlp.registry import register
 from mmlp.spd import SPD
@@ -28,16 +28,8 @@ class TraceOneGaussian(Elliptical):
     -1.8379
     """
 
-    loc: Array
-    omega: SPD
-    eta: Array
-
     def __init__(self, loc: ArrayLike, omega: SPD, eta: ArrayLike):
-        self.loc, self.omega, self.eta = parameters("TraceOneGaussian", loc, omega, eta=eta)
-
-    @property
-    def tail(self) -> tuple[Array, ...]:
-        return ()
+        super().__init__(loc, omega, eta)
 
     def log_generator(self, u: Array) -> Array:
         """-(d log(2 pi) + u) / 2."""

@@ -10,7 +10,7 @@ from jax import Array
 from jax.scipy.special import gammainc, gammaln
 from jax.typing import ArrayLike
 
-from mmlp.distributions.base import Elliptical, parameters
+from mmlp.distributions.base import Elliptical
 from mmlp.distributions.marginals import PowerRadius
 from mmlp.distributions.radius import a_log_gamma_draw, log_gamma_ratio
 from mmlp.registry import register
@@ -39,9 +39,6 @@ class TraceOnePowerExponential(Elliptical):
     -1.3863
     """
 
-    loc: Array
-    omega: SPD
-    eta: Array
     alpha: Array
     beta: Array
     radius: str = eqx.field(static=True)
@@ -56,16 +53,11 @@ class TraceOnePowerExponential(Elliptical):
         *,
         radius: str = "gamma",
     ):
-        name = "TraceOnePowerExponential"
-        checked = parameters(name, loc, omega, eta=eta, alpha=alpha, beta=beta)
-        self.loc, self.omega, self.eta, self.alpha, self.beta = checked
+        super().__init__(loc, omega, eta, alpha, beta)
         if radius not in ("gamma", "normal"):
-            raise ValueError(f'`{name}(radius=...)` must be "gamma" or "normal", got {radius!r}.')
+            call = "TraceOnePowerExponential(radius=...)"
+            raise ValueError(f'`{call}` must be "gamma" or "normal", got {radius!r}.')
         self.radius = radius
-
-    @property
-    def tail(self) -> tuple[Array, ...]:
-        return self.alpha, self.beta
 
     def log_generator(self, u: Array) -> Array:
         """log c - (u / alpha)^beta / 2."""

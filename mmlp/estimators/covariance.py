@@ -13,14 +13,18 @@ from jax import Array
 
 from mmlp.estimators.ensemble import compile_folds
 from mmlp.estimators.pieces import as_one, predictions
-from mmlp.heads import GaussianHead, Head, PowerExponentialHead
+from mmlp.heads import GaussianHead, Head, PowerExponentialHead, StudentTHead
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear
 from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP, Perceptron
 from mmlp.registry import register
 from mmlp.spd import SPD, Gram
 
-FAMILIES = {"gaussian": GaussianHead, "power_exponential": PowerExponentialHead}
+FAMILIES = {
+    "gaussian": GaussianHead,
+    "power_exponential": PowerExponentialHead,
+    "student_t": StudentTHead,
+}
 # How far, in standard deviations given the other targets, rounding may move a mean: half a unit in
 # the last place, h. With that of the target y it costs a Gaussian h^2 / 3 of its mean log density
 # for each target on average: at 0.05 this is 0.0008, and at the very worst 0.005.
@@ -140,8 +144,8 @@ class Form(abc.ABC):
     def learnt(model, x) -> tuple: ...
 
     @abc.abstractmethod
-    def assembled(self, learnt, shape, contrast, gain) -> tuple[Any, list[np.ndarray]]:
-        """V of the standardised targets, as a batch in float64, and the tail."""
+    def assembled(self, learnt, shape, contrast, gain, family) -> tuple[Any, list[np.ndarray]]:
+        """V of the standardised targets, as a batch in float64, and the tail of the family."""
 
     @abc.abstractmethod
     def results(self, *, text: bool) -> dict[str, Callable]:

@@ -74,13 +74,15 @@ class Full(Form):
         p = model(x)
         return p.covariance.logm(), *p.tail
 
-    def assembled(self, learnt, shape, contrast, gain) -> tuple[Triangles, list[np.ndarray]]:
-        log_V, *tail = (x.mean(axis=1) for x in learnt)
-        log_V = drawn_in(log_V.astype(np.float64), contrast)
+    def assembled(
+        self, learnt, shape, contrast, gain, family
+    ) -> tuple[Triangles, list[np.ndarray]]:
+        log_V, *tails = learnt
+        log_V = drawn_in(log_V.mean(axis=1).astype(np.float64), contrast)
         values, vectors = np.linalg.eigh(log_V)  # of the log-Euclidean mean over models
         root = np.exp((values + np.log(gain)) / 2)[..., None] * vectors.mT
         R: Any = np.linalg.qr(root @ shape.T, mode="r")
-        return Triangles(R), tail
+        return Triangles(R), list(family.average_tails(*tails, axis=1))
 
     def results(self, *, text: bool) -> dict[str, Callable]:
         return {"covariance": Triangles.dense}

@@ -112,9 +112,9 @@ class Thinned(Form):
     def learnt(models, x):
         """s, the squares of what is left of U, the main m directions of U, and the tail."""
         scale, U, *tail = eqx.filter_vmap(_parts, in_axes=(eqx.if_array(0), None))(models, x)
-        return *averaged(scale, U), *(jnp.mean(x) for x in tail)
+        return *averaged(scale, U), *models.distribution.average_tails(*tail, axis=0)
 
-    def assembled(self, learnt, shape, contrast, gain) -> tuple[Thin, list[np.ndarray]]:
+    def assembled(self, learnt, shape, contrast, gain, family) -> tuple[Thin, list[np.ndarray]]:
         scale, left, U, *tail = (x[:, 0] for x in learnt)
         a, b = gain * contrast
         scale = np.sqrt(a * scale.astype(np.float64) ** 2 + b * left)

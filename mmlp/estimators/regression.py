@@ -49,7 +49,11 @@ FORMS = {"full": Full(), "low_rank": Thinned()}
 class MultivariateRegressor(
     Marginals, MultiOutputMixin, RegressorMixin, TableInputs, NetworkEstimator
 ):
-    """x -> a power exponential, or N(mu(x), V(x)) with `family="gaussian"`, V a whole covariance.
+    """x -> a distribution with mean mu(x) and a whole covariance V(x).
+
+    `family` is "power_exponential" (default), "gaussian" or "student_t". The first has lighter or
+    heavier tails than a Gaussian, the last has heavy ones, with df > 2.5 degrees of freedom for
+    each row.
 
     Shapes: X (n, p), y (n,) or (n, d). `hidden_dims` are the widths of the matrices of the joint
     MLP for the shape of the covariance, `hidden_features` those of its vectors, and of the MLPs for
@@ -345,7 +349,8 @@ class MultivariateRegressor(
         """Of the standardised targets that vary: V, in the fitted form, and the tail (n,)."""
         form = self._form
         learnt = predictions(form.learnt, form.stack(self.models_["covariance"]), x)
-        V, tail = form.assembled(learnt, self.shape_, self.contrast_, self.gain_)
+        corrections = (self.shape_, self.contrast_, self.gain_)
+        V, tail = form.assembled(learnt, *corrections, self._family)
         return V, *tail
 
     def _law(self, mean: np.ndarray, V, *tail: np.ndarray) -> Elliptical:

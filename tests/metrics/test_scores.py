@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import scoringrules
 from scipy import stats
-from student_t import StudentT
 
-from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential, metrics
+from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential, TraceOneStudentT, metrics
 from mmlp.metrics import scores
 
 RNG = np.random.default_rng(0)
@@ -123,7 +122,7 @@ def test_power_exponential_at_one_is_the_gaussian():
 def test_a_new_family_has_every_score_and_its_calibration():
     """Student's t, of which the library knows nothing, with nu = 7 degrees of freedom."""
     T = np.broadcast_to(RNG.standard_normal((3, 3)), (500, 3, 3))
-    p = StudentT(RNG.standard_normal((500, 3)), Gram.trace_one(T), np.full(500, 2.0), 7.0)
+    p = TraceOneStudentT(RNG.standard_normal((500, 3)), Gram.trace_one(T), np.full(500, 2.0), 7.0)
     y = np.asarray(p.sample(jax.random.key(5)))
     shape = 2 * np.asarray(p.omega.dense()[0])
     expected = -stats.multivariate_t(shape=shape, df=7).logpdf(y - p.loc)
@@ -132,7 +131,7 @@ def test_a_new_family_has_every_score_and_its_calibration():
     squared = np.einsum("ni,ij,nj->n", y - p.loc, np.linalg.inv(shape), y - p.loc)
     np.testing.assert_allclose(pit, stats.f(3, 7).cdf(squared / 3), rtol=1e-9)
     assert stats.kstest(pit, "uniform").pvalue > 1e-3
-    wide = StudentT(p.loc, p.omega, 9 * p.eta, p.nu)
+    wide = TraceOneStudentT(p.loc, p.omega, 9 * p.eta, p.df)
     for score in (metrics.energy_score, metrics.variogram_score):
         assert score(p[:60], y[:60]) < score(wide[:60], y[:60])
 

@@ -83,6 +83,18 @@ def test_the_code_of_concepts_runs(tmp_path, monkeypatch):
     assert names["vae"].decode(jax.numpy.ones(2)).mean.shape == (4,)
 
 
+def test_the_code_of_a_new_distribution_runs(tmp_path, monkeypatch):
+    """1000 draws of shape 2.5 and eta 2: the posterior means are within 10 % of them."""
+    monkeypatch.chdir(tmp_path)
+    names = run_code("docs/new-distribution.md")
+    assert abs(names["coverage"] - 0.9) < 5 * (0.09 / 1000) ** 0.5
+    assert names["scores"]["ours"] < names["scores"]["gaussian"] - 0.05
+    means = [float(names["posterior"][name].mean()) for name in ("shape", "eta")]
+    assert means == pytest.approx([2.5, 2.0], rel=0.1)
+    again = mmlp.load("wind.safetensors")
+    assert type(again) is names["GammaRadius"]
+
+
 @pytest.mark.slow
 def test_the_code_of_scaling_out_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

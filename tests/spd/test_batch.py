@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from helpers import factor
 from scaled_identity import ScaledIdentity
-from student_t import StudentT
 
 from mmlp import (
     DiagonalGram,
@@ -15,6 +14,7 @@ from mmlp import (
     LowRankGram,
     TraceOneGaussian,
     TraceOnePowerExponential,
+    TraceOneStudentT,
 )
 
 D, BATCH = 3, (4, 2)
@@ -127,7 +127,7 @@ def test_an_index_works_inside_of_compiled_functions(kind):
     assert all(other)
 
 
-LAWS = [TraceOneGaussian, TraceOnePowerExponential, StudentT]
+LAWS = [TraceOneGaussian, TraceOnePowerExponential, TraceOneStudentT]
 
 
 def law(family, *, shared=()):
@@ -136,7 +136,7 @@ def law(family, *, shared=()):
     if "omega" in shared:
         own["tail"] = (2,)  # broadcasts against the others
     omega = Gram.trace_one(factor(rng, np.geomspace(1, 0.1, D), *own["omega"]))
-    count = {TraceOneGaussian: 0, TraceOnePowerExponential: 2, StudentT: 1}[family]
+    count = {TraceOneGaussian: 0, TraceOnePowerExponential: 2, TraceOneStudentT: 1}[family]
     eta, *tail = (rng.uniform(0.5, 2, size=own[n]) for n in ("eta", *["tail"] * count))
     return family(rng.normal(size=(*own["loc"], D)), omega, eta, *tail)
 
@@ -145,7 +145,7 @@ def law(family, *, shared=()):
     ("family", "shared"),
     [
         *((family, ("omega",)) for family in LAWS),
-        *((StudentT, names) for names in ((), ("loc", "eta", "tail"), ("loc", "omega"))),
+        *((TraceOneStudentT, names) for names in ((), ("loc", "eta", "tail"), ("loc", "omega"))),
     ],
 )
 def test_an_index_of_a_distribution_takes_the_laws_of_these_elements(family, shared):
