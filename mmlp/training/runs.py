@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mmlp.checkpoint import files
+from mmlp.checkpoint import atomic, files
 from mmlp.training.devices import is_key, largest_of_processes, to_host
 from mmlp.training.reports import warn
 from mmlp.training.state import Metrics, State
@@ -58,7 +58,8 @@ class RunDirectory(contextlib.AbstractContextManager):
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
                 self._lock()
-                for name in (".checkpoint-*.tmp", ".history.jsonl.tmp"):
+                # Left by killed runs: nobody else writes here while the lock is held.
+                for name in (".checkpoint-*.tmp", ".history.jsonl*.tmp"):
                     for stray in self.path.glob(name):
                         stray.unlink(missing_ok=True)
             except OSError as error:
@@ -191,7 +192,7 @@ class RunDirectory(contextlib.AbstractContextManager):
         }
         rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
         lines = "".join(json.dumps(row) + "\n" for row in rows)
-        files.replace(self.path / "history.jsonl", lines.encode())
+        atomic.replace_file(self.path / "history.jsonl", lines.encode())
         self.written_at = time.monotonic()
         self.duration = self.written_at - start
 
