@@ -87,7 +87,7 @@ def _metadata(path: Path, text: bytes, rest: int) -> dict[str, str]:
     except (TypeError, KeyError, IndexError):
         length = None
     if length != rest:
-        raise _damaged(path, f"it has {rest} bytes of numbers, its header claims {length}")
+        raise _damaged(path, f"it has {rest} bytes of numbers, its header claims {length!r:.80}")
     return metadata
 
 
@@ -110,7 +110,7 @@ def _arrays(path: Path, content: bytes) -> dict[str, np.ndarray]:
     try:
         return load(content)
     except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise _damaged(path, str(error)) from None
+        raise _damaged(path, f"{error!s:.200}") from None
 
 
 def _digest(arrays: dict[str, np.ndarray], text: str) -> str:

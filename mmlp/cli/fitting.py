@@ -17,6 +17,7 @@ from mmlp.cli.fit_arguments import BESIDE, FitOptions
 from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
 from mmlp.estimators.saved import kinds, save
 from mmlp.estimators.spd import factored
+from mmlp.tables.terminal import escape_controls
 from mmlp.training.runs import AnotherRunError
 
 
@@ -39,7 +40,7 @@ def fit(command: FitOptions, out: Path) -> dict:
     test, train = ([array[some] for array in rows.data] for some in (kept, used))
     estimator.names = rows.inputs
     if rows.told and not command.quiet:
-        print(rows.told, file=sys.stderr)
+        print(escape_controls(rows.told), file=sys.stderr)
     checkpoint = out.with_name(f"{out.name}.checkpoint") / command.kind
     _fit_or_explain(command.data, estimator, train, checkpoint)
     # first of all: whatever is wrong with the test rows, it is not lost
