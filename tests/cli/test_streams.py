@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from command import run
 from processes import environment
 
 SHELL = shutil.which("sh")
@@ -92,3 +93,23 @@ def test_a_file_that_has_taken_the_number_of_a_stream_is_not_written_to(tmp_path
 def test_a_stderr_that_cannot_be_written_to_does_not_change_the_status(redirections, here):
     assert run_closed(here, redirections, *WRONG) == (2, "", "")
     assert run_closed(here, redirections, "info", "missing.safetensors") == (1, "", "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="needs the devices of POSIX")
+def test_devices_and_pipes_are_written_to_directly(here, tmp_path, capsys):
+    words = ("predict", "regression.safetensors", "wind.csv")
+    assert run(capsys, *words, "-o", "/dev/stdout") == run(capsys, *words)
+    assert run(capsys, *words, "-o", "/dev/null") == (0, "", "")
+    os.mkfifo(tmp_path / "pipe.safetensors")
+    words = ("fit", "vae", "X.npy", "--overwrite", "-o", tmp_path / "pipe.safetensors")
+    status, out, err = run(capsys, *words)
+    assert (status, out) == (1, "")
+    assert err.endswith("is a pipe or a device; choose another -o for the model.\n")
+
+
+def test_a_link_that_points_to_itself_is_refused_before_the_work(here, tmp_path, capsys):
+    loop = tmp_path / "loop.csv"
+    loop.symlink_to(loop)
+    status, out, err = run(capsys, "predict", "regression.safetensors", "wind.csv", "-o", loop)
+    assert (status, out) == (1, "")
+    assert err == f"mmlp: {loop}: too many levels of symbolic links.\n"
