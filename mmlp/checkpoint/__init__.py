@@ -11,4 +11,4 @@ if TYPE_CHECKING:  # at run time, on first use: the files themselves need no JAX
 __all__ = ["build", "describe", "load", "packed", "register", "save", "unpacked"]
 
 _NAMES = {"architecture": "build describe", "models": "load packed register save unpacked"}
-__getattr__, __dir__ = _lazy.attach(__name__, _NAMES, "architecture files models")
+__getattr__, __dir__ = _lazy.attach(__name__, _NAMES, "architecture atomic files models")

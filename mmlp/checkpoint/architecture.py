@@ -8,6 +8,7 @@ that size, without computing.
 import dataclasses
 import typing
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -38,8 +39,31 @@ def describe(node, path: str, arrays: dict):
             names = [field.name for field in dataclasses.fields(entry)]
             fields = {x: describe(getattr(node, x), f"{path}.{x}", arrays) for x in names}
             return {"class": name, "fields": fields}
-    what = f"{name_of(path) or 'the model'} is {node!r:.80}"
-    raise ValueError(f"{what}, which this library does not know; `mmlp.register` it.")
+    place = name_of(path) or "the model"
+    if is_array(node):
+        raise ValueError(f"{place} is an array in a static field, which a file cannot describe.")
+    if type(node) is dict:
+        raise ValueError(f"{place} is a dict with keys that are not text; use names as keys.")
+    raise ValueError(
+        f"{place} is {_describe_unknown(node)}, which is not registered; `mmlp.register` it before "
+        "saving to load the file without `like`."
+    )
+
+
+def _describe_unknown(node: object) -> str:
+    """Say in a few words what a class, function or object is that is not registered."""
+    if isinstance(node, type):
+        return f"the class {_public_name(node)}"
+    if callable(node) and hasattr(node, "__qualname__"):
+        return f"the function {_public_name(node)}"
+    return f"an object of class {_public_name(type(node))}"
+
+
+def _public_name(entry: Any) -> str:
+    """Return where a class or function is imported from, as `equinox.nn.MLP`."""
+    modules = str(entry.__module__).split(".")
+    public = [name for name in modules if not name.startswith("_")]
+    return ".".join([*public, entry.__qualname__])
 
 
 def build(node: dict, arrays: dict[str, np.ndarray]):

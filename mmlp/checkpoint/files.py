@@ -5,15 +5,14 @@ header claims against the size of the file, the format by the safetensors librar
 shapes, numbers and metadata by SHA-256.
 """
 
-import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
+
+from mmlp.checkpoint import atomic
 
 HEADER_LIMIT = 100 * 2**20  # bytes; safetensors' own limit
 FORMAT, VERSION = "mmlp", 2  # 1 was that of 0.1.0, whose networks had other parts
@@ -27,7 +26,7 @@ def write(path: Path, arrays: dict[str, np.ndarray], metadata: dict) -> None:
 
     text = json.dumps(metadata, sort_keys=True)
     arrays = {name: np.require(array, requirements="C") for name, array in arrays.items()}
-    replace(path, save(arrays, {FORMAT: text, "sha256": _digest(arrays, text)}))
+    atomic.replace_file(path, save(arrays, {FORMAT: text, "sha256": _digest(arrays, text)}))
 
 
 def read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
@@ -72,45 +71,6 @@ def check_dtypes(arrays: dict, argument: str) -> None:
             )
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Put `content` at `path` in one step that a crash or a full disk cannot split."""
-    with replacing(path) as file:
-        file.write(content)
-
-
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of `path` at the end, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        try:
-            with open(temporary, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_directory(path.parent)
-    except OSError as error:
-        text = (
-            f"could not write {path} ({os.strerror(error.errno or 0)}); what was there before is "
-            "intact. Free space or allow writing, then run the same call again"
-        )
-        raise OSError(error.errno, text) from error
-
-
-def _sync_directory(path: Path) -> None:
-    if os.name != "posix":  # elsewhere a directory cannot be opened, and renaming is all there is
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _metadata(path: Path, text: bytes, rest: int) -> dict[str, str]:
     """The metadata in the header, which must account for the `rest` of the file."""
     header = _json(text)
@@ -127,7 +87,7 @@ def _metadata(path: Path, text: bytes, rest: int) -> dict[str, str]:
     except (TypeError, KeyError, IndexError):
         length = None
     if length != rest:
-        raise _damaged(path, f"it has {rest} bytes of numbers, its header claims {length}")
+        raise _damaged(path, f"it has {rest} bytes of numbers, its header claims {length!r:.80}")
     return metadata
 
 
@@ -150,7 +110,7 @@ def _arrays(path: Path, content: bytes) -> dict[str, np.ndarray]:
     try:
         return load(content)
     except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise _damaged(path, str(error)) from None
+        raise _damaged(path, f"{error!s:.200}") from None
 
 
 def _digest(arrays: dict[str, np.ndarray], text: str) -> str:

@@ -1,6 +1,8 @@
 """What the file of a fitted estimator says of itself; it needs no JAX and no scikit-learn."""
 
+import json
 import os
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from mmlp.checkpoint import files
+
+MAX_DEPTH_OF_SETTINGS = 20  # far more than `save` writes, far less than Python's recursion
 
 
 def read_estimator(path: Path) -> tuple[dict[str, np.ndarray], dict]:
@@ -25,45 +29,104 @@ def read_estimator(path: Path) -> tuple[dict[str, np.ndarray], dict]:
 
 
 def about(path: Path, otherwise: Callable[[Path], dict]) -> dict[str, Any]:
-    """Its kind, columns, epochs, weights and settings; nothing of it is built or run.
+    """Return the kind, columns, epochs, weights and settings of an estimator in a file.
 
-    Of a file from before there was an entry "about", `otherwise` finds it.
+    Nothing in the file is built or run, and nothing in it is believed: whatever it holds, the
+    result has the types below, or a `ValueError` tells what is wrong.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    otherwise : callable
+        Finds the entry "about" of a file from before there was one.
+
+    Returns
+    -------
+    dict
+        `kind` (str), `inputs` and, if there are any, `targets` (lists of str), `rank` (int, of a
+        covariance of low rank), `epochs` and `weights` (int), `settings` (dict of plain values).
+
+    Raises
+    ------
+    ValueError
+        If the file is no estimator, or its header makes no sense.
     """
     arrays, metadata = read_estimator(path)
-    own = metadata["about"] if "about" in metadata else otherwise(path)
+    summary = metadata["about"] if "about" in metadata else otherwise(path)
     try:
-        fitted = metadata["fitted"]
-        inputs = fitted.get("feature_names_in_") or _numbered("x", fitted["n_features_in_"])
-        targets = fitted.get("target_names_") or _numbered("y", own["n_targets"])
-        return {
-            "kind": str(own["kind"]),
-            "inputs": [*map(str, inputs)],
-            **({"targets": [*map(str, targets)]} if targets else {}),
-            **({} if own["rank"] is None else {"rank": int(own["rank"])}),
-            "epochs": len(fitted["history_"]["history"]["loss"]),
-            "weights": sum(array.size for array in arrays.values()),
-            "settings": plain(metadata["params"]),
-        }
+        fitted = _check_type(metadata, "fitted", dict)
+        _check_type({"about": summary}, "about", dict)
+        n_features = _check_count(fitted, "n_features_in_")
+        n_targets = _check_count(summary, "n_targets")
+        inputs = _column_names(fitted, "feature_names_in_", "x", n_features)
+        targets = _column_names(fitted, "target_names_", "y", n_targets)
+        history = _check_type(_check_type(fitted, "history_", dict), "history", dict)
+        result: dict[str, Any] = {"kind": _check_type(summary, "kind", str), "inputs": inputs}
+        if targets:
+            result["targets"] = targets
+        if summary.get("rank") is not None:
+            result["rank"] = _check_count(summary, "rank")
+        result["epochs"] = len(_check_type(history, "loss", list))
+        result["weights"] = sum(array.size for array in arrays.values())
+        result["settings"] = _settings(metadata)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         why = f"its header makes no sense, {error!r:.200}"
         raise ValueError(f"{path} is damaged: {why}. Use an older copy.") from None
+    return result
 
 
-def plain(node: dict) -> Any:
+def plain(node: dict, depth: int = 0) -> Any:
     """A description by `checkpoint.describe` of plain values, as these values.
 
     >>> plain({"dict": {"sizes": {"tuple": [{"value": 3}]}}})
     {'sizes': (3,)}
     """
+    if depth > MAX_DEPTH_OF_SETTINGS:
+        raise ValueError("its settings are nested too deeply")
     ((kind, content),) = node.items()
     if kind == "dict":
-        return {str(name): plain(child) for name, child in content.items()}
+        return {name: plain(child, depth + 1) for name, child in content.items()}
     if kind in ("tuple", "list"):
-        return (tuple if kind == "tuple" else list)(map(plain, content))
-    if kind != "value":
-        raise ValueError(f"a {kind} among the arguments")
+        children = [plain(child, depth + 1) for child in content]
+        return tuple(children) if kind == "tuple" else children
+    if kind != "value" or not isinstance(content, bool | int | float | str | types.NoneType):
+        raise ValueError(f"a {kind:.80} among its settings")
     return content
 
 
-def _numbered(letter: str, count: int) -> list[str]:
+def _settings(metadata: dict) -> dict[str, Any]:
+    """Return the arguments that the estimator was made with."""
+    settings = plain(_check_type(metadata, "params", dict))
+    if not isinstance(settings, dict):
+        raise TypeError(f"its settings are {settings!r:.80}")
+    return settings
+
+
+def _check_type(entries: dict, name: str, kind: type) -> Any:
+    """Return an entry of a header if it is there and of this type."""
+    value = entries[name]
+    if type(value) is not kind:
+        raise TypeError(f"its {name} is {value!r:.80}")
+    return value
+
+
+def _check_count(entries: dict, name: str) -> int:
+    """Return an entry of a header that counts something."""
+    count = _check_type(entries, name, int)
+    if count < 0:
+        raise ValueError(f"its {name} is {count!r:.80}")
+    return count
+
+
+def _column_names(fitted: dict, entry: str, letter: str, count: int) -> list[str]:
+    """Return the names of `count` columns; those of arrays are x0, x1, ..."""
+    names = fitted.get(entry)
+    if names:
+        if type(names) is not list or not all(type(name) is str for name in names):
+            raise TypeError(f"its {entry} is {names!r:.80}")
+        return names
+    # A small file can claim any count, but every column takes space in it.
+    if count > len(json.dumps(fitted)):
+        raise ValueError(f"it claims {count!r:.80} columns, more than it has bytes")
     return [f"{letter}{i}" for i in range(count)]

@@ -4,6 +4,7 @@ A module that is not registered is saved by its arrays, and loaded into one `lik
 """
 
 import os
+import reprlib
 import warnings
 from pathlib import Path
 
@@ -32,6 +33,11 @@ def save(model, path: str | os.PathLike) -> None:
     True
     """
     arrays, content = packed(model, "save(model=...)")
+    if not arrays and not _has_class(content["architecture"]):
+        raise ValueError(
+            f"`save(model=...)` holds no array, got {reprlib.repr(model)}; give a model, such as a "
+            "`MatrixMLP`, or a dictionary of arrays."
+        )
     files.write(Path(path), arrays, {"kind": "model", "version": files.VERSION, **content})
     if content["reason"] is not None:
         warnings.warn(
@@ -128,6 +134,16 @@ def _check_precision(path: Path | str, arrays: dict[str, np.ndarray]) -> None:
             what = f"{name!r} as {array.dtype}, which JAX would cut to 32 bits here"
             call = "call `jax.config.update('jax_enable_x64', True)` first"
             raise ValueError(f"`load`: {path} holds {what}; {call}.")
+
+
+def _has_class(architecture: object) -> bool:
+    """Whether a description has a module in it, which is worth a file even without arrays."""
+    if isinstance(architecture, dict):
+        is_class = isinstance(architecture.get("class"), str)
+        return is_class or any(map(_has_class, architecture.values()))
+    if isinstance(architecture, list):
+        return any(map(_has_class, architecture))
+    return False
 
 
 def _native(array):

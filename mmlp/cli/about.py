@@ -3,10 +3,12 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 from mmlp.checkpoint import header
 from mmlp.cli.arguments import Info
 from mmlp.cli.messages import SETTINGS
+from mmlp.tables.terminal import escape_controls
 
 
 def execute(command: Info) -> int:
@@ -29,11 +31,12 @@ def _by_loading(path: Path) -> dict:
 
 
 def show(entries: dict, *, as_json: bool) -> None:
-    """On stdout: JSON, where null stands for what is not finite, or a line for each entry."""
+    """Print entries on stdout: as JSON, with null for numbers that are not finite, or in lines.
+
+    Names may come from a file: what would control the terminal is escaped.
+    """
     if as_json:
-        numbers = {name: value for name, value in entries.items() if isinstance(value, float)}
-        lost = {name: None for name, value in numbers.items() if not math.isfinite(value)}
-        print(json.dumps(entries | lost, allow_nan=False))
+        print(json.dumps(_as_json(entries), allow_nan=False))
         return
     width = max(map(len, entries))
     for name, value in entries.items():
@@ -41,5 +44,17 @@ def show(entries: dict, *, as_json: bool) -> None:
             value = ", ".join(f"{SETTINGS.get(key, key)}={item}" for key, item in value.items())
         elif isinstance(value, list):
             value = ", ".join(value)
-        text = f"{value:.4g}" if isinstance(value, float) else value
-        print(f"{name.replace('_', ' '):{width}}  {text}")
+        text = f"{value:.4g}" if isinstance(value, float) else str(value)
+        line = f"{name.replace('_', ' '):{width}}  {text}"
+        print(escape_controls(line).replace("\n", r"\n"))
+
+
+def _as_json(value: Any) -> Any:
+    """Return the value with None for each number in it that is not finite, which JSON lacks."""
+    if isinstance(value, dict):
+        return {name: _as_json(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -12,6 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from mmlp import estimators, tables
+from mmlp.checkpoint import atomic
 from mmlp.cli import about, fitting
 from mmlp.cli.arguments import Demo, Predict, Report, Reproduce, Sample, Score
 from mmlp.cli.examined import known_rows, rows_for, told_by_lines
@@ -46,7 +47,7 @@ def reproduce(command: Reproduce) -> int:
 @execute.register
 def fit(command: FitOptions) -> int:
     suffix = tables.extension(command.data, tables.INPUTS, "read")
-    out = _writable(command.out or Path(command.data.name[: -len(suffix)] + ".safetensors"))
+    out = _model_file(command.out or Path(command.data.name[: -len(suffix)] + ".safetensors"))
     if out.exists() and not command.overwrite:
         remedy = "--overwrite replaces it, or choose another -o"
         raise ValueError(f"{out} is there already; {remedy}.")
@@ -167,19 +168,33 @@ def _blanked(pieces: Iterable[dict[str, np.ndarray]], gaps: np.ndarray):
 
 def _results_file(path: Path | None, data: Path | None = None) -> Path | None:
     """Where results go, checked before the work; None is stdout."""
-    if path is None or path == Path("-"):
+    out = tables.find_results_file(path)
+    if out is None:
         return None
-    if data is not None and path.exists() and data.exists() and path.samefile(data):
-        raise ValueError(f"{path} would be written over the data; choose another -o.")
-    return _writable(path)
+    _check_writable(out)
+    if atomic.is_stream(out):
+        return out
+    if data is not None and out.exists() and data.exists() and out.samefile(data):
+        raise ValueError(f"{out} would be written over the data; choose another -o.")
+    return out
 
 
-def _writable(path: Path) -> Path:
+def _model_file(path: Path) -> Path:
+    """Where a model goes, checked before the work; it is read again, as a pipe cannot be."""
+    _check_writable(path)
+    if atomic.is_stream(path):
+        raise ValueError(f"{path} is a pipe or a device; choose another -o for the model.")
+    return path
+
+
+def _check_writable(path: Path) -> None:
+    """Refuse a place that cannot be written to, or the folder where a link leads."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    folder = path.parent
+    is_stream = atomic.is_stream(path)
+    target = path if is_stream else atomic.resolve_target(path)
+    folder = target.parent
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {folder} to write {path.name} into; make it first.")
-    if not os.access(folder, os.W_OK):
+        raise ValueError(f"there is no folder {folder} to write {target.name} into; make it first.")
+    if not os.access(path if is_stream else folder, os.W_OK):
         raise PermissionError(errno.EACCES, "not allowed to write there", str(path))
-    return path

@@ -65,7 +65,7 @@ class FitOptions:
     out: Annotated[Path | None, HERE] = None
     """The model file to write, .safetensors; an interrupted fit goes on from MODEL.checkpoint."""
     overwrite: bool = False
-    """Replace a model file that is there already."""
+    """Replace a model file that is there already, and an unfinished fit with other settings."""
     epochs: Annotated[MaybeWhole, EPOCHS] = None
     """The most passes over the data; it ends earlier when rows held out improve no more."""
     seed: Whole = 0

@@ -18,7 +18,8 @@ from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
 from mmlp.estimators.saved import kinds, save
 from mmlp.estimators.spd import factored
 from mmlp.estimators.target_columns import ConstantTargetWarning, describe_constants
-from mmlp.training.runs import AnotherRunError
+from mmlp.tables.terminal import escape_controls
+from mmlp.training.runs import AnotherRunError, UnusableCheckpointError
 
 
 class Rows(NamedTuple):
@@ -40,9 +41,9 @@ def fit(command: FitOptions, out: Path) -> dict:
     test, train = ([array[some] for array in rows.data] for some in (kept, used))
     estimator.names = rows.inputs
     if rows.told and not command.quiet:
-        print(rows.told, file=sys.stderr)
+        print(escape_controls(rows.told), file=sys.stderr)
     checkpoint = out.with_name(f"{out.name}.checkpoint") / command.kind
-    _fit_or_explain(command.data, estimator, train, checkpoint)
+    _fit_or_explain(command.data, estimator, train, checkpoint, overwrite=command.overwrite)
     # first of all: whatever is wrong with the test rows, it is not lost
     save(estimator, out, feature_names_in_=rows.inputs, target_names_=rows.targets)
     columns = getattr(estimator, "_target_columns", None)
@@ -149,17 +150,36 @@ def _split(command: FitOptions, n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(order[:kept]), np.sort(order[kept:])
 
 
-def _fit_or_explain(path: Path, estimator, data: Sequence[np.ndarray], checkpoint: Path) -> None:
-    """Fit; what the estimator would warn of by its arguments is told by the command's options."""
+def _fit_or_explain(
+    path: Path, estimator, data: Sequence[np.ndarray], checkpoint: Path, *, overwrite: bool
+) -> None:
+    """Fit, from the checkpoint if it is one of the same training; explain errors by options.
+
+    With `overwrite`, a checkpoint of another training is discarded. Nobody else is at work there:
+    the training would have been refused before as one that is in use.
+    """
     try:
-        with warnings.catch_warnings():
-            for told_here in (FarCellWarning, ConvergenceWarning, ConstantTargetWarning):
-                warnings.simplefilter("ignore", told_here)
-            estimator.fit(*data, checkpoint=checkpoint)
+        try:
+            _fit_quietly(estimator, data, checkpoint)
+        except UnusableCheckpointError:
+            if not overwrite:
+                raise
+            shutil.rmtree(checkpoint)
+            _fit_quietly(estimator, data, checkpoint)
     except AnotherRunError:
         raise ValueError(
             f"{checkpoint} keeps an unfinished training with other data or options; finish it with "
-            "the command that began it, remove that folder, or choose another -o."
+            "the command that began it, start anew with --overwrite, or choose another -o."
         ) from None
+    except UnusableCheckpointError as error:
+        raise ValueError(f"{error} Or start anew with --overwrite.") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def _fit_quietly(estimator, data: Sequence[np.ndarray], checkpoint: Path) -> None:
+    """Fit without the warnings that the command words by its options."""
+    with warnings.catch_warnings():
+        for category in (FarCellWarning, ConvergenceWarning, ConstantTargetWarning):
+            warnings.simplefilter("ignore", category)
+        estimator.fit(*data, checkpoint=checkpoint)

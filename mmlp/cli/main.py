@@ -7,7 +7,6 @@ line that says why, and 128 plus the number of the signal if one ended it.
 
 import functools
 import importlib
-import os
 import signal
 import sys
 import warnings
@@ -20,25 +19,30 @@ from mmlp.cli.messages import of_jax, reason, say
 from mmlp.cli.parsing import parse
 from mmlp.cli.start import start
 from mmlp.cli.stdin import read_stdin
+from mmlp.cli.streams import discard_output, open_missing_streams
 
 MAX_SIZE = 2**31 - 1  # of epochs, models, latent variables, loadings, rows to draw
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; gives its exit status."""
+    open_missing_streams()
     status = 0
     try:
         status = _run(sys.argv[1:] if argv is None else argv, own_process=argv is None)
         sys.stdout.flush()
-        return status
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         status = 128 + signal.SIGPIPE
+        discard_output(sys.stdout)
     except OSError as error:  # the rest of the output is lost
         if status == 0:  # otherwise it was said
             say(reason(error))
             status = 1
-    # or Python would complain when it ends
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output(sys.stdout)
+    try:
+        sys.stderr.flush()
+    except OSError:
+        discard_output(sys.stderr)
     return status
 
 
@@ -120,6 +124,7 @@ def check(command) -> None:
         raise ValueError(f"name what to reproduce, such as `mmlp reproduce all`; {remedy}.")
     if isinstance(command, fit_arguments.FitOptions) and command.out is not None:
         tables.extension(command.out, (".safetensors",), "write")
-    results = isinstance(command, arguments.Predict | arguments.Sample)
-    if results and command.out not in (None, Path("-")):
-        tables.extension(command.out, tables.OUTPUTS, "write")
+    if isinstance(command, arguments.Predict | arguments.Sample):
+        results = tables.find_results_file(command.out)
+        if results is not None:
+            tables.output_format(results)

@@ -4,11 +4,14 @@ The library's errors name functions and arguments. What of them can pass through
 said here by its options; the names that are left are left out.
 """
 
+import contextlib
 import difflib
 import os
 import re
 import sys
 from pathlib import Path
+
+from mmlp.tables.terminal import escape_controls
 
 REMEDIES = {
     FileNotFoundError: "; check the spelling and the folder",
@@ -62,10 +65,15 @@ WORDS = [
 
 
 def say(message: str) -> None:
-    """A message in one line, and a line for each that it indents: the items of a list."""
+    """Print a message in one line, and one for each item of a list, which is indented.
+
+    Names in it may come from a file: what would control the terminal is escaped.
+    """
     items = re.split(r"\n(?=  )", message.rstrip())
-    first, *rest = (in_words(" ".join(item.split())) for item in items)
-    print("\n  ".join([f"mmlp: {first}", *filter(None, rest)]), file=sys.stderr)
+    first, *others = (in_words(" ".join(item.split())) for item in items)
+    text = "\n  ".join([f"mmlp: {first}", *filter(None, others)])
+    with contextlib.suppress(OSError):  # where nobody reads messages, none are needed
+        print(escape_controls(text), file=sys.stderr)
 
 
 def in_words(message: str) -> str:

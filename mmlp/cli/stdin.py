@@ -1,6 +1,7 @@
 """`-` in place of a file: a table in text that comes from stdin, such as from another command."""
 
 import contextlib
+import errno
 import os
 import shutil
 import sys
@@ -35,5 +36,12 @@ def read_stdin(command: Any) -> Iterator[Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Stdin(folder, "stdin.csv")
         with open(path, "wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
+            try:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            except OSError as error:
+                if error.errno != errno.EBADF:
+                    raise
+                raise ValueError(
+                    "stdin is closed; name a file as DATA, or send a table to stdin."
+                ) from None
         yield replace(command, data=path)

@@ -3,18 +3,23 @@
 import csv
 import io
 import itertools
+import os
 import sys
+import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mmlp.checkpoint import files
+from mmlp.checkpoint import atomic
 from mmlp.tables.table import extension
+from mmlp.tables.terminal import escape_controls
 
 OUTPUTS = (".csv", ".npz", ".npy")
 ROWS = 4096  # that are text at once
+# Other names of stdout. It must not be opened a second time: that would cut off what it holds.
+STDOUT_PATHS = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -31,23 +36,53 @@ def write(path: Path | None, arrays: Arrays | Iterable[Arrays], axis: Sequence[s
     suffix = ".csv" if path is None else check_output(path, list(first))
     pieces = itertools.chain([first], pieces)
     if path is None:
-        sys.stdout.writelines(_csv(pieces, axis))
+        lines = _csv(pieces, axis)
+        if sys.stdout.isatty():  # names of columns come from files
+            lines = map(escape_controls, lines)
+        sys.stdout.writelines(lines)
     elif suffix == ".csv":
-        with files.replacing(path) as file:
+        with atomic.open_replacement(path) as file:
             file.writelines(text.encode() for text in _csv(pieces, axis))
     else:
         found = list(pieces)
         whole = {name: np.concatenate([piece[name] for piece in found]) for name in first}
-        with files.replacing(path) as file:
+        with atomic.open_replacement(path) as file:
             if suffix == ".npz":
                 np.savez_compressed(file, allow_pickle=False, **whole)
             else:
-                np.save(file, next(iter(whole.values())))
+                # Given a real file, NumPy writes past Python: it fails on pipes, and without the
+                # system's reason on a full disk.
+                only_writing = types.SimpleNamespace(write=file.write)
+                np.save(only_writing, next(iter(whole.values())))  # pyright: ignore
+
+
+def find_results_file(path: Path | None) -> Path | None:
+    """Return the file that `-o` names; None stands for stdout, whichever way it is named."""
+    if path is None or os.fspath(path) in STDOUT_PATHS:
+        return None
+    return path
+
+
+def output_format(path: Path) -> str:
+    """Return the extension of `OUTPUTS` that a file has.
+
+    A pipe or a device without one, such as /dev/null or the >(...) of a shell, takes CSV as stdout
+    does.
+
+    Raises
+    ------
+    ValueError
+        If the file has another extension or none.
+    """
+    named = path.name.lower().endswith(OUTPUTS)
+    if not named and atomic.is_stream(path):
+        return ".csv"
+    return extension(path, OUTPUTS, "write")
 
 
 def check_output(path: Path, names: Sequence[str]) -> str:
     """The extension of a file that can hold arrays of these names."""
-    suffix = extension(path, OUTPUTS, "write")
+    suffix = output_format(path)
     if suffix == ".npy" and len(names) > 1:
         arrays = " and ".join(names)
         raise ValueError(f"{path} can hold one array, but there are {arrays}; use .npz or .csv.")

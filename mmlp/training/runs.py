@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mmlp.checkpoint import files
+from mmlp.checkpoint import atomic, files
 from mmlp.training.devices import is_key, largest_of_processes, to_host
 from mmlp.training.reports import warn
 from mmlp.training.state import Metrics, State
@@ -31,7 +31,11 @@ MORE = {"epochs", "patience"}  # of which a longer run has more
 SHARE = 20  # writing takes at most about one part in this many of the time
 
 
-class AnotherRunError(ValueError):
+class UnusableCheckpointError(ValueError):
+    """The directory holds checkpoints that this run cannot resume from."""
+
+
+class AnotherRunError(UnusableCheckpointError):
     """The directory holds the checkpoints of another run."""
 
 
@@ -58,7 +62,8 @@ class RunDirectory(contextlib.AbstractContextManager):
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
                 self._lock()
-                for name in (".checkpoint-*.tmp", ".history.jsonl.tmp"):
+                # Left by killed runs: nobody else writes here while the lock is held.
+                for name in (".checkpoint-*.tmp", ".history.jsonl*.tmp"):
                     for stray in self.path.glob(name):
                         stray.unlink(missing_ok=True)
             except OSError as error:
@@ -101,7 +106,6 @@ class RunDirectory(contextlib.AbstractContextManager):
                 self.damaged.append(file)
                 errors.append(error)
                 continue
-            files.check_version(file, found[1])
             _check_content(file, *found)
             break
         for error in errors:
@@ -155,7 +159,7 @@ class RunDirectory(contextlib.AbstractContextManager):
         for column, (shape, dtype) in forms.items():
             found = arrays.get(column, np.empty(()))
             if found.shape != shape or dtype not in (found.dtype.kind, found.dtype.str):
-                raise ValueError(
+                raise UnusableCheckpointError(
                     f"`{name}(checkpoint=...)`: the checkpoint in {self.path} has no {column} of "
                     "this run's shape; another version of Optax may have written it. Give this run "
                     "a directory of its own."
@@ -191,7 +195,7 @@ class RunDirectory(contextlib.AbstractContextManager):
         }
         rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
         lines = "".join(json.dumps(row) + "\n" for row in rows)
-        files.replace(self.path / "history.jsonl", lines.encode())
+        atomic.replace_file(self.path / "history.jsonl", lines.encode())
         self.written_at = time.monotonic()
         self.duration = self.written_at - start
 
@@ -216,16 +220,20 @@ def _like(leaf, array: np.ndarray) -> jax.Array:
 
 
 def _check_content(file: Path, arrays: dict, metadata: dict) -> None:
-    """Refuse a whole file that is no checkpoint of a run."""
+    """Refuse a whole file that is no checkpoint of a run, or that of another version."""
+    try:
+        files.check_version(file, metadata)
+    except ValueError as error:
+        raise UnusableCheckpointError(str(error)) from None
     if "metrics" in arrays:
-        raise ValueError(
+        raise UnusableCheckpointError(
             f"`fit(checkpoint=...)`: {file} was written by matrix-mlp 0.1. Finish the run with "
             "that version, or begin it anew in another directory."
         )
     kinds = {"kind": str, "fingerprint": dict, "epoch": int, "finished": bool}
     known = all(type(metadata.get(name)) is kind for name, kind in kinds.items())
     if not known or metadata["kind"] != "run":
-        raise ValueError(
+        raise UnusableCheckpointError(
             f"`fit(checkpoint=...)`: {file} is no checkpoint of a run: its header makes no sense. "
             "Remove it, or use another directory."
         )

@@ -64,6 +64,39 @@ def test_a_users_own_module_is_loaded_into_one_like_it(tmp_path):
         mmlp.load(path, like=())
 
 
+@pytest.mark.parametrize(
+    "nothing", [None, {}, [], "text", 3.0, (1, "a"), jax.nn.gelu, {"class": 1}, Own(None, None, 1)]
+)
+def test_what_holds_no_array_is_not_saved(nothing, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"`save\(model=...\)` holds no array, got .*; give a model"
+    ):
+        mmlp.save(nothing, tmp_path / "model.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("tree", "words"),
+    [
+        (
+            lambda: {"net": eqx.nn.MLP(2, 2, 3, 1, key=jax.random.key(0))},
+            r"\['net'\] is an object of class equinox.nn.MLP, which is not registered; "
+            "`mmlp.register` it before",
+        ),
+        (
+            lambda: [jnp.ones(2), len],
+            r"\[1\] is the function builtins.len, which is not registered;",
+        ),
+        (lambda: {1: jnp.ones(2)}, "the model is a dict with keys that are not text;"),
+    ],
+)
+def test_what_cannot_be_described_is_named_in_one_line(tree, words, tmp_path):
+    with pytest.warns(UserWarning, match=rf"needs `load\(like=...\)`: {words}") as caught:
+        mmlp.save(tree(), tmp_path / "model.safetensors")
+    (warning,) = caught
+    assert "\n" not in str(warning.message)
+
+
 def test_float64_is_not_cut_to_float32_in_silence(tmp_path):
     path = tmp_path / "model.safetensors"
     mmlp.save(MODELS["basic"](), path)

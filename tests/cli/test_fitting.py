@@ -21,7 +21,8 @@ from mmlp.estimators.base import NetworkEstimator
 from mmlp.estimators.ensemble import Scaling
 from mmlp.estimators.saved import check_scaling
 from mmlp.training import FitResult, NonFiniteError
-from mmlp.training.runs import AnotherRunError
+from mmlp.training.runs import AnotherRunError, RunDirectory
+from mmlp.training.state import Metrics
 
 
 def test_fit_writes_a_model_and_says_what_it_is(folder):
@@ -39,12 +40,83 @@ def test_a_checkpoint_of_another_run_is_not_touched(here, capsys, monkeypatch):
         raise AnotherRunError("`fit(checkpoint=...)`: holds another run.")
 
     monkeypatch.setattr(ensemble, "fit_many", refuse)
-    status, out, err = run(capsys, "fit", "vae", "X.npy", "-o", "vae.safetensors", "--overwrite")
+    status, out, err = run(capsys, "fit", "vae", "X.npy", "-o", "other.safetensors")
     assert (status, out) == (1, "")
-    assert err.startswith(
-        "mmlp: vae.safetensors.checkpoint/vae keeps an unfinished training with other data or "
-        "options; finish"
+    assert err == (
+        "mmlp: other.safetensors.checkpoint/vae keeps an unfinished training with other data or "
+        "options; finish it with the command that began it, start anew with --overwrite, or choose "
+        "another -o.\n"
     )
+
+
+class Training:
+    """In place of `fit_many`: a run with real checkpoints that is interrupted if one says so."""
+
+    def __init__(self):
+        self.interrupted, self.started_at = True, []
+
+    def __call__(self, models, *_, epochs, checkpoint, **__):
+        with RunDirectory(checkpoint, {"epochs": epochs, "patience": None}) as directory:
+            newest = directory.newest()
+            self.started_at.append(newest[1]["epoch"] if newest else 0)
+            column = np.zeros((1, 5))
+            metrics = Metrics(column, column, column.astype(int), column, column.astype(bool))
+            directory.write({"weight": np.ones(1)}, metrics, {}, finished=False)
+            if self.interrupted:
+                raise KeyboardInterrupt
+        return FitResult(models, {"loss": np.zeros((epochs, 5))})
+
+
+def test_overwrite_starts_anew_after_an_interrupted_fit_with_other_settings(
+    here, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(here / "X.npy", tmp_path)
+    training = Training()
+    monkeypatch.setattr(ensemble, "fit_many", training)
+    words = ("fit", "vae", "X.npy", "-o", "m.safetensors", "--quiet", "--epochs")
+    assert run(capsys, *words, "7")[0] == 130
+    training.interrupted = False
+    status, _, err = run(capsys, *words, "5")
+    assert status == 1
+    assert "finish it with the command that began it, start anew with --overwrite" in err
+    assert run(capsys, *words, "5", "--overwrite")[0] == 0
+    assert training.started_at == [0, 0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["X.npy", "m.safetensors"]
+
+
+def test_overwrite_resumes_an_interrupted_fit_with_the_same_settings(
+    here, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(here / "X.npy", tmp_path)
+    training = Training()
+    monkeypatch.setattr(ensemble, "fit_many", training)
+    words = ("fit", "vae", "X.npy", "-o", "m.safetensors", "--quiet", "--epochs", "7")
+    assert run(capsys, *words, "--overwrite")[0] == 130
+    training.interrupted = False
+    assert run(capsys, *words, "--overwrite")[0] == 0
+    assert training.started_at == [0, 1]
+
+
+def test_overwrite_starts_anew_where_a_checkpoint_cannot_be_used(
+    here, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(here / "X.npy", tmp_path)
+    training = Training()
+    training.interrupted = False
+    monkeypatch.setattr(ensemble, "fit_many", training)
+    folder = tmp_path / "m.safetensors.checkpoint" / "vae"
+    folder.mkdir(parents=True)
+    files.write(folder / "checkpoint-00000003.safetensors", {}, {"kind": "run", "version": 1})
+    words = ("fit", "vae", "X.npy", "-o", "m.safetensors", "--quiet", "--epochs", "7")
+    status, _, err = run(capsys, *words)
+    assert status == 1
+    assert "was written by matrix-mlp 0.1.0" in err
+    assert err.endswith("Or start anew with --overwrite.\n")
+    assert run(capsys, *words, "--overwrite")[0] == 0
+    assert not folder.exists()
 
 
 def test_training_that_fails_is_one_line_and_leaves_no_model(here, capsys, monkeypatch):

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 from tqdm import tqdm
 
-from mmlp.checkpoint import files
+from mmlp.checkpoint import atomic
 from mmlp.experiments.harness.run import versions
 from mmlp.training.compiled import compile_all_quickly
 from mmlp.training.progress import FIRST
@@ -77,5 +77,5 @@ def kept(folder: Path | None, about: dict[str, Any], make: Callable[[], dict]) -
     path = folder / f"{name}.json"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        files.replace(path, json.dumps(make()).encode())
+        atomic.replace_file(path, json.dumps(make()).encode())
     return json.loads(path.read_text())

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 
 from mmlp._version import __version__
-from mmlp.checkpoint import files
+from mmlp.checkpoint import atomic
 from mmlp.experiments.harness.targets import TARGETS
 from mmlp.pages import page
 
@@ -121,7 +121,7 @@ def perform(name, experiment, settings, *, quick, out: Path, heading=PAPER, prog
         "result": result,
     }
     path = out / f"{name}.json"
-    files.replace(path, (json.dumps(record) + "\n").encode())
+    atomic.replace_file(path, (json.dumps(record) + "\n").encode())
     if result.get("figures"):
         experiment.draw(json.loads(path.read_text()), out)
     if reason := page.build(out, heading, TARGETS).get(path.name):
