@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mmlp.checkpoint import files
 from mmlp.cli.messages import say
 
 
@@ -33,7 +34,11 @@ def read_stdin(command: Any) -> Iterator[Any]:
         end = "Ctrl-Z and Enter end" if os.name == "nt" else "Ctrl-D ends"
         say(f"reading a table in CSV from stdin; {end} it.")
     with tempfile.TemporaryDirectory() as folder:
-        path = Stdin(folder, "stdin.csv")
-        with open(path, "wb") as file:
-            shutil.copyfileobj(sys.stdin.buffer, file)
-        yield replace(command, data=path)
+        files.TEMPORARIES.add(Path(folder))
+        try:
+            path = Stdin(folder, "stdin.csv")
+            with open(path, "wb") as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            yield replace(command, data=path)
+        finally:
+            files.TEMPORARIES.discard(Path(folder))

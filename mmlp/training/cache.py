@@ -17,6 +17,8 @@ from pathlib import Path
 
 import jax
 
+from mmlp.checkpoint import files
+
 LIMIT = 2**28  # bytes
 VARIABLE = "MMLP_CACHE"  # a folder, or "off"
 OFF = ("", "0", "off", "no", "false")
@@ -103,6 +105,7 @@ class Programs:
         with contextlib.suppress(OSError):
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             file, name = tempfile.mkstemp(SUFFIX, ".new-", self.path)
+            files.TEMPORARIES.add(Path(name))
             try:
                 with open(file, "wb") as new:
                     new.write(hashlib.sha256(value).digest() + value)
@@ -110,6 +113,8 @@ class Programs:
             except OSError:
                 os.unlink(name)
                 raise
+            finally:
+                files.TEMPORARIES.discard(Path(name))
             self._bound()
 
     def _bound(self) -> None:
