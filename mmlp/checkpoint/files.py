@@ -9,19 +9,18 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
+from mmlp.checkpoint import temporaries
+
 HEADER_LIMIT = 100 * 2**20  # bytes; safetensors' own limit
 FORMAT, VERSION = "mmlp", 2  # 1 was that of 0.1.0, whose networks had other parts
 DTYPES = {"bool", "float16", "float32", "float64"}
 DTYPES |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-# files and folders that are removed if the process ends without unwinding its `with` blocks
-TEMPORARIES: set[Path] = set()
 
 
 def write(path: Path, arrays: dict[str, np.ndarray], metadata: dict) -> None:
@@ -85,10 +84,12 @@ def replace(path: Path, content: bytes) -> None:
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of `path` at the end, whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")
-    TEMPORARIES.add(temporary)
     try:
         try:
-            with open(temporary, "wb") as file:
+            with temporaries.creating:
+                file = open(temporary, "wb")  # noqa: SIM115
+                temporaries.known.add(temporary)
+            with file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -104,17 +105,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         )
         raise OSError(error.errno, text) from error
     finally:
-        TEMPORARIES.discard(temporary)
-
-
-def remove_temporaries() -> None:
-    """Remove all files that are not finished, just before the process ends at once."""
-    for path in tuple(TEMPORARIES):
-        with contextlib.suppress(OSError):
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
+        temporaries.known.discard(temporary)
 
 
 def _sync_directory(path: Path) -> None:

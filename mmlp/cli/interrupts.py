@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+USUAL_COLUMNS = 80  # of a terminal
 
 _watcher: "Watcher | None" = None
 
@@ -140,12 +141,13 @@ def _print_last_line(message: str) -> None:
     silence = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):  # from here on the main thread is not heard
         os.dup2(silence, descriptor)
-    remove = getattr(sys.modules.get("mmlp.checkpoint.files"), "remove_temporaries", None)
-    if remove is not None:
-        remove()
+    remove_all = getattr(sys.modules.get("mmlp.checkpoint.temporaries"), "remove_all", None)
+    if remove_all is not None:
+        remove_all()
     if stderr is None:
         return
     if os.isatty(stderr):  # a bar may be there
-        blank = " " * (os.get_terminal_size(stderr).columns - 1)
+        width = os.get_terminal_size(stderr).columns or USUAL_COLUMNS  # 0 if it does not tell
+        blank = " " * (width - 1)
         message = f"\r{blank}\r{message}"
     os.write(stderr, f"{message}\n".encode(errors="replace"))

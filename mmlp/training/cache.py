@@ -17,7 +17,7 @@ from pathlib import Path
 
 import jax
 
-from mmlp.checkpoint import files
+from mmlp.checkpoint import temporaries
 
 LIMIT = 2**28  # bytes
 VARIABLE = "MMLP_CACHE"  # a folder, or "off"
@@ -104,8 +104,9 @@ class Programs:
             return
         with contextlib.suppress(OSError):
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            file, name = tempfile.mkstemp(SUFFIX, ".new-", self.path)
-            files.TEMPORARIES.add(Path(name))
+            with temporaries.creating:
+                file, name = tempfile.mkstemp(SUFFIX, ".new-", self.path)
+                temporaries.known.add(Path(name))
             try:
                 with open(file, "wb") as new:
                     new.write(hashlib.sha256(value).digest() + value)
@@ -114,7 +115,7 @@ class Programs:
                 os.unlink(name)
                 raise
             finally:
-                files.TEMPORARIES.discard(Path(name))
+                temporaries.known.discard(Path(name))
             self._bound()
 
     def _bound(self) -> None:

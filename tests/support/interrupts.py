@@ -229,12 +229,12 @@ def judge(ending: Ending, command: Command, place: Path, finished: Path) -> tupl
     finished : the folder in which the same command has run undisturbed
     """
     lines = [line for line in ending.stderr.splitlines() if not PROGRESS.fullmatch(line)]
-    if ending.in_start:
-        kind = "before the command's first line"
-        problems = [] if ending.status in (-signal.SIGINT, 130, 1) else ["wrong status"]
-    elif ending.status == 0:
+    if ending.status == 0:
         kind = "after the work"
         problems = ["prints something"] if lines else []
+    elif ending.in_start:
+        kind = "before the command's first line"
+        problems = [] if ending.status in (-signal.SIGINT, 130, 1) else ["wrong status"]
     else:
         kind = "after an epoch" if "Training stopped" in ending.stderr else "at once"
         problems = [] if ending.status == 130 else ["wrong status"]
