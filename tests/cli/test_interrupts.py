@@ -195,6 +195,45 @@ def test_on_a_terminal_the_line_takes_the_place_of_a_bar(tmp_path):
     assert before.isspace()
 
 
+SHARED_WORK = """
+import time
+from pathlib import Path
+
+def rest(name):
+    Path(name).touch()
+    time.sleep(60)
+
+if __name__ == "__main__":
+    import sys
+    from mmlp import cli
+    from mmlp.cli import about
+    from mmlp.experiments.harness.jobs import each
+
+    about.execute = lambda command: each(rest, [("a",), ("b",)], "work", jobs=2)
+    sys.exit(cli.main())
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_command_that_shares_its_work_among_processes(tmp_path):
+    """A terminal sends it to all of them; only the command answers, and no process is left."""
+    (tmp_path / "program.py").write_text(SHARED_WORK)
+    process = subprocess.Popen(
+        [sys.executable, "program.py", "info", "model"],
+        cwd=tmp_path,
+        env=environment(__file__),
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=heed_interrupts,
+    )
+    while not ((tmp_path / "a").exists() and (tmp_path / "b").exists()):
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)  # until all have closed stderr
+    assert (process.returncode, err) == (130, b"mmlp: interrupted\n")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
 def test_interrupts_at_random_times_end_every_command_soon():
