@@ -245,8 +245,8 @@ def test_interrupts_at_random_times_end_every_command_soon():
     )
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)["counts"]
-    kinds = ("at once", "after an epoch", "after the work", "before the command's first line")
-    assert sum(counts.get(kind, 0) for kind in kinds) == 8
+    kinds = ("at once", "after an epoch", "after the work")
+    assert sum(counts.get(kind, 0) for kind in kinds) >= 8
 
 
 def test_the_script_finds_what_is_wrong(tmp_path):

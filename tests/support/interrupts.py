@@ -8,7 +8,7 @@ progress and no traceback, leave no temporary file behind, and its output file m
 absent. A signal that comes when the work is done may find the command ending with status 0.
 
 The interpreter itself takes some hundredths of a second to start. A signal in that time is Python's
-to handle: those processes must end as well, and are counted apart.
+to handle: those processes must end as well, and are counted apart, beyond the number asked for.
 
 The counts and times go to stdout as JSON. The exit status is 1 if any command ended in another way,
 or if one of the commands was never interrupted.
@@ -36,6 +36,7 @@ CONSOLE_SCRIPT = "import sys; from mmlp.cli import main; sys.exit(main())"
 MAX_SECONDS_TO_END = 2.0
 SECONDS_UNTIL_HUNG = 60.0
 SECONDS_OF_START = 0.3  # every fourth signal comes within these
+SECONDS_OF_TRAINING = 1.0  # after the first checkpoint
 LAST_LINE = re.compile(
     r"mmlp: (interrupted(\. The same command resumes from .*\.)?"
     r"|Training stopped after epoch \d+ of \d+\. .* from .*\.)"
@@ -46,7 +47,7 @@ PROGRESS = re.compile(
 )
 TEMPORARY_FILES = (".*.tmp", ".new-*", ".download-*")
 MODEL = "model.safetensors"
-FIT = f"fit regression table.csv --targets u,v --models 2 --epochs 40 -o {MODEL}"
+FIT = f"fit regression table.csv --targets u,v --models 2 --epochs 300 -o {MODEL}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,14 +58,15 @@ class Command:
     words: str
     output: str | None = None  # the file that must be whole or absent
     warm_cache: bool = True  # with the compiled programs of an earlier run
+    trains: bool = False  # half of the signals come once it has written a checkpoint
     stdin: str | None = None
     share: int = 1  # it is interrupted this many times as often as others
 
 
 COMMANDS = (
-    Command("fit", FIT, MODEL, share=3),
-    Command("fit --quiet, compiling", f"{FIT} --quiet", MODEL, warm_cache=False, share=2),
-    Command("fit vae", f"fit vae numbers.csv --epochs 200 --quiet -o {MODEL}", MODEL),
+    Command("fit", FIT, MODEL, trains=True, share=3),
+    Command("fit, compiling", f"{FIT} --quiet", MODEL, warm_cache=False, trains=True, share=2),
+    Command("fit vae", f"fit vae numbers.csv --epochs 300 --quiet -o {MODEL}", MODEL, trains=True),
     Command("predict", "predict known.safetensors long.csv -o out.csv", "out.csv", share=2),
     Command("predict, compiling", "predict known.safetensors table.csv", warm_cache=False),
     Command("predict from stdin", "predict known.safetensors -", stdin="table.csv"),
@@ -154,13 +156,20 @@ class Workplace:
             raise SystemExit(f"{command.name} fails: {(place / 'stderr').read_text()}")
         return time.monotonic() - began
 
-    def interrupt(self, command: Command, place: Path, delay: float) -> Ending | None:
-        """Send SIGINT after `delay` seconds; None if the command has ended before."""
+    def interrupt(
+        self, command: Command, place: Path, delay: float, *, in_training: bool
+    ) -> Ending | None:
+        """Send SIGINT after `delay` seconds; None if the command has ended before.
+
+        With `in_training` the seconds count from its first checkpoint.
+        """
         process = self.start(command, place)
-        deadline = time.monotonic() + delay
+        deadline = float("inf") if in_training else time.monotonic() + delay
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 return None
+            if deadline == float("inf") and any(place.rglob("checkpoint-*.safetensors")):
+                deadline = time.monotonic() + delay
             time.sleep(0.001)
         try:
             in_start = not _catches(process.pid, signal.SIGTERM)
@@ -291,13 +300,17 @@ def main(number: int, seed: int, names: Sequence[str], folder: Path) -> tuple[di
     done = 0
     while done < number:
         command = turns[done % len(turns)]
+        in_training = command.trains and rng.random() < 0.5
         longest = seconds[command.name] if rng.random() < 0.75 else SECONDS_OF_START
+        if in_training:
+            longest = SECONDS_OF_TRAINING
         place = workplace.prepare()
-        ending = workplace.interrupt(command, place, rng.uniform(0, longest))
+        delay = rng.uniform(0, longest)
+        ending = workplace.interrupt(command, place, delay, in_training=in_training)
         if ending is None:
             counts["ended before the signal"] += 1
         else:
-            done += 1
+            done += not ending.in_start
             kind, problems = judge(ending, command, place, finished[command.name])
             counts[kind] += 1
             counts[f"{command.name}: {kind}"] += 1
@@ -312,6 +325,9 @@ def main(number: int, seed: int, names: Sequence[str], folder: Path) -> tuple[di
     for command in commands:
         if number >= len(turns) and not counts.keys() & _kinds_of(command):
             violations.append(f"{command.name}: never interrupted at work")
+    trains = any(command.trains for command in commands)
+    if trains and number >= len(turns) and not counts["after an epoch"]:
+        violations.append("training was never interrupted in an epoch")
     report = {
         "counts": dict(counts),
         "slowest": dict(slowest),
