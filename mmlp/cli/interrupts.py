@@ -13,6 +13,7 @@ This file is imported before all others of the command: it needs nothing that ta
 """
 
 import os
+import select
 import signal
 import sys
 import threading
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 USUAL_COLUMNS = 80  # of a terminal
+MAX_SECONDS_TO_PRINT = 1.0
 
 _watcher: "Watcher | None" = None
 
@@ -146,6 +148,10 @@ def _print_last_line(message: str) -> None:
         remove_all()
     if stderr is None:
         return
+    if os.name == "posix":  # nobody may read from a pipe that is full
+        _, ready, _ = select.select([], [stderr], [], MAX_SECONDS_TO_PRINT)
+        if not ready:
+            return
     if os.isatty(stderr):  # a bar may be there
         width = os.get_terminal_size(stderr).columns or USUAL_COLUMNS  # 0 if it does not tell
         blank = " " * (width - 1)

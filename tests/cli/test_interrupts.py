@@ -1,5 +1,6 @@
 """Ctrl-C and SIGTERM, wherever they find the command: one line, the status, no traceback."""
 
+import contextlib
 import json
 import os
 import pty
@@ -179,6 +180,22 @@ def test_with_stderr_closed_an_interrupt_writes_nowhere(tmp_path):
     )
     assert (done.returncode, done.stdout) == (130, b"")
     assert (tmp_path / "data").read_bytes() == b""
+
+
+def test_a_pipe_that_nobody_reads_does_not_keep_the_command(tmp_path):
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, bytes(4096))
+    os.set_blocking(writing, True)
+    process = start(
+        PROGRAM.format(work="send(); time.sleep(60)"), tmp_path, "SIGINT", stderr=writing
+    )
+    with process:
+        assert process.wait(timeout=30) == 130
+    os.close(reading)
+    os.close(writing)
 
 
 def test_on_a_terminal_the_line_takes_the_place_of_a_bar(tmp_path):
