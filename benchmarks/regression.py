@@ -51,7 +51,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import StandardScaler
 
 from mmlp import Gram, MultivariateRegressor, TraceOneGaussian, metrics
-from mmlp.checkpoint import files
+from mmlp.checkpoint import atomic
 
 TARGETS = {"enb": 2, "jura": 3}
 
@@ -178,7 +178,7 @@ def record(out: Path, rows: Callable, tables, methods, seeds) -> dict:
                 found = scores(METHODS[name], X, y, X_test, y_test, seed)
                 known[seed] = found | {"seed": seed}
                 results[data][name] = [known[i] for i in sorted(known)]
-                files.replace(out, (json.dumps(results, indent=1) + "\n").encode())
+                atomic.replace_file(out, (json.dumps(results, indent=1) + "\n").encode())
             print(f"{data}, {name}: done", flush=True)
     return results
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from mmlp.checkpoint import files
+from mmlp.checkpoint import atomic
 from mmlp.experiments.frey_pixels import ROTATED, coordinates
 from mmlp.experiments.harness.run import device
 from mmlp.experiments.vaes.data import Data
@@ -75,7 +75,7 @@ def search(settings: Settings) -> None:
     known = [entry for entry in known if (entry["model"], entry["epochs"]) not in again]
     lines = ",\n".join(f"  {json.dumps(entry)}" for entry in known + tried)
     head = json.dumps({"seed": SEED, "samples": SAMPLES, "device": device()})
-    files.replace(settings.out, f'{head[:-1]}, "tried": [\n{lines}\n]}}\n'.encode())
+    atomic.replace_file(settings.out, f'{head[:-1]}, "tried": [\n{lines}\n]}}\n'.encode())
     for name in settings.models:
         print(name, max((e for e in tried if e["model"] == name), key=lambda e: e["validation"]))
 

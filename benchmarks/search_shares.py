@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from mmlp.checkpoint import files
+from mmlp.checkpoint import atomic
 from mmlp.experiments import shares_data as data
 from mmlp.experiments.harness.run import device
 from mmlp.experiments.shares_forecasts import forecasts
@@ -80,7 +80,7 @@ def search(settings: Settings) -> None:
         known = [e for e in known if (e["kind"], e["horizon"]) != (kind, horizon)] + tried
         lines = ",\n".join(f"  {json.dumps(entry)}" for entry in known)
         head = json.dumps({"years": [settings.first, settings.last], "device": device()})
-        files.replace(settings.out, f'{head[:-1]}, "tried": [\n{lines}\n]}}\n'.encode())
+        atomic.replace_file(settings.out, f'{head[:-1]}, "tried": [\n{lines}\n]}}\n'.encode())
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mmlp.checkpoint import files
+from mmlp.checkpoint import atomic
 from mmlp.experiments.harness.jobs import each
 from mmlp.experiments.harness.run import versions
 from mmlp.experiments.spd.models import Recipe, outcome
@@ -127,7 +127,7 @@ def main() -> None:
     record = search(jobs=arguments.jobs)
     head = ",\n ".join(f'"{k}": {json.dumps(v)}' for k, v in record.items() if k != "tried")
     tried = ",\n  ".join(map(json.dumps, record["tried"]))  # a line for each
-    files.replace(arguments.out, f'{{\n {head},\n "tried": [\n  {tried}\n ]\n}}\n'.encode())
+    atomic.replace_file(arguments.out, f'{{\n {head},\n "tried": [\n  {tried}\n ]\n}}\n'.encode())
     print(json.dumps(choice(record["tried"])))
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import tyro
 
-from mmlp.checkpoint import files
+from mmlp.checkpoint import atomic
 from mmlp.experiments.harness.jobs import each, kept
 from mmlp.experiments.vaes.data import Data
 from mmlp.experiments.vaes.fits import fit_recipes, score
@@ -145,7 +145,7 @@ def write(found: dict, path: Path) -> None:
     )
     tried = ",\n".join(f"  {json.dumps(entry)}" for entry in found["tried"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    files.replace(path, f'{{\n{head} "tried": [\n{tried}\n ]\n}}\n'.encode())
+    atomic.replace_file(path, f'{{\n{head} "tried": [\n{tried}\n ]\n}}\n'.encode())
 
 
 if __name__ == "__main__":

@@ -3,12 +3,15 @@
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+
+TYPE_CHECKING = False  # as in `typing`, which takes longer to import than all the rest
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def attach(
     package: str, names: Mapping[str, str], modules: str = ""
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+) -> "tuple[Callable[[str], Any], Callable[[], list[str]]]":
     """`__getattr__` and `__dir__` of a package: `names` of each module, and `modules` themselves.
 
     >>> get, _ = attach("mmlp", {"vae": "paper_vae"}, "kernels")
@@ -18,7 +21,7 @@ def attach(
     homes = {name: module for module, words in names.items() for name in words.split()}
     homes |= dict.fromkeys(modules.split())
 
-    def get(name: str) -> Any:
+    def get(name: str) -> "Any":
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = homes[name]

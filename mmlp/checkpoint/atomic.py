@@ -12,7 +12,6 @@ import contextlib
 import errno
 import glob
 import os
-import shutil
 import stat
 import tempfile
 import threading
@@ -20,6 +19,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+from mmlp.checkpoint import temporaries
 
 try:
     import fcntl
@@ -30,9 +31,6 @@ TEMPORARY_SUFFIX = ".mmlp.tmp"
 RANDOM_CHARACTERS = "?" * 8  # as a pattern: those that `tempfile` puts into a name
 MAX_BYTES_OF_NAME = 200  # of the target, in the name of its temporary file; systems allow 255
 STALE_AFTER_SECONDS = 3600
-
-# Files and folders that are removed if the process ends without unwinding its `with` blocks.
-TEMPORARIES: set[Path] = set()
 
 _umask_lock = threading.Lock()
 
@@ -89,8 +87,9 @@ def open_replacement(path: Path) -> Iterator[BinaryIO]:
             return
 
         target = resolve_target(path)
-        descriptor, temporary = _create_temporary(target)
-        TEMPORARIES.add(temporary)
+        with temporaries.creating:
+            descriptor, temporary = _create_temporary(target)
+            temporaries.known.add(temporary)
         try:
             with open(descriptor, "wb") as file:
                 yield file
@@ -102,7 +101,7 @@ def open_replacement(path: Path) -> Iterator[BinaryIO]:
             temporary.unlink(missing_ok=True)
             raise
         finally:
-            TEMPORARIES.discard(temporary)
+            temporaries.known.discard(temporary)
 
         outcome = "the new file is there, but may be lost if the system fails now"
         _sync_folder(target.parent)
@@ -113,16 +112,6 @@ def open_replacement(path: Path) -> Iterator[BinaryIO]:
             f"could not write {path} ({reason}); {outcome}. Free space or allow writing, then run "
             "the same call again",
         ) from error
-
-
-def remove_temporaries() -> None:
-    """Remove all files that are not finished, just before the process ends at once."""
-    for path in tuple(TEMPORARIES):
-        with contextlib.suppress(OSError):
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
 
 
 def is_stream(path: Path) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from mmlp import tables
+from mmlp.cli import interrupts
 from mmlp.cli.examined import examined, leaks, plain_numbers
 from mmlp.cli.fit_arguments import BESIDE, FitOptions
 from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
@@ -43,7 +44,8 @@ def fit(command: FitOptions, out: Path) -> dict:
     if rows.told and not command.quiet:
         print(escape_controls(rows.told), file=sys.stderr)
     checkpoint = out.with_name(f"{out.name}.checkpoint") / command.kind
-    _fit_or_explain(command.data, estimator, train, checkpoint, overwrite=command.overwrite)
+    with interrupts.Resumable(checkpoint):
+        _fit_or_explain(command.data, estimator, train, checkpoint, overwrite=command.overwrite)
     # first of all: whatever is wrong with the test rows, it is not lost
     save(estimator, out, feature_names_in_=rows.inputs, target_names_=rows.targets)
     columns = getattr(estimator, "_target_columns", None)

@@ -3,30 +3,49 @@
 Results go to stdout, messages to stderr. The exit status is 0 on success, 2 if the arguments are
 wrong (found before any file is read), 1 if a file cannot be used or the work fails, each with one
 line that says why, and 128 plus the number of the signal if one ended it.
+
+Most imports are in the functions that need them: they take a fifth of a second, and a signal must
+find `interrupts` at work before.
 """
 
-import functools
 import importlib
 import signal
 import sys
-import warnings
 from collections.abc import Sequence
-from pathlib import Path
 
-from mmlp import tables
-from mmlp.cli import arguments, fit_arguments
-from mmlp.cli.messages import of_jax, reason, say
-from mmlp.cli.parsing import parse
-from mmlp.cli.start import start
-from mmlp.cli.stdin import read_stdin
+from mmlp.cli import interrupts
 from mmlp.cli.streams import discard_output, open_missing_streams
 
 MAX_SIZE = 2**31 - 1  # of epochs, models, latent variables, loadings, rows to draw
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; gives its exit status."""
+    """Run one command; gives its exit status.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments of the command. By default those of this process, which is then the command's
+        own: signals end it.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
     open_missing_streams()
+    if argv is not None:
+        return _run_and_flush(argv)
+    interrupts.watch()
+    status = _run_and_flush(None)
+    interrupts.finish(status)
+    return status
+
+
+def _run_and_flush(argv: Sequence[str] | None) -> int:
+    """Run one command, and see to it that all of its output has arrived."""
+    from mmlp.cli.messages import reason, say
+
     status = 0
     try:
         status = _run(sys.argv[1:] if argv is None else argv, own_process=argv is None)
@@ -47,13 +66,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str], *, own_process: bool) -> int:
+    import functools
+    import warnings
+
+    from mmlp.cli import arguments
+    from mmlp.cli.messages import of_jax, reason, say
+    from mmlp.cli.parsing import parse
+    from mmlp.cli.start import start
+    from mmlp.cli.stdin import read_stdin
+
     status = 2
     try:
         command = parse(argv)
         check(command)
         status = 1
-        # The one late import: JAX and scikit-learn take seconds, and neither `info` nor --help nor
-        # a wrong argument needs them.
+        # JAX and scikit-learn take seconds, and neither `info` nor --help nor a wrong argument
+        # needs them.
         quick = isinstance(command, arguments.Info)
         if own_process and not quick:
             start()
@@ -79,6 +107,11 @@ def _run(argv: Sequence[str], *, own_process: bool) -> int:
 
 def check(command) -> None:
     """Refuse what can be refused before any file is read."""
+    from pathlib import Path
+
+    from mmlp import tables
+    from mmlp.cli import arguments, fit_arguments
+
     given = vars(command)
     sizes = {"rows": "-n", "epochs": "--epochs", "latent": "--latent", "seeds": "--seeds"}
     sizes |= {"rank": "--rank", "batch_size": "--batch-size", "patience": "--patience"}

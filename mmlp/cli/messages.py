@@ -52,7 +52,7 @@ WORDS = [
         "choose another -o",
     ),
     (r"Give this run a directory of its own", "Choose another -o"),
-    (r"([Tt]he same) call", r"\1 command"),
+    (r"([Tt]he same) call(?: or command)?", r"\1 command"),
     (
         r"Found array with (\d+) sample\(s\).* a minimum of (\d+) is required.*$",
         r"it has too few rows, \1; at least \2 are needed.",

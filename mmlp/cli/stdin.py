@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mmlp.checkpoint import temporaries
 from mmlp.cli.messages import say
 
 
@@ -33,7 +34,7 @@ def read_stdin(command: Any) -> Iterator[Any]:
     if sys.stdin.isatty():
         end = "Ctrl-Z and Enter end" if os.name == "nt" else "Ctrl-D ends"
         say(f"reading a table in CSV from stdin; {end} it.")
-    with tempfile.TemporaryDirectory() as folder:
+    with _temporary_folder() as folder:
         path = Stdin(folder, "stdin.csv")
         with open(path, "wb") as file:
             try:
@@ -45,3 +46,16 @@ def read_stdin(command: Any) -> Iterator[Any]:
                     "stdin is closed; name a file as DATA, or send a table to stdin."
                 ) from None
         yield replace(command, data=path)
+
+
+@contextlib.contextmanager
+def _temporary_folder() -> Iterator[str]:
+    """Create a folder that is removed at the end, also if a signal ends the process."""
+    with temporaries.creating:
+        folder = tempfile.TemporaryDirectory()
+        temporaries.known.add(Path(folder.name))
+    try:
+        with folder as name:
+            yield name
+    finally:
+        temporaries.known.discard(Path(folder.name))

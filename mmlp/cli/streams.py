@@ -8,7 +8,10 @@ that it opens then takes the free number, so that messages would be written into
 import contextlib
 import os
 import sys
-from typing import TextIO
+
+TYPE_CHECKING = False  # as in `typing`, which takes longer to import than all the rest
+if TYPE_CHECKING:
+    from typing import TextIO
 
 # Each stream, its descriptor and how the null device takes its place. As in gnulib's `stdopen`,
 # stdin then cannot be read and stdout cannot be written, so that a command that needs them fails.
@@ -34,7 +37,7 @@ def open_missing_streams() -> None:
             setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", errors="replace"))
 
 
-def discard_output(stream: TextIO) -> None:
+def discard_output(stream: "TextIO") -> None:
     """Send what a stream still holds to the null device, or Python complains when it ends."""
     with contextlib.suppress(OSError, ValueError):  # it may have no descriptor, or be closed
         descriptor = stream.fileno()

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import jax
 
+from mmlp.checkpoint import temporaries
+
 LIMIT = 2**28  # bytes
 VARIABLE = "MMLP_CACHE"  # a folder, or "off"
 OFF = ("", "0", "off", "no", "false")
@@ -102,7 +104,9 @@ class Programs:
             return
         with contextlib.suppress(OSError):
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            file, name = tempfile.mkstemp(SUFFIX, ".new-", self.path)
+            with temporaries.creating:
+                file, name = tempfile.mkstemp(SUFFIX, ".new-", self.path)
+                temporaries.known.add(Path(name))
             try:
                 with open(file, "wb") as new:
                     new.write(hashlib.sha256(value).digest() + value)
@@ -110,6 +114,8 @@ class Programs:
             except OSError:
                 os.unlink(name)
                 raise
+            finally:
+                temporaries.known.discard(Path(name))
             self._bound()
 
     def _bound(self) -> None:

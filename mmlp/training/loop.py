@@ -1,14 +1,9 @@
-"""The epochs of a run: begin or go on, one after the other, report, save, stop when asked to.
-
-Below: what the user sends meanwhile, signals that ask to stop.
-"""
+"""The epochs of a run: begin or resume, one after the other, report, save, stop when asked to."""
 
 import contextlib
 import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
-from types import FrameType
 from typing import Any, NoReturn
 
 import jax
@@ -18,6 +13,7 @@ import numpy as np
 from mmlp.training.data import Fixed, Task
 from mmlp.training.devices import largest_of_processes, local, placed
 from mmlp.training.epoch import run_epoch
+from mmlp.training.interrupts import Interrupts
 from mmlp.training.longer import as_left
 from mmlp.training.progress import Progress
 from mmlp.training.reports import EpochInfo, FitResult, nothing_learnt, trouble, values
@@ -46,8 +42,11 @@ def train(
         Interrupts(active=run is not None) as interrupts,
         _epochs(task, state, fixed, len(done)) as next_epoch,
     ):
+        if not hasattr(next_epoch, "lower"):  # otherwise the first call compiles
+            interrupts.begin_epochs()
         while not finished and not stop:
             state, metrics = next_epoch(state, fixed, np.int32(len(done)))
+            interrupts.begin_epochs()
             done.append(_on_host(metrics))
             trouble(task, state, done, result)
             info = _info(task, state, done)
@@ -62,9 +61,11 @@ def train(
             bar.end(done)
     # a signal may have come in the last epoch, or while it was being saved
     if run is not None and (stop := stop or largest_of_processes(interrupts.received)):
-        saved = "The run is finished and saved; the same call or command returns its result"
-        how = f"{saved if finished else 'The same call or command goes on'} from {run.path}."
-        _stop(stop, f"Training stopped after epoch {len(done)} of {epochs}. {how}")
+        remedy = "The same call or command resumes"
+        if finished:
+            remedy = "The run is finished and saved; the same call or command returns its result"
+        ended = f"Training stopped after epoch {len(done)} of {epochs}."
+        _stop(stop, f"{ended} {remedy} from {run.path}.")
     outcome = result()
     nothing_learnt(task, state, outcome)
     return outcome
@@ -125,26 +126,3 @@ def _stop(number: int, text: str) -> NoReturn:
         raise KeyboardInterrupt(text)
     print(text, file=sys.stderr)
     raise SystemExit(128 + number)
-
-
-class Interrupts(contextlib.AbstractContextManager):
-    """Notes SIGINT and SIGTERM; a second one acts at once. In the main thread only."""
-
-    def __init__(self, *, active: bool):
-        self.received = 0  # the number of a signal
-        self.previous = {}
-        self.active = active and threading.current_thread() is threading.main_thread()
-
-    def __enter__(self):
-        for number in (signal.SIGINT, signal.SIGTERM) if self.active else ():
-            self.previous[number] = signal.signal(number, self._note)
-        return self
-
-    def __exit__(self, *_):
-        for number, handler in self.previous.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        self.previous = {}
-
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        self.received = number
-        self.__exit__()

@@ -5,12 +5,16 @@
 Each run is a process of its own that is killed, asked to stop, or finds its disk full: no file may
 grow any more. After some of these it is left to finish, and compared with an undisturbed run, bit
 for bit. The processes are forks of this one, which has imported all but not started JAX.
+
+The counts go to stdout as JSON. The exit status is 1 if a run ended in any other way, or if a kind
+of work was never killed: a script that kills nothing must not pass for one that found nothing.
 """
 
 import argparse
 import collections
 import fcntl
 import json
+import math
 import os
 import resource
 import signal
@@ -18,6 +22,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,8 +30,8 @@ import numpy as np
 
 MODEL = "model.safetensors"
 KINDS = ("SIGKILL", "SIGTERM", "full disk")
-MODES = ("fit", "regressor", "fit", "cli", "fit", "vae", "fit")  # in turn
-EACH = {"fit": 10, "regressor": 5, "cli": 5, "vae": 5}  # kills of one run, at most
+MODES = ("fit", "regressor", "cli", "vae")  # the kinds of work, in turn
+MAX_KILLS_PER_RUN = {"fit": 10, "regressor": 5, "cli": 5, "vae": 5}
 PATIENCE = 300  # seconds until a process counts as hung
 FULL = ("could not write", "File too large", "requested and")  # the last is NumPy's
 GOOD = (*KINDS, "finished", "identical")
@@ -61,16 +66,20 @@ def work(mode: str, folder: Path) -> None:
         arrays = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
         files.write(folder / MODEL, arrays, {})
     elif mode == "regressor":
-        sizes |= {"n_models": 2, "hidden_features": (4,), "family": "gaussian"}
-        regressor = estimators.MultivariateRegressor(**sizes)
+        regressor = estimators.MultivariateRegressor(
+            n_models=2, hidden_dims=(3,), hidden_features=(4,), family="gaussian", **sizes
+        )
         regressor.fit(X[:, 1:], X[:, :2], checkpoint=folder / "run").save(folder / MODEL)
     elif mode == "vae":
         vae = estimators.MatrixVAE(1, model="NdNd", hidden_dims=(3,), **sizes)
         vae.fit(X, checkpoint=folder / "run").save(folder / MODEL)
     else:
         np.savez(folder / "data.npz", X=X, Y=np.eye(2) + X[:, :2, None] * X[:, None, :2])
-        names = [str(folder / name) for name in ("data.npz", MODEL)]
-        sys.exit(cli.main(["fit", "spd", names[0], "--out", names[1], "--epochs", "25", "--quiet"]))
+        data = str(folder / "data.npz")
+        out = str(folder / MODEL)
+        # In place of this process's own arguments: with `main(argv)` signals would be the caller's.
+        sys.argv = ["mmlp", "fit", "spd", data, "--out", out, "--epochs", "25", "--quiet"]
+        sys.exit(cli.main())
 
 
 class Child(NamedTuple):
@@ -169,42 +178,64 @@ def struck(mode: str, folder: Path, kind: str, longest: float, rng) -> str:
     return outcome(end, kind)
 
 
-def whole_run(mode: str, folder: Path, kills: int, longest: float, calm: tuple, rng) -> list[str]:
-    """Struck some times, then left to finish; what came of each, at last the comparison."""
-    found = []
-    while len(found) < kills:
-        found.append(struck(mode, folder, KINDS[rng.integers(len(KINDS))], longest, rng))
-        if found[-1] not in KINDS:
+def kill_until_finished(
+    mode: str, folder: Path, kills: int, longest: float, undisturbed: tuple, rng
+) -> list[str]:
+    """Strike a run up to `kills` times, let it finish, and compare it with an undisturbed one.
+
+    Returns the outcome of each process, and at last that of the comparison.
+    """
+    outcomes = []
+    while len(outcomes) < kills:
+        kind = KINDS[rng.integers(len(KINDS))]
+        outcomes.append(struck(mode, folder, kind, longest, rng))
+        if outcomes[-1] not in KINDS:
             break
-    if not found or found[-1] in KINDS:
-        found.append(outcome(ended(start(mode, folder), PATIENCE)))
-    same = content(folder) == calm
-    strays = list(folder.rglob(".*.tmp"))
-    return [*found, "identical" if same and not strays else f"different {strays}"]
+    if not outcomes or outcomes[-1] in KINDS:
+        outcomes.append(outcome(ended(start(mode, folder), PATIENCE)))
+    same = content(folder) == undisturbed
+    strays = [*folder.rglob(".*.tmp")]
+    if "SIGKILL" in outcomes:  # one that came while the model was written may leave a part of it
+        strays = [file for file in strays if not file.name.startswith(f".{MODEL}.")]
+    comparison = "identical" if same and not strays else f"different {strays}"
+    return [*outcomes, comparison]
+
+
+def run_undisturbed(mode: str, folder: Path) -> tuple[tuple, float]:
+    """The model of a run that nothing disturbs, and how many seconds it takes."""
+    seconds = 0.0
+    for place in (folder / mode, folder / f"{mode} again"):  # the first fills the cache
+        began = time.monotonic()
+        end = outcome(ended(start(mode, place), PATIENCE))
+        if end != "finished":
+            raise SystemExit(f"{mode}: the undisturbed run {end}")
+        seconds = time.monotonic() - began
+    model = content(folder / mode)
+    if model is None:
+        raise SystemExit(f"{mode}: the undisturbed run wrote no {MODEL}")
+    return model, seconds
 
 
 def main(kills: int, seed: int, modes: list[str], folder: Path) -> dict[str, int]:
+    """Strike runs of all modes in turn until there were `kills` kills; returns the counts."""
     cache = folder / "cache"
     os.environ |= {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PLATFORMS": "cpu"}
     os.environ |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
     import mmlp.cli
     import mmlp.estimators  # noqa: F401
 
-    rng, counts, calm = np.random.default_rng(seed), collections.Counter(), {}
+    rng = np.random.default_rng(seed)
+    undisturbed = {mode: run_undisturbed(mode, folder) for mode in dict.fromkeys(modes)}
+    counts = collections.Counter()
+    share = math.ceil(kills / len(modes))  # of one run, so that a few kills reach every mode
     done = 0
     for i in range(10 * kills):
         mode = modes[i % len(modes)]
-        if mode not in calm:
-            for place in (folder / mode, folder / f"{mode} again"):  # the first fills the cache
-                began = time.monotonic()
-                end = outcome(ended(start(mode, place), PATIENCE))
-                assert end == "finished", end
-            calm[mode] = content(folder / mode), time.monotonic() - began
-        model, longest = calm[mode]
-        number = min(EACH[mode], kills - done)
-        found = whole_run(mode, folder / str(i), number, longest, model, rng)
-        counts.update(found)
-        counts.update(f"{mode}: {what}" for what in found)
+        model, longest = undisturbed[mode]
+        number = min(MAX_KILLS_PER_RUN[mode], share, kills - done)
+        outcomes = kill_until_finished(mode, folder / str(i), number, longest, model, rng)
+        counts.update(outcomes)
+        counts.update(f"{mode}: {name}" for name in outcomes)
         done = sum(counts[kind] for kind in KINDS)
         print(json.dumps(counts), file=sys.stderr, flush=True)
         if done >= kills:
@@ -212,13 +243,29 @@ def main(kills: int, seed: int, modes: list[str], folder: Path) -> dict[str, int
     return dict(counts)
 
 
+def violations(counts: dict[str, int], modes: Sequence[str]) -> list[str]:
+    """What must not be among the counts, and what is missing from them."""
+    found = []
+    for mode in dict.fromkeys(modes):
+        prefix = f"{mode}: "
+        ends = {name.removeprefix(prefix) for name in counts if name.startswith(prefix)}
+        found += [prefix + end for end in sorted(ends - {*GOOD})]
+        if ends.isdisjoint(KINDS):
+            found.append(f"{mode}: never killed")
+        if "identical" not in ends:
+            found.append(f"{mode}: never compared with an undisturbed run")
+    return found
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--modes", nargs="+", choices=sorted(set(MODES)), default=MODES)
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     arguments = parser.parse_args()
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # a process dies, not the machine
     with tempfile.TemporaryDirectory(dir=memory) as name:
         counts = main(arguments.kills, arguments.seed, arguments.modes, Path(name))
-        print(json.dumps(counts, indent=1))
+    print(json.dumps(counts, indent=1))
+    if problems := violations(counts, arguments.modes):
+        sys.exit("\n".join(problems))

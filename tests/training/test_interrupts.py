@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 
 import mmlp
 from mmlp.checkpoint import files
-from mmlp.training import runs
+from mmlp.training import interrupts, runs
 from mmlp.training.state import Metrics
 
 PROGRAM = """
@@ -141,7 +142,7 @@ def test_a_signal_finishes_the_epoch_saves_and_says_how_to_go_on(
 
     before = signal.getsignal(number)
     message = (
-        f"Training stopped after epoch 3 of 5. The same call or command goes on from {tmp_path}."
+        f"Training stopped after epoch 3 of 5. The same call or command resumes from {tmp_path}."
     )
     if number == signal.SIGINT:
         with pytest.raises(KeyboardInterrupt, match="stopped after epoch 3"):
@@ -213,7 +214,7 @@ def test_a_second_signal_acts_at_once_and_handlers_are_restored(tmp_path, interr
 
     with pytest.raises(KeyboardInterrupt) as info:
         mmlp.fit(model(), loss, X, checkpoint=tmp_path, on_epoch=(twice,), **OPTIONS)
-    assert "goes on" not in str(info.value)
+    assert "resumes" not in str(info.value)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
@@ -227,6 +228,43 @@ def test_without_a_checkpoint_signals_are_left_alone():
         **OPTIONS,
     )
     assert set(handlers) == {signal.getsignal(signal.SIGINT)}
+
+
+def test_another_thread_can_stop_training_after_the_running_epoch(tmp_path):
+    """As the command does, whose thread hears of a signal while the main thread computes."""
+    answers = []
+
+    def ask(info):
+        if info.epoch == 2:
+            thread = threading.Thread(
+                target=lambda: answers.append(interrupts.stop_after_epoch(signal.SIGINT))
+            )
+            thread.start()
+            thread.join()
+
+    with pytest.raises(KeyboardInterrupt, match=r"after epoch 2 of 5\. The same call .* resumes"):
+        mmlp.fit(model(), loss, X, checkpoint=tmp_path, on_epoch=(ask,), **OPTIONS)
+    assert answers == [True]
+    assert not interrupts.stop_after_epoch(signal.SIGINT)
+
+
+def test_training_that_compiles_or_keeps_no_checkpoint_is_not_waited_for(tmp_path):
+    answers = []
+
+    def loss_that_asks(model, batch, key, t):  # Python runs it while the epoch is compiled
+        answers.append(interrupts.stop_after_epoch(signal.SIGINT))
+        return loss(model, batch, key, t)
+
+    mmlp.fit(model(), loss_that_asks, X, checkpoint=tmp_path, **OPTIONS)
+    assert answers
+    assert not any(answers)
+    answers.clear()
+
+    def ask(info):
+        answers.append(interrupts.stop_after_epoch(signal.SIGINT))
+
+    mmlp.fit(model(), loss, X, on_epoch=(ask,), **OPTIONS)
+    assert answers == [False] * 5
 
 
 def test_the_checkpoint_of_an_older_version_is_refused_with_what_to_do(tmp_path):

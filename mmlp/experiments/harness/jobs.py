@@ -1,12 +1,14 @@
 """Long work: with a bar, shared among processes, kept in a folder so as to be done in parts."""
 
+import contextlib
 import hashlib
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -38,13 +40,15 @@ def each(function: Callable, work: Sequence[tuple], label: str, jobs: int = 1) -
     if jobs <= 1 or jax.default_backend() != "cpu":
         return [function(*one) for one in progress(work, label)]
     context = multiprocessing.get_context("spawn")
+    _start_resource_tracker()
     turns = context.SimpleQueue()
     for turn in range(jobs):
         turns.put(turn)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read as a process starts, before `_begin`
     with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(turns, jobs)) as pool:
         try:
-            futures = [pool.submit(function, *one) for one in work]
+            with _interrupts_blocked():
+                futures = [pool.submit(function, *one) for one in work]
             for future in progress(as_completed(futures), label, len(work)):
                 future.result()  # the first that fails is seen at once
             return [future.result() for future in futures]
@@ -52,6 +56,37 @@ def each(function: Callable, work: Sequence[tuple], label: str, jobs: int = 1) -
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
+
+
+def _start_resource_tracker() -> None:
+    """Start the process of `multiprocessing` that cleans up after this one, without its warning.
+
+    It would warn of semaphores if a signal ends this process at once.
+    """
+    if os.name == "posix":
+        from multiprocessing import resource_tracker
+
+        sys.warnoptions.append("ignore:resource_tracker:UserWarning")  # the process inherits these
+        try:
+            resource_tracker.ensure_running()
+        finally:
+            sys.warnoptions.pop()
+
+
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Start processes that do not hear Ctrl-C: this one does, and ends them.
+
+    A terminal sends it to all, and each would print a traceback. Here it is only put off.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def _begin(turns: Any, jobs: int) -> None:

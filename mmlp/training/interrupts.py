@@ -1,0 +1,80 @@
+"""Signals that ask training to stop: it finishes the running epoch and writes a checkpoint.
+
+Python calls a signal handler only when the main thread is back in the interpreter. A program that
+watches for signals in a thread of its own, as the command `mmlp` does, hears of one earlier, and
+asks with `stop_after_epoch`.
+"""
+
+import contextlib
+import signal
+import threading
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+_lock = threading.Lock()
+_current: "Interrupts | None" = None  # the training that can be asked to stop
+
+
+class Interrupts(contextlib.AbstractContextManager):
+    """Notes SIGINT and SIGTERM; a second one acts at once. In the main thread only.
+
+    Attributes
+    ----------
+    received : int
+        The number of the signal that asked training to stop, or 0.
+    """
+
+    def __init__(self, *, active: bool):
+        self.received = 0
+        self.active = active and threading.current_thread() is threading.main_thread()
+        self.previous = {}
+
+    def __enter__(self):
+        for number in SIGNALS if self.active else ():
+            self.previous[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_):
+        global _current
+        with _lock:
+            if _current is self:
+                _current = None
+        self._restore_handlers()
+
+    def begin_epochs(self) -> None:
+        """From now on a stop waits for the end of an epoch; before, nothing would be lost."""
+        global _current
+        if self.active and _current is not self:
+            with _lock:
+                _current = self
+
+    def _restore_handlers(self) -> None:
+        for number, handler in self.previous.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self.previous = {}
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self.received = number
+        self._restore_handlers()
+
+
+def stop_after_epoch(number: int) -> bool:
+    """Ask the training that runs epochs and keeps checkpoints to stop after the running one.
+
+    Parameters
+    ----------
+    number : int
+        The signal on whose behalf this asks.
+
+    Returns
+    -------
+    bool
+        False if there is no such training: none runs, it keeps no checkpoint, or it has not begun
+        its first epoch, such as while it compiles. With True, training is sure to stop.
+    """
+    with _lock:
+        if _current is None:
+            return False
+        _current.received = number
+        return True
