@@ -18,7 +18,9 @@ ARROW = importlib.util.find_spec("pyarrow") is not None
 
 
 def write_text(cell: Any) -> str:
-    """Return a cell as `csv.writer` and most programs write it."""
+    """Return a cell as pandas writes it; Python writes a duration like a time of day."""
+    if isinstance(cell, datetime.timedelta):
+        return str(pd.Timedelta(cell))
     return "" if cell is None else str(cell)
 
 
