@@ -320,12 +320,15 @@ def _mixed_zones(name: str, cells: Cells, moments: dict[int, days.Moment]) -> Pr
     others = [k for k, found in moments.items() if found.is_aware != aware]
     if not others:
         return None
-    text = f"{str(cells.values[others[0]])!r:.60} {_other_zone(aware)}"
+    has = "has no time zone, but most" if aware else "has a time zone, but most"
+    have = "have one" if aware else "have none"
+    text = f"{str(cells.values[others[0]])!r:.60} {has} cells of the column {have}; write all of "
+    text += "them with a zone, or none"
     return Problem(text, name, cells.row(others[0]), int(cells.counts[others].sum()) - 1)
 
 
 def _other_zone(aware: bool) -> str:
-    """What is wrong with a time among those that are aware of their time zone, or are not."""
+    """What is wrong with a time where training was aware of the time zone, or was not."""
     if aware:
         return (
             "has no time zone, but this column has one in training; add one, such as "

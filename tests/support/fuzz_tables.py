@@ -27,7 +27,7 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -227,7 +227,7 @@ DAMAGES = (
 )  # fmt: skip
 
 
-def spell(cell: Any, rng: Rng, style: Style) -> str:
+def spell(cell: Any, style: Style, rng: Rng) -> str:
     """Return one of the spellings of a cell, all of which mean the same."""
     if cell is None:
         return str(rng.choice(MISSING_TEXTS))
@@ -255,8 +255,11 @@ def write_csv(columns: Columns, path: Path, style: Style, rng: Rng) -> Path:
         text, delimiter=style.separator, lineterminator=style.newline, quoting=quoting
     )
     writer.writerow(columns)
+    # Only a column of nothing but such numbers shows that its commas are decimal ones.
+    point = replace(style, decimal_comma=False)
+    styles = [style if _are_floats(cells) else point for cells in columns.values()]
     for row in zip(*columns.values(), strict=True):
-        writer.writerow([spell(cell, rng, style) for cell in row])
+        writer.writerow([spell(*cell, rng) for cell in zip(row, styles, strict=True)])
 
     lines = text.getvalue().split(style.newline)
     for damage in style.damages:
@@ -275,6 +278,10 @@ def write_csv(columns: Columns, path: Path, style: Style, rng: Rng) -> Path:
         content = content[: int(rng.integers(len(content) + 1))]
     path.write_bytes(b"" if "empty" in style.damages else content)
     return path
+
+
+def _are_floats(cells: list[Any]) -> bool:
+    return all(cell is None or isinstance(cell, float) for cell in cells)
 
 
 def _damage_lines(lines: list[str], damage: str, style: Style, rng: Rng) -> None:
