@@ -225,7 +225,7 @@ def _wrong(name: str, cells: Cells, present: list[int], kind) -> "Problem | bool
 def _formatted(name: str, cells: Cells, present: list[int]) -> Problem | None:
     """Numbers that are written for people: they would be taken for words."""
     odd = [k for k in present if looks_like_number(cells.values[k]) and not _read(cells.values[k])]
-    like = [k for k in present if looks_like_number(cells.values[k])]
+    like = [k for k in present if looks_like_number(cells.values[k]) or _read(cells.values[k])]
     if not odd or cells.counts[like].sum() < MOSTLY * cells.counts[present].sum():
         return None
     text = f"{cells.values[odd[0]]!r:.60} looks like a number in a form that is not read; write "

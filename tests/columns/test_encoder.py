@@ -133,6 +133,7 @@ def test_what_a_column_is(cells, expected):
         (["1,234", "2,500"], "'1,234' looks like a number in a form that is not read; write 1234"),
         (["999,50", "1.234", "12,25"], "looks like a number"),
         (["12 %", "7 %", "8"], "looks like a number"),
+        ([0.5, "1,234"], "'1,234' looks like a number in a form that is not read"),
         (["05/13/2024", "13/05/2024"], "some dates begin with the day, others with the month"),
         ([10**400, 1, 2], "is not finite"),
     ],
