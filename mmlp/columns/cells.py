@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mmlp.columns.dates import Duration, duration
+
+BOOLEANS = {"true": True, "false": False}
 MISSING = {"", "?", "na", "n/a", "nan", "null", "none", "-", ".", "nat", "<na>"}
 
 THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+")
@@ -27,15 +30,21 @@ class Cells(NamedTuple):
         >>> Cells.of(["b", " a", "b "]).values
         ['b', 'a']
         """
-        index: dict[Any, int] = {}
-        strip = (cell.strip() if isinstance(cell, str) else cell for cell in column)
+        # Python holds True, 1 and 1.0 for equal; a boolean among numbers must stay one.
+        cells: dict[Any, int] = {}
+        values: dict[Any, int] = {}
         try:
-            codes = [index.setdefault(cell, len(index)) for cell in strip]
+            codes = [cells.setdefault((cell.__class__, cell), len(cells)) for cell in column]
+            canonical_cells = [canonical(cell) for _, cell in cells]
+            code_of_cell = [
+                values.setdefault((isinstance(cell, bool), cell), len(values))
+                for cell in canonical_cells
+            ]
         except TypeError:  # a list or a dictionary
             raise TypeError(
                 "a cell of a table holds a Python object; the argument must be a string or a number"
             ) from None
-        return cls(list(index), np.array(codes, int))
+        return cls([cell for _, cell in values], np.array(code_of_cell, int)[codes])
 
     @property
     def counts(self) -> np.ndarray:
@@ -49,6 +58,53 @@ class Cells(NamedTuple):
     def spread(self, entries: Iterable[float | None]) -> np.ndarray:
         """For each row what its value has become, (n,); None is NaN."""
         return np.array(list(entries), np.float64)[self.codes]
+
+
+def canonical(cell: Any) -> Any:
+    """Return one form for a cell that text, NumPy and pandas hold in different types.
+
+    This is the one place where sources are made equal, before a column is classified. A boolean is
+    a `bool`, also if it is written as true, True or TRUE; a missing value is None; a duration is a
+    `Duration`; text has no blanks around it. Numbers and dates stay as they are, since only the
+    whole column tells how to read 1,5 or 05/03/2024: `number` and `dates.moment` read them.
+
+    >>> canonical(" TRUE"), canonical(np.True_), canonical("NA"), canonical(float("nan"))
+    (True, True, None, None)
+    """
+    if isinstance(cell, bytes):
+        cell = _decoded(cell)
+    if isinstance(cell, str):
+        text = str(cell).strip()
+        return None if missing(text) else BOOLEANS.get(text.lower(), text)
+    if isinstance(cell, bool | np.bool_):
+        return bool(cell)
+    if isinstance(cell, decimal.Decimal):
+        return None if cell.is_nan() else cell
+    if isinstance(cell, np.timedelta64):  # to Python an integer, whatever its unit
+        return None if np.isnat(cell) else _known_duration(cell)
+    hash(cell)  # raises TypeError for a list or an array, which cannot be compared with itself
+    if missing(cell):
+        return None
+    return duration(cell) or cell
+
+
+def _known_duration(cell: np.timedelta64) -> Duration:
+    found = duration(cell)
+    if found is None:
+        raise ValueError(
+            f"a cell of a table holds the duration {str(cell)!r:.60}, which has no fixed length; "
+            "turn it into days"
+        )
+    return found
+
+
+def _decoded(cell: bytes) -> str:
+    try:
+        return cell.decode()
+    except UnicodeDecodeError:
+        raise ValueError(
+            f"a cell of a table holds the bytes {cell!r:.60}, which are not UTF-8 text; decode them"
+        ) from None
 
 
 def missing(cell) -> bool:

@@ -172,7 +172,9 @@ def _plain_kinds(X: np.ndarray) -> Iterator[Kind]:
         if count == len(X):
             yield LeftOut("no values", count)
         else:
-            yield Numbers(float(np.nanmedian(X[:, j])), count)
+            values = X[:, j].astype(np.float64)
+            binary = bool(np.isin(values[~np.isnan(values)], (0.0, 1.0)).all())
+            yield Numbers(float(np.nanmedian(values)), count, binary=binary)
 
 
 def _absent(column: np.ndarray) -> np.ndarray:
@@ -193,7 +195,7 @@ def _gaps(X: np.ndarray, names: Sequence[str], kinds: Sequence) -> list[Problem]
 
 def _values(kind: Numbers | Dates, column: np.ndarray, name: str) -> np.ndarray | Problem:
     """A column as numbers, NaN where there are none."""
-    if is_plain(column) and isinstance(kind, Numbers):
+    if is_plain(column) and isinstance(kind, Numbers) and not kind.durations:
         values = column.astype(np.float64)
     else:
         cells = Cells.of(column)

@@ -1,17 +1,29 @@
 """What a column holds, once and for all: numbers, dates or words, or nothing to learn from.
 
 `kind_of` decides by the cells of training; a kind then reads the cells of any other table.
+
+Booleans are the numbers 1 and 0, in text as in NumPy and pandas: a column of True and False, also
+mixed with 1 and 0, is one of numbers. Among any other numbers a boolean is a mistake. In a column
+of words True and 1 are the same level, "1". Durations are numbers of days, and are not mixed with
+numbers that have no unit.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mmlp.columns import dates as days
-from mmlp.columns.cells import Cells, decimal_commas, looks_like_number, missing, number
+from mmlp.columns.cells import (
+    Cells,
+    canonical,
+    decimal_commas,
+    looks_like_number,
+    missing,
+    number,
+)
 from mmlp.columns.problems import Problem
 
 LEAST, MOST = 5, 30  # rows of a level that gets an indicator; such levels of a column
@@ -36,8 +48,15 @@ class Numbers:
     fill: float
     missing: int = 0
     commas: bool = False
+    durations: bool = False  # in days
+    binary: bool = True  # nothing but 0 and 1, so that booleans are read
 
     def read(self, cell) -> float | None:
+        if self.durations:
+            found = days.duration(cell)
+            return None if found is None else found.days
+        if isinstance(cell, bool) and not self.binary:
+            return None
         cell = cell.replace(",", ".") if self.commas and isinstance(cell, str) else cell
         value = number(cell)
         return None if value is None or math.isinf(value) else value
@@ -47,6 +66,15 @@ class Numbers:
 
     def wrong(self, cell) -> str:
         """What is wrong with a cell that cannot be read."""
+        if self.durations:
+            remedy = "give it as a timedelta, or as a text such as '1 days 02:00:00'"
+            return f"{str(cell)!r:.60} is not a duration like those of training; {remedy}"
+        if isinstance(cell, days.Duration):
+            remedy = "turn it into a number in the unit of the others"
+            return f"{str(cell)!r:.60} is a duration in a column of numbers; {remedy}"
+        if isinstance(cell, bool):
+            remedy = "correct it, or empty the cell, or leave the column out"
+            return f"'{cell}' stands in a column of numbers other than 0 and 1; {remedy}"
         if number(cell) is not None:
             return f"{str(cell)!r:.60} is not finite; correct it, or remove the row"
         comma = isinstance(cell, str) and decimal_commas([cell])
@@ -61,19 +89,18 @@ class Dates:
     first: float
     last: float
     fill: float
-    day_first: bool
+    day_first: bool | None  # how 05/03/2024 is read; None if neither training nor the user told
     season: bool
     clock: bool
     alone: bool  # times of day without a day
     missing: int = 0
+    aware: bool = False  # with a time zone
 
     def read(self, cell) -> float | None:
-        if not isinstance(cell, str):
-            return days.instant(cell)
-        found = days.written(cell)
-        if found is None or days.is_clock(found) != self.alone:
+        found = days.moment(cell)
+        if found is None or found.is_time_of_day != self.alone or found.is_aware != self.aware:
             return None
-        return days.days(found, first=self.day_first)
+        return found.days(self.day_first)
 
     def features(self, values: np.ndarray) -> list[np.ndarray]:
         periods = [days.YEAR] * self.season + [1.0] * self.clock
@@ -81,6 +108,9 @@ class Dates:
         return [values - self.first, *(f(turn) for turn in turns for f in (np.sin, np.cos))]
 
     def wrong(self, cell) -> str:
+        found = days.moment(cell)
+        if found is not None and found.is_aware != self.aware:
+            return f"{str(cell)!r:.60} {_other_zone(self.aware)}"
         what = "a time of day" if self.alone else "a date"
         remedy = "correct it, or empty the cell, or leave the column out"
         return f"{str(cell)!r:.60} is not {what} like the others; {remedy}"
@@ -101,12 +131,17 @@ class Words:
 
     @staticmethod
     def word(cell) -> str:
-        """The name of a level: codes that are equal numbers, 1 and 1.0, are one level."""
-        if missing(cell):
+        """The name of a level: 1, 1.0, "1" and True are one level, and so are equal dates."""
+        cell = canonical(cell)
+        if cell is None:
             return NO_VALUE
         value = number(cell)
-        if value is not None and math.isfinite(value):
-            return str(int(value)) if value == int(value) else str(value)
+        if value is not None:
+            return str(int(value)) if math.isfinite(value) and value == int(value) else str(value)
+        if found := days.duration(cell):
+            return str(found)
+        if found := days.moment(cell):
+            return days.label(found) or str(cell)
         return f"'{cell}'" if cell in (NO_VALUE, RARE) else str(cell)
 
     def level(self, word: str) -> str:
@@ -132,6 +167,8 @@ def kind_of(name: str, cells: Cells, options: Options, *, forced: bool) -> Kind 
     if not present:
         return LeftOut("no values", gone)
     if not forced:
+        if problem := _mixed_durations(name, cells, present):
+            return problem
         for kind in (_numbers(cells, present, gone), _dates(name, cells, present, gone, options)):
             wrong = kind if isinstance(kind, Problem) else _wrong(name, cells, present, kind)
             if wrong is None or isinstance(wrong, Problem):
@@ -148,11 +185,21 @@ def kind_of(name: str, cells: Cells, options: Options, *, forced: bool) -> Kind 
 
 def column(kind: Numbers | Dates, cells: Cells) -> np.ndarray:
     """A column as numbers, (n,), NaN where a value is missing or cannot be read."""
+    if isinstance(kind, Dates):
+        kind = _with_order(kind, cells)
     return cells.spread([None if missing(cell) else kind.read(cell) for cell in cells.values])
 
 
 def unread(name: str, cells: Cells, kind: Numbers | Dates) -> Problem | None:
     """The first cell that is not of the kind, if there is one."""
+    if isinstance(kind, Dates) and kind.day_first is None:
+        advice = "neither training nor this table tells; write it like 2024-03-05, or fit with "
+        advice += "dates day-first or month-first"
+        if problem := _order_problem(name, cells, advice):
+            return problem
+        kind = _with_order(kind, cells)
+    if isinstance(kind, Numbers) and not kind.durations:
+        kind = replace(kind, binary=kind.binary and _is_binary(kind, cells))
     wrong = [k for k, x in enumerate(cells.values) if not missing(x) and kind.read(x) is None]
     if not wrong:
         return None
@@ -178,7 +225,7 @@ def _wrong(name: str, cells: Cells, present: list[int], kind) -> "Problem | bool
 def _formatted(name: str, cells: Cells, present: list[int]) -> Problem | None:
     """Numbers that are written for people: they would be taken for words."""
     odd = [k for k in present if looks_like_number(cells.values[k]) and not _read(cells.values[k])]
-    like = [k for k in present if looks_like_number(cells.values[k])]
+    like = [k for k in present if looks_like_number(cells.values[k]) or _read(cells.values[k])]
     if not odd or cells.counts[like].sum() < MOSTLY * cells.counts[present].sum():
         return None
     text = f"{cells.values[odd[0]]!r:.60} looks like a number in a form that is not read; write "
@@ -192,44 +239,129 @@ def _read(cell) -> bool:
 
 def _numbers(cells: Cells, present: list[int], gone: int) -> Numbers:
     commas = decimal_commas([cells.values[k] for k in present])
-    found = column(Numbers(0.0, commas=commas), cells)
+    durations = all(days.duration(cells.values[k]) is not None for k in present)
+    kind = Numbers(0.0, gone, commas, durations)
+    kind = replace(kind, binary=not durations and _is_binary(kind, cells))
+    found = column(kind, cells)
     known = found[np.isfinite(found)]
-    return Numbers(float(np.median(known)) if len(known) else 0.0, gone, commas)
+    return replace(kind, fill=float(np.median(known)) if len(known) else 0.0)
+
+
+def _is_binary(kind: Numbers, cells: Cells) -> bool:
+    """Whether a column holds no number but 0 and 1."""
+    return all(kind.read(cell) in (None, 0.0, 1.0) for cell in cells.values if cell is not None)
+
+
+def _mixed_durations(name: str, cells: Cells, present: list[int]) -> Problem | None:
+    """Return the problem of a column that holds durations and something else."""
+    objects = [k for k in present if isinstance(cells.values[k], days.Duration)]
+    others = [k for k in present if days.duration(cells.values[k]) is None]
+    if not objects or not others:
+        return None
+    cell = cells.values[others[0]]
+    more = int(cells.counts[others].sum()) - 1
+    text = f"{str(cell)!r:.60} is not a duration like others of the column; turn it into one, or "
+    text += "all of them into numbers"
+    return Problem(text, name, cells.row(others[0]), more)
 
 
 def _dates(name: str, cells: Cells, present: list[int], gone: int, options: Options):
-    """Dates, None if there are none, a problem if their order is not known."""
-    values = [cells.values[k] for k in present]
-    texts = [found for x in values if isinstance(x, str) and (found := days.written(x))]
-    alone = bool(texts) and all(map(days.is_clock, texts))
-    orders = days.day_first(texts)
-    if options.dates in ("day-first", "month-first"):
-        orders = {options.dates == "day-first"}
-    if not orders and len(texts) >= MOSTLY * len(values):
-        text = "some dates begin with the day, others with the month; write 2024-03-05"
-        return Problem(text, name)
-    kind = Dates(0.0, 0.0, 0.0, True in orders, False, False, alone)
-    found = column(kind, cells)
-    known = found[np.isfinite(found)]
-    if len(known) < MOSTLY * (len(found) - gone) or not len(known):
+    """Dates, None if there are none, a problem if their order or time zone is not known."""
+    moments = {k: found for k in present if (found := days.moment(cells.values[k]))}
+    moments = {k: found for k, found in moments.items() if found[:2] != (None, None)}
+    if cells.counts[[*moments]].sum() < MOSTLY * cells.counts[present].sum():
         return None
     if options.dates == "ignore":
         return LeftOut("dates", gone)
-    first = next(k for k in present if kind.read(cells.values[k]) is not None)
+    first_date = next(iter(moments))
     if options.dates == "refuse":
-        text = f"{str(cells.values[first])!r:.60} is a date; leave the column out, or turn it "
-        return Problem(text + "into numbers", name, cells.row(first))
-    if any(text.unclear for text in texts) and len(orders) == 2:
-        return Problem(
-            f"{str(cells.values[first])!r:.60} may begin with the day or the month, and no cell "
-            "tells; say it by dates day-first or month-first",
-            name,
-            cells.row(first),
+        text = f"{str(cells.values[first_date])!r:.60} is a date; leave the column out, or turn it "
+        return Problem(text + "into numbers", name, cells.row(first_date))
+
+    if problem := _mixed_zones(name, cells, moments):
+        return problem
+    alone = _are_most(cells, moments, lambda found: found.is_time_of_day)
+    aware = moments[first_date].is_aware
+    day_first = None
+    if options.dates in ("day-first", "month-first"):
+        day_first = options.dates == "day-first"
+    else:
+        advice = "no cell tells; say it by dates day-first or month-first"
+        if problem := _order_problem(name, cells, advice):
+            return problem
+    kind = Dates(0.0, 0.0, 0.0, day_first, False, False, alone, gone, aware)
+    kind = _with_order(kind, cells)
+
+    found = column(kind, cells)
+    known = found[np.isfinite(found)]
+    if len(known) < MOSTLY * (len(found) - gone):
+        return None
+    first = float(known.min())
+    last = float(known.max())
+    return replace(
+        kind,
+        first=first,
+        last=last,
+        fill=float(np.median(known)),
+        season=last - first > days.YEAR,
+        clock=alone or bool((known % 1).any() and last - first > 1),
+    )
+
+
+def _are_most(cells: Cells, moments: dict[int, days.Moment], condition: Callable) -> bool:
+    """Whether more than half of the rows with a moment fulfil a condition."""
+    selected = [k for k, found in moments.items() if condition(found)]
+    return bool(2 * cells.counts[selected].sum() > cells.counts[[*moments]].sum())
+
+
+def _mixed_zones(name: str, cells: Cells, moments: dict[int, days.Moment]) -> Problem | None:
+    """Return the problem of a column in which some times have a time zone and others have none."""
+    aware = _are_most(cells, moments, lambda found: found.is_aware)
+    others = [k for k, found in moments.items() if found.is_aware != aware]
+    if not others:
+        return None
+    has = "has no time zone, but most" if aware else "has a time zone, but most"
+    have = "have one" if aware else "have none"
+    text = f"{str(cells.values[others[0]])!r:.60} {has} cells of the column {have}; write all of "
+    text += "them with a zone, or none"
+    return Problem(text, name, cells.row(others[0]), int(cells.counts[others].sum()) - 1)
+
+
+def _other_zone(aware: bool) -> str:
+    """What is wrong with a time where training was aware of the time zone, or was not."""
+    if aware:
+        return (
+            "has no time zone, but this column has one in training; add one, such as "
+            "2024-03-05 14:30+01:00"
         )
-    low, high = float(known.min()), float(known.max())
-    season, clock = high - low > days.YEAR, alone or bool((known % 1).any() and high - low > 1)
-    middle = float(np.median(known))
-    return Dates(low, high, middle, kind.day_first, season, clock, alone, gone)
+    return (
+        "has a time zone, but this column has none in training; write the local time of the "
+        "training data, without a zone"
+    )
+
+
+def _order_problem(name: str, cells: Cells, advice: str) -> Problem | None:
+    """Return the problem of dates such as 05/03/2024 whose order the column does not tell."""
+    moments = {k: found for k, cell in enumerate(cells.values) if (found := days.moment(cell))}
+    orders = days.possible_orders(moments.values())
+    if not orders:
+        text = "some dates begin with the day, others with the month; write 2024-03-05"
+        return Problem(text, name)
+    unclear = [k for k, found in moments.items() if found.is_ambiguous]
+    if len(orders) == 1 or not unclear:
+        return None
+    text = (
+        f"{str(cells.values[unclear[0]])!r:.60} may begin with the day or the month, and {advice}"
+    )
+    return Problem(text, name, cells.row(unclear[0]), int(cells.counts[unclear].sum()) - 1)
+
+
+def _with_order(kind: Dates, cells: Cells) -> Dates:
+    """Return the kind with the order of day and month that only these cells tell, if they do."""
+    if kind.day_first is not None:
+        return kind
+    orders = days.possible_orders(filter(None, map(days.moment, cells.values)))
+    return replace(kind, day_first=orders.pop()) if len(orders) == 1 else kind
 
 
 def _words(cells: Cells, gone: int) -> Words | LeftOut:

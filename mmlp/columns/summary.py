@@ -34,7 +34,8 @@ def summary(encoder: Encoder, names: Sequence[str]) -> list[str]:
 def remarkable(encoder: Encoder) -> bool:
     """Whether there is more to tell than that all columns are numbers."""
     return any(
-        not isinstance(kind, Numbers) or kind.missing or kind.commas for kind in encoder.kinds
+        not isinstance(kind, Numbers) or kind.missing or kind.commas or kind.durations
+        for kind in encoder.kinds
     )
 
 
@@ -50,12 +51,12 @@ def _more(kind: Kind) -> str:
     gaps = f"{kind.missing} missing" if kind.missing else ""
     filled = gaps and f"{gaps}, filled by the median, with an indicator"
     match kind:
-        case Numbers(commas=commas):
-            parts = ["decimal commas" if commas else "", filled]
-        case Dates(first=first, last=last, season=season, clock=clock, alone=alone):
+        case Numbers(commas=commas, durations=durations):
+            parts = ["decimal commas" * commas, "durations in days" * durations, filled]
+        case Dates(first=first, last=last, season=season, clock=clock, alone=alone, aware=aware):
             span = " to ".join(days.shown(x, clock=alone) for x in (first, last))
             how = ["days", *["season"] * season, *["time of day"] * clock]
-            parts = [span, "as " + ", ".join(how), filled]
+            parts = [span, "UTC" * aware, "as " + ", ".join(how), filled]
         case Words(levels=levels, rare=rare):
             pooled = f"{rare} rare ones pooled" if rare else ""
             parts = [f"{len(levels)} levels", pooled, gaps and f"{gaps}, a level of their own"]

@@ -25,10 +25,14 @@ class TableInputs:
 
     Text becomes indicators, of the 30 most frequent values at most, and of those in fewer than five
     rows together; dates become days, with the season if they span a year, and the time of day.
+    Booleans are the numbers 1 and 0, also if they are written as True and False in a text;
+    durations are numbers of days. Equal cells give equal numbers, whether they come from a file,
+    from NumPy or from any type of pandas. Dates with and without a time zone are not mixed, neither
+    in a column nor between training and prediction.
     Missing values are filled by the median and get an indicator, or (`missing="drop"`) their rows
     are left out of training, or ("refuse") they are an error. `categories` may also name columns of
-    numbers that are codes; "ignore" leaves text out. What is only needed for dates such as
-    05/03/2024 is `dates` "day-first" or "month-first".
+    numbers that are codes; "ignore" leaves text out. Dates such as 05/03/2024, of which no cell
+    tells the order, need `dates` "day-first" or "month-first", in training as in prediction.
     """
 
     missing: str = "impute"
@@ -167,6 +171,17 @@ class TableInputs:
 
 
 def by_cells(X):
-    """A data frame that has dates as one of objects: NumPy knows no array of both and numbers."""
-    kinds = [getattr(kind, "kind", "") for kind in X.dtypes] if hasattr(X, "columns") else []
-    return X.astype(object) if {*kinds} & {"M", "m"} else X
+    """Return a data frame of objects, if NumPy has no array that keeps its values as they are.
+
+    Dates, durations, and pandas' own types (nullable, categorical, those of Arrow) become the
+    objects that they stand for: the cells then have the same forms as those of a text or an array.
+    """
+    if not hasattr(X, "iloc") or not hasattr(X, "columns"):
+        return X
+    return X if all(map(_is_kept_by_numpy, X.dtypes)) else X.astype(object)
+
+
+def _is_kept_by_numpy(dtype: Any) -> bool:
+    """Whether a column of this type keeps its values in an array with columns of other types."""
+    is_sparse = hasattr(dtype, "fill_value")
+    return is_sparse or (isinstance(dtype, np.dtype) and dtype.kind not in "Mm")

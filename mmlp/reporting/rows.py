@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mmlp.columns.cells import Cells, missing
+from mmlp.columns.cells import Cells
 from mmlp.columns.kinds import NO_VALUE, Dates, Numbers, Options, Words, column, kind_of
 from mmlp.estimators.outliers import names_of
 
@@ -80,8 +80,9 @@ class Column:
                 np.datetime64("NaT") if np.isnan(day) else round(day * 86400) for day in days
             ]
             return cls(name, "date", np.array(seconds, "datetime64[s]"))
-        level = kind.level if isinstance(kind, Words) else str
-        words = [NO_VALUE if missing(cell) else level(str(cell)) for cell in some.values]
+        words = [Words.word(cell) for cell in some.values]
+        if isinstance(kind, Words):
+            words = [word if word == NO_VALUE else kind.level(word) for word in words]
         return cls(name, "text", np.array(words, object)[some.codes])
 
 

@@ -2,13 +2,14 @@
 
 import datetime
 import math
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from mmlp.columns import dates
-from mmlp.columns.cells import Cells, decimal_commas, missing, number
+from mmlp.columns.cells import Cells, canonical, decimal_commas, missing, number
 
 DAY = 19787.0  # 2024-03-05
 
@@ -74,36 +75,44 @@ def test_decimal_commas_are_not_taken_for_thousands():
     ],
 )
 def test_dates_as_they_are_written(text, expected):
-    found = dates.written(text)
+    found = dates.moment(text)
     assert found is not None
-    assert dates.days(found, first=True) == pytest.approx(expected, abs=1e-9)
+    assert found.days(True) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(
-    "text", ["31.02.2024", "2024-13-01", "5 Foo 2024", "25:00", "12:60", "13:00 pm", "2024-00-10"]
-)
+    "text",
+    ["31.02.2024", "2024-13-01", "5 Foo 2024", "25:00", "12:60", "13:00 pm", "2024-00-10",
+     "12:30+25:00", "0001-01-01 00:00+01:00", "31/02/2024"],
+)  # fmt: skip
 def test_what_looks_like_a_date_and_is_none(text):
-    found = dates.written(text)
+    found = dates.moment(text)
     assert found is not None
-    assert dates.days(found, first=True) is None
+    assert found.days(True) is None
+    assert found.days(None) is None
 
 
 @pytest.mark.parametrize("text", ["1.2.3", "20240305", "north", "2024", "1/2", "2024-03/05", ""])
 def test_what_does_not_look_like_a_date(text):
-    assert dates.written(text) is None
+    assert dates.moment(text) is None
 
 
 def test_the_order_of_day_and_month_comes_from_the_whole_column():
     def orders(*texts):
-        return dates.day_first(dates.written(text) for text in texts)
+        return dates.possible_orders(dates.moment(text) for text in texts)
 
     assert orders("05/03/2024", "25/03/2024") == {True}
     assert orders("05/03/2024", "03/25/2024") == {False}
     assert orders("05/03/2024", "2024-01-31") == {True, False}
     assert orders("25/03/2024", "03/25/2024") == set()
-    date = dates.written("05/03/2024")
-    assert dates.days(date, first=True) == DAY
-    assert dates.shown(dates.days(date, first=False)) == "2024-05-03"
+    assert orders("31/02/2024") == {True, False}, "it is no date in either order"
+    date = dates.moment("05/03/2024")
+    assert date.is_ambiguous
+    assert date.days(True) == DAY
+    assert date.days(None) is None
+    assert dates.shown(date.days(False)) == "2024-05-03"
+    assert not dates.moment("05/05/2024").is_ambiguous
+    assert dates.moment("25/03/2024").days(None) == DAY + 20
 
 
 def test_types_for_dates():
@@ -115,8 +124,96 @@ def test_types_for_dates():
         np.datetime64("2024-03-05"),
         np.datetime64("2024-03-05T00:00:00.000000000"),
         pd.Timestamp("2024-03-05"),
+        pd.Timestamp("2024-03-05 06:00", tz=east),
+        pd.Period("2024-03-05", "D"),
     ):
-        assert dates.instant(cell) == DAY
-    assert dates.instant(datetime.time(6)) == 0.25
-    assert dates.instant(pd.Period("2024-03-05", "D")) == DAY
-    assert dates.instant(3) is None
+        assert dates.moment(cell).days(None) == DAY
+    assert dates.moment(np.datetime64("2024-03")).days(None) == DAY - 4
+    assert dates.moment(3) is None
+    assert dates.moment(np.datetime64(10**6, "Y")).days(None) is None
+    assert dates.moment(datetime.datetime.max).days(None) is None, "the last day is no use"
+
+
+@pytest.mark.parametrize(
+    ("text", "objects"),
+    [
+        ("12:30", [datetime.time(12, 30)]),
+        ("12:30:05.123456", [datetime.time(12, 30, 5, 123456)]),
+        ("06:00+01:30", [datetime.time(
+            6, tzinfo=datetime.timezone(datetime.timedelta(minutes=90)))]),
+        ("1969-12-31 23:59:59.999999", [
+            datetime.datetime(1969, 12, 31, 23, 59, 59, 999999),
+            np.datetime64("1969-12-31T23:59:59.999999"),
+            pd.Timestamp("1969-12-31 23:59:59.999999"),
+        ]),
+        ("2024-03-05 01:02:03.123456789", [
+            np.datetime64("2024-03-05T01:02:03.123456789"),
+            pd.Timestamp("2024-03-05 01:02:03.123456789"),
+        ]),
+        ("2024-03-05 01:02:03Z", [
+            pd.Timestamp("2024-03-05 01:02:03", tz="UTC"),
+            pd.Timestamp("2024-03-05 01:02:03", tz="UTC").tz_convert("Asia/Tokyo"),
+            datetime.datetime(2024, 3, 5, 1, 2, 3, tzinfo=datetime.UTC),
+        ]),
+    ],
+)  # fmt: skip
+def test_a_text_and_an_object_of_one_moment_are_equal_to_the_last_bit(text, objects):
+    for cell in objects:
+        assert dates.moment(cell) == dates.moment(text)
+        assert dates.label(dates.moment(cell)) == dates.label(dates.moment(text))
+
+
+def test_times_of_day_and_time_zones_are_told_apart():
+    assert dates.moment("12:30").is_time_of_day
+    assert not dates.moment(datetime.datetime(2024, 3, 5)).is_time_of_day
+    aware = ("12:30Z", "2024-03-05 12:30 UTC", pd.Timestamp("2024-03-05", tz="Europe/Berlin"))
+    assert all(dates.moment(cell).is_aware for cell in aware)
+    naive = ("12:30", "2024-03-05 12:30", pd.Timestamp("2024-03-05"), datetime.date(2024, 3, 5))
+    assert not any(dates.moment(cell).is_aware for cell in naive)
+
+
+def test_durations_of_any_type():
+    for cell in (
+        datetime.timedelta(days=1, hours=12),
+        np.timedelta64(36, "h"),
+        np.timedelta64(36 * 3600 * 10**12, "ps"),
+        pd.Timedelta(hours=36),
+        pd.Timedelta(hours=36).as_unit("s"),
+        str(pd.Timedelta(hours=36)),
+        str(datetime.timedelta(hours=36)),
+    ):
+        assert dates.duration(cell) == dates.Duration(1.5)
+    back = pd.Timedelta(hours=-1, nanoseconds=7)
+    assert dates.duration(str(back)) == dates.duration(back) == dates.duration(back.to_numpy())
+    assert dates.duration(np.timedelta64(2, "W")).days == 14
+    for cell in (1.5, "1.5", "2 weeks", "12:30", "1 days 25:00:00", np.timedelta64(1, "M"), None):
+        assert dates.duration(cell) is None
+
+
+def test_one_form_for_each_value_whatever_its_type():
+    for cell in ("True", "true", " TRUE ", True, np.True_, b"true"):
+        assert canonical(cell) is True
+    for cell in ("", "NA", "nan", None, math.nan, np.float32("nan"), pd.NA, pd.NaT, Decimal("sNaN"),
+                 np.datetime64("NaT"), np.timedelta64("NaT")):  # fmt: skip
+        assert canonical(cell) is None
+    for cell in ("yes", "T", "0.5", 1, 0.0):
+        assert canonical(cell) == cell
+        assert type(canonical(cell)) is type(cell)
+    assert type(canonical(np.str_("x"))) is str
+    assert canonical(datetime.timedelta(hours=6)) == dates.Duration(0.25)
+    with pytest.raises(ValueError, match="which are not UTF-8 text; decode them"):
+        canonical(b"\xff")
+    with pytest.raises(
+        ValueError, match="'3 months', which has no fixed length; turn it into days"
+    ):
+        canonical(np.timedelta64(3, "M"))
+
+
+def test_a_boolean_among_equal_numbers_stays_one():
+    assert [repr(cell) for cell in Cells.of([1, True, 1.0, 0, False, "1"]).values] == [
+        "1", "True", "0", "False", "'1'",
+    ]  # fmt: skip
+    assert len(Cells.of(np.full(9, np.nan)).values) == 1
+    for cell in ([1], np.ones(2)):
+        with pytest.raises(TypeError, match="argument must be a string or a number"):
+            Cells.of([cell])

@@ -1,9 +1,11 @@
 """Columns of any kind as numbers: what each becomes, and all that is wrong in one answer."""
 
+import datetime
 import json
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
@@ -80,7 +82,7 @@ def test_words_that_training_had_not_are_named():
 
 def test_dates_become_days_with_season_and_time_of_day_where_they_span_them():
     days = [f"2020-01-{i:02d}" for i in range(1, 29)]
-    assert kind(days) == Dates(18262, 18289, 18275.5, True, False, False, False)
+    assert kind(days) == Dates(18262, 18289, 18275.5, None, False, False, False)
     years = [f"{year}-07-01" for year in range(2000, 2020)]
     assert kind(years).season
     assert not kind(years).clock
@@ -105,12 +107,12 @@ def test_dates_become_days_with_season_and_time_of_day_where_they_span_them():
         ([""] * 9, LeftOut("no values", 9)),
         (["x"] * 9, LeftOut("always 'x'")),
         ([f"id {i}" for i in range(9)], LeftOut("9 different texts, none in 5 rows")),
-        (["1,5", "2,25", "3"], Numbers(2.25, commas=True)),
+        (["1,5", "2,25", "3"], Numbers(2.25, commas=True, binary=False)),
         (["1"] * 9 + ["A"] * 9, Words(("1", "A"))),
         ([True, False, True], Numbers(1.0)),
         (["1"] * 60 + ["2"] * 60 + ["A"] * 5, Words(("1", "2", "A"))),
-        (["-0,132", "0,512", "1,250"], Numbers(0.512, commas=True)),
-        ([Decimal("1.5"), Decimal("2.5"), Decimal("NaN")], Numbers(2.0, 1)),
+        (["-0,132", "0,512", "1,250"], Numbers(0.512, commas=True, binary=False)),
+        ([Decimal("1.5"), Decimal("2.5"), Decimal("NaN")], Numbers(2.0, 1, binary=False)),
         (["x"] * 5 + ["(rare)"] * 5 + ["y"], Words(("x", "'(rare)'"), 1, 0, ("y",))),
     ],
 )
@@ -131,6 +133,7 @@ def test_what_a_column_is(cells, expected):
         (["1,234", "2,500"], "'1,234' looks like a number in a form that is not read; write 1234"),
         (["999,50", "1.234", "12,25"], "looks like a number"),
         (["12 %", "7 %", "8"], "looks like a number"),
+        ([0.5, "1,234"], "'1,234' looks like a number in a form that is not read"),
         (["05/13/2024", "13/05/2024"], "some dates begin with the day, others with the month"),
         ([10**400, 1, 2], "is not finite"),
     ],
@@ -184,20 +187,27 @@ def test_it_goes_through_json_and_nothing_else_comes_back():
     encoder = encoded(a=[1, 2, None], b=["x"] * 6 + ["y"] * 6, c=["2020-01-01"] * 6, d=[None] * 6)
     plain = json.loads(json.dumps(encoder.plain()))
     assert Encoder.from_plain(plain) == encoder
+    numbers, _, days, _ = plain["kinds"]
     for wrong in (
-        {"kind": "numbers", "fill": "x" * 3, "missing": [1], "commas": False},
-        {"kind": "numbers", "fill": float("nan"), "missing": 0, "commas": False},
+        numbers | {"fill": "x" * 3, "missing": [1]},
+        numbers | {"fill": float("nan")},
         {"kind": "numbers", "fill": 1.0},
         {"kind": "os.system"},
-        {"kind": "numbers", "fill": 10**400, "missing": 0, "commas": False},
-        {"kind": "numbers", "fill": 1.0, "missing": -3, "commas": False},
-        {"kind": "numbers", "fill": True, "missing": 0, "commas": False},
+        numbers | {"fill": 10**400},
+        numbers | {"missing": -3},
+        numbers | {"fill": True},
+        numbers | {"durations": 1},
+        numbers | {"durations": True, "binary": True},
+        numbers | {"binary": None},
         {"kind": "words", "levels": ["x", "x"], "rare": 0, "missing": 0, "others": []},
         {"kind": "words", "levels": ["x", "(rare)"], "rare": 0, "missing": 0, "others": []},
         {"kind": "words", "levels": "xyz", "rare": 0, "missing": 0, "others": []},
         {"kind": "words", "levels": ["x"], "rare": 0, "missing": 0, "others": 3},
+        {"kind": "words", "levels": ["True"], "rare": 0, "missing": 0, "others": []},
         {"kind": "left out", "why": 3, "missing": 0},
-        plain["kinds"][2] | {"last": 1e308},
+        days | {"last": 1e308},
+        days | {"day_first": "yes"},
+        days | {"aware": None},
     ):
         with pytest.raises((ValueError, KeyError)):
             Encoder.from_plain({"kinds": [wrong], "fills": True})
@@ -217,3 +227,128 @@ def test_a_summary_for_people():
     ]
     assert remarkable(encoder)
     assert not remarkable(encoded(a=[1, 2]))
+
+
+ISO_DAYS = [f"2024-{month:02d}-{day:02d}" for month in (3, 4) for day in range(1, 29)]
+
+
+def predict(encoder, *cells):
+    return encoder(table(a=cells)[0], ["a"])[:, 0].tolist()
+
+
+def test_a_prediction_refuses_ambiguous_dates_as_a_fit_does():
+    encoder = encoded(a=ISO_DAYS)
+    with pytest.raises(ProblemsError) as info:
+        predict(encoder, "2024-03-07", "03/05/2024", "04/05/2024")
+    assert str(info.value) == (
+        "X, row 1 (from 0), column 'a': '03/05/2024' may begin with the day or the month, and "
+        "neither training nor this table tells; write it like 2024-03-05, or fit with dates "
+        "day-first or month-first (1 more such cells)."
+    )
+    with pytest.raises(ProblemsError, match="some dates begin with the day, others with the month"):
+        predict(encoder, "25/03/2024", "03/26/2024")
+    assert predict(encoder, "25/03/2024", "05/03/2024") == [24, 4], "another cell tells, as in fit"
+    assert predict(encoder, "03/25/2024", "03/05/2024") == [24, 4]
+    assert predict(encoder, "03/03/2024") == [2], "the same in both orders"
+    told = encoded(Options(dates="month-first"), a=ISO_DAYS)
+    assert predict(told, "03/05/2024") == [4]
+    seen = encoded(a=["25/03/2024", "01/03/2024"])
+    assert predict(seen, "05/03/2024") == [4], "training told"
+    again = Encoder.from_plain(json.loads(json.dumps(encoder.plain())))
+    with pytest.raises(ProblemsError, match="may begin with the day or the month"):
+        predict(again, "03/05/2024")
+
+
+def test_the_cell_that_is_ambiguous_is_the_one_that_is_named():
+    with pytest.raises(
+        ProblemsError, match=r"row 2 \(from 0\), column 'a': '05/04/2024' may begin"
+    ):
+        kind(["2024-01-02", "2024-01-03", "05/04/2024"])
+
+
+NAIVE = [f"2024-03-{day:02d} 06:00" for day in range(1, 29)]
+AWARE = [f"{text}+02:00" for text in NAIVE]
+
+
+@pytest.mark.parametrize(
+    ("training", "cell", "text"),
+    [
+        (NAIVE, AWARE[3], "'2024-03-04 06:00+02:00' has a time zone, but this column has none in "
+         "training; write the local time of the training data, without a zone."),
+        (AWARE, NAIVE[3], "'2024-03-04 06:00' has no time zone, but this column has one in "
+         "training; add one, such as 2024-03-05 14:30+01:00."),
+        (AWARE, "2024-03-04", "'2024-03-04' has no time zone"),
+        (NAIVE, pd.Timestamp("2024-03-04 06:00", tz="UTC"), "has a time zone"),
+        (AWARE, pd.Timestamp("2024-03-04 06:00"), "has no time zone"),
+        (AWARE, np.datetime64("2024-03-04T06:00"), "has no time zone"),
+        ([f"{hour:02d}:00" for hour in range(24)], "12:00Z", "has a time zone"),
+    ],
+)  # fmt: skip
+def test_times_with_and_without_a_time_zone_are_not_mixed(training, cell, text):
+    encoder = encoded(a=training)
+    with pytest.raises(ProblemsError) as info:
+        predict(encoder, training[0], cell)
+    assert str(info.value).startswith("X, row 1 (from 0), column 'a': ")
+    assert text in str(info.value)
+    with pytest.raises(ProblemsError, match=r"column 'a': .* time zone"):
+        kind([*training, cell])
+    assert kind([*training, cell], dates="ignore") == LeftOut("dates")
+    again = Encoder.from_plain(json.loads(json.dumps(encoder.plain())))
+    with pytest.raises(ProblemsError, match="time zone"):
+        predict(again, cell)
+
+
+def test_time_zones_are_converted():
+    encoder = encoded(a=AWARE)
+    assert predict(encoder, "2024-03-01 04:00Z", "2024-03-01 23:00-05:00") == [0, 1]
+    assert "UTC" in summary(encoder, ["a"])[0]
+
+
+HOURS = [datetime.timedelta(hours=hour) for hour in range(25)]
+
+
+def test_durations_are_numbers_of_days():
+    encoder = encoded(a=[*HOURS, None])
+    assert encoder.kinds == (Numbers(0.5, 1, durations=True, binary=False),)
+    cells = (HOURS[6], np.timedelta64(6, "h"), pd.Timedelta(hours=6), "0 days 06:00:00")
+    assert predict(encoder, *cells) == [0.25] * 4
+    line = "numbers   a (durations in days; 1 missing, filled by the median, with an indicator)"
+    assert summary(encoder, ["a"]) == [line]
+    assert remarkable(encoded(a=HOURS))
+    array = np.arange(24).astype("timedelta64[h]")[:, None]
+    assert encoder(array, ["a"])[:, 0].tolist() == [hour / 24 for hour in range(24)]
+    assert Encoder.from_plain(json.loads(json.dumps(encoder.plain()))) == encoder
+
+
+def test_durations_are_not_mixed_with_numbers_that_have_no_unit():
+    with pytest.raises(ProblemsError, match="'6' is not a duration like those of training; give"):
+        predict(encoded(a=HOURS), 6)
+    with pytest.raises(ProblemsError, match=r"'6\.0' is not a duration like those of training"):
+        encoded(a=HOURS)(np.full((3, 1), 6.0), ["a"])
+    with pytest.raises(ProblemsError, match=r"'0\.25 days' is a duration in a column of numbers"):
+        predict(encoded(a=range(24)), HOURS[6])
+    with pytest.raises(ProblemsError, match=r"row 25 .*'6' is not a duration like others of the"):
+        kind([*HOURS, 6, 7])
+    with pytest.raises(ValueError, match="no fixed length; turn it into days"):
+        kind([np.timedelta64(3, "M")])
+
+
+def test_booleans_are_the_numbers_1_and_0():
+    for cells in (["True", "False", "true"], [True, False, True], [1, 0, "TRUE"], [1, 0, 1]):
+        encoder = encoded(a=cells)
+        assert encoder.kinds == (Numbers(1.0),)
+        assert predict(encoder, True, "false", np.True_, 1, "1.0", False) == [1, 0, 1, 1, 1, 0]
+    assert kind(["yes", "no"] * 9) == Words(("yes", "no")), "other words stay words"
+
+
+def test_a_boolean_among_other_numbers_is_a_mistake():
+    text = "'True' stands in a column of numbers other than 0 and 1; correct it, or empty the cell"
+    for cell in ("TRUE", True, np.True_):
+        with pytest.raises(ProblemsError, match=f"row 3 .*{text}"):
+            kind([0, 1, 2, cell])
+        with pytest.raises(ProblemsError, match=f"row 0 .*{text}"):
+            predict(encoded(a=range(9)), cell)
+        with pytest.raises(ProblemsError, match=f"row 0 .*{text}"):
+            predict(Encoder.of(np.arange(9.0)[:, None], ["a"], Options(), [False]), cell)
+    codes = encoded(forced=["a"], a=[1, 2, True] * 6, b=range(18))
+    assert codes.kinds[0] == Words(("1", "2"))
