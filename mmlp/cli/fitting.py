@@ -14,6 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from mmlp import tables
 from mmlp.cli.examined import examined, leaks, plain_numbers
 from mmlp.cli.fit_arguments import BESIDE, FitOptions
+from mmlp.cli.names import explain_split_name
+from mmlp.columns.number_format import BY_COLUMN, NumberFormat
 from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
 from mmlp.estimators.saved import kinds, save
 from mmlp.estimators.spd import factored
@@ -28,6 +30,7 @@ class Rows(NamedTuple):
     targets: Sequence[str]
     place: Callable[[int], str]
     told: str = ""  # of the table, if there is more to it than numbers
+    number_format: NumberFormat = BY_COLUMN  # as other tables of the kind are to be read
 
 
 def fit(command: FitOptions, out: Path) -> dict:
@@ -43,6 +46,8 @@ def fit(command: FitOptions, out: Path) -> dict:
     checkpoint = out.with_name(f"{out.name}.checkpoint") / command.kind
     _fit_or_explain(command.data, estimator, train, checkpoint)
     # first of all: whatever is wrong with the test rows, it is not lost
+    if rows.number_format != BY_COLUMN:
+        estimator.number_format_ = rows.number_format
     save(estimator, out, feature_names_in_=rows.inputs, target_names_=rows.targets)
     count, of = estimator.unfinished()
     if count:
@@ -98,8 +103,13 @@ def _matrix_rows(command: FitOptions) -> Rows:
 
 def _read(command: FitOptions, estimator) -> Rows:
     """The rows that an estimator of columns is fitted to."""
-    table, ignore = tables.read(command.data), getattr(command, "ignore", ())
-    targets = getattr(command, "targets", ()) or table.targets
+    options = vars(command)
+    number_format = NumberFormat.from_options(options.get("decimal"), options.get("thousands"))
+    table = tables.read(command.data, number_format, keep_faults=True)
+    for option in ("targets", "ignore", "categories"):
+        _check_split_names(table, option, options.get(option, ()))
+    ignore = options.get("ignore", ())
+    targets = options.get("targets", ()) or table.targets
     if estimator.targets == "columns" and not targets:
         remedy = "add it, or name columns of X by --targets x0,x1"
         raise ValueError(f"{command.data} has no array 'y' to predict; {remedy}.")
@@ -108,13 +118,31 @@ def _read(command: FitOptions, estimator) -> Rows:
         names, targets = tuple(dict.fromkeys(names)), ()
     inputs = table.others(names)
     if not inputs:
+        table.refuse([])
         raise ValueError(f"{table.path} has no columns left as inputs; name fewer columns.")
     found = examined(table, inputs, targets, estimator)
     for text in leaks(found):
         warnings.warn(text, stacklevel=2)
     data = (found.X, found.y) if estimator.targets == "columns" else (found.X,)
     told = f"{table.path}: {found.told}" if found.X.dtype == object or ";" in found.told else ""
-    return Rows(data, found.inputs, targets, lambda row: table.place(int(found.rows[row])), told)
+    if not number_format.is_given:
+        number_format = NumberFormat(expects_commas=table.has_decimal_commas())
+    return Rows(
+        data,
+        found.inputs,
+        targets,
+        lambda row: table.place(int(found.rows[row])),
+        told,
+        number_format,
+    )
+
+
+def _check_split_names(table: tables.Table, option: str, names: Sequence[str]) -> None:
+    """Explain how to give a column whose name has commas, where an option has its pieces."""
+    known = {*table.names, "auto", "ignore", "refuse"}
+    missing = [name for name in names if name not in known]
+    if missing and (remedy := explain_split_name(names, table.names, option)):
+        raise ValueError(f"{table.path} has no column {missing[0]!r}; {remedy}.")
 
 
 def _check_cells(path: Path, dtype, rows: Rows) -> None:
