@@ -35,10 +35,13 @@ def about(path: Path, otherwise: Callable[[Path], dict]) -> dict[str, Any]:
         fitted = metadata["fitted"]
         inputs = fitted.get("feature_names_in_") or _numbered("x", fitted["n_features_in_"])
         targets = fitted.get("target_names_") or _numbered("y", own["n_targets"])
+        inputs, left_out = _split_left_out([*map(str, inputs)], fitted)
         return {
             "kind": str(own["kind"]),
-            "inputs": [*map(str, inputs)],
+            "inputs": inputs,
+            **({"left_out": left_out} if left_out else {}),
             **({"targets": [*map(str, targets)]} if targets else {}),
+            **_separators(fitted),
             **({} if own["rank"] is None else {"rank": int(own["rank"])}),
             "epochs": len(fitted["history_"]["history"]["loss"]),
             "weights": sum(array.size for array in arrays.values()),
@@ -47,6 +50,23 @@ def about(path: Path, otherwise: Callable[[Path], dict]) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         why = f"its header makes no sense, {error!r:.200}"
         raise ValueError(f"{path} is damaged: {why}. Use an older copy.") from None
+
+
+def _split_left_out(inputs: list[str], fitted: dict) -> tuple[list[str], list[str]]:
+    """Split the names of inputs into those that the model uses and those that it does not."""
+    columns = fitted.get("columns_")
+    if columns is None:  # a model of numbers alone
+        return inputs, []
+    unused = [kind["kind"] == "left out" for kind in columns["columns"]["kinds"]]
+    named = list(zip(inputs, unused, strict=True))
+    return [name for name, out in named if not out], [name for name, out in named if out]
+
+
+def _separators(fitted: dict) -> dict[str, str]:
+    """Return the separators within numbers that the user gave to `mmlp fit`."""
+    number_format = fitted.get("number_format_", {})
+    separators = {name: number_format.get(name) for name in ("decimal", "thousands")}
+    return {name: str(value) for name, value in separators.items() if value is not None}
 
 
 def plain(node: dict) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 from mmlp.cli.names import format_argument
 from mmlp.columns.cells import Cells
 from mmlp.columns.encoder import Encoder
-from mmlp.columns.kinds import LeftOut, Numbers, Options, column, kind_of
+from mmlp.columns.kinds import Kind, LeftOut, Numbers, Options, column, kind_of
 from mmlp.columns.problems import Problem, ProblemsError
 from mmlp.tables import Table
 
@@ -84,7 +84,7 @@ def read_for(estimator, table: Table, inputs: Sequence[str], targets: Sequence[s
     used = [name for name in inputs if name not in left_out]
     problems = table.number_problems([*_numeric_inputs(estimator, used, inputs), *targets])
     if estimator.any_columns:
-        X = _spread(table.columns(used), used, inputs)
+        X = _as_numbers(_spread(table.columns(used), used, inputs), estimator.columns_.kinds)
         gaps = np.zeros(len(table), bool)
         input_problems = []
     else:
@@ -153,6 +153,25 @@ def _spread(X: np.ndarray, used: Sequence[str], inputs: Sequence[str]) -> np.nda
     position = {name: j for j, name in enumerate(inputs)}
     whole[:, [position[name] for name in used]] = X
     return whole
+
+
+def _as_numbers(X: np.ndarray, kinds: Sequence[Kind]) -> np.ndarray:
+    """Turn the text of columns of numbers into numbers; cells that are none stay as they are.
+
+    What "1.600" is has been settled by the whole table, of which the estimator sees the inputs.
+    """
+    if X.dtype != object:
+        return X
+    for j, kind in enumerate(kinds):
+        if isinstance(kind, Numbers):
+            cells = Cells.of(X[:, j])
+            values = [kind.read(cell) for cell in cells.values]
+            settled = [
+                cell if value is None else value
+                for cell, value in zip(cells.values, values, strict=True)
+            ]
+            X[:, j] = np.array(settled, object)[cells.codes]
+    return X
 
 
 def _joined(problems: Sequence[Problem], more: Sequence[Problem]) -> list[Problem]:

@@ -16,6 +16,7 @@ from mmlp.cli.examined import examined, leaks, plain_numbers
 from mmlp.cli.fit_arguments import BESIDE, FitOptions
 from mmlp.cli.names import explain_split_name
 from mmlp.columns.number_format import BY_COLUMN, NumberFormat
+from mmlp.columns.problems import ProblemsError, listed
 from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
 from mmlp.estimators.saved import kinds, save
 from mmlp.estimators.spd import factored
@@ -44,7 +45,9 @@ def fit(command: FitOptions, out: Path) -> dict:
     if rows.told and not command.quiet:
         print(rows.told, file=sys.stderr)
     checkpoint = out.with_name(f"{out.name}.checkpoint") / command.kind
-    _fit_or_explain(command.data, estimator, train, checkpoint)
+    _fit_or_explain(
+        command.data, estimator, train, checkpoint, lambda row: rows.place(int(used[row]))
+    )
     # first of all: whatever is wrong with the test rows, it is not lost
     if rows.number_format != BY_COLUMN:
         estimator.number_format_ = rows.number_format
@@ -173,8 +176,17 @@ def _split(command: FitOptions, n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(order[:kept]), np.sort(order[kept:])
 
 
-def _fit_or_explain(path: Path, estimator, data: Sequence[np.ndarray], checkpoint: Path) -> None:
-    """Fit; what the estimator would warn of by its arguments is told by the command's options."""
+def _fit_or_explain(
+    path: Path,
+    estimator,
+    data: Sequence[np.ndarray],
+    checkpoint: Path,
+    place: Callable[[int], str],
+) -> None:
+    """Fit; what the estimator would warn of by its arguments is told by the command's options.
+
+    `place` tells where a row of the data stands in the file.
+    """
     try:
         with warnings.catch_warnings():
             for told_here in (FarCellWarning, ConvergenceWarning):
@@ -185,5 +197,8 @@ def _fit_or_explain(path: Path, estimator, data: Sequence[np.ndarray], checkpoin
             f"{checkpoint} keeps an unfinished training with other data or options; finish it with "
             "the command that began it, remove that folder, or choose another -o."
         ) from None
+    except ProblemsError as error:
+        texts = [problem.told(place) for problem in error.problems]
+        raise ValueError(listed(str(path), texts)) from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

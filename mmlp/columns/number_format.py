@@ -74,16 +74,16 @@ class NumberFormat:
         """Whether Python's reading of numbers with decimal points is right for this format."""
         return self.decimal == "." or (self.decimal is None and not self.expects_commas)
 
-    def normalize(self, cell: Any) -> Any:
-        """Rewrite a number of this format as Python reads it; leave other cells alone.
+    def read(self, cell: Any) -> Any:
+        """Return the number that a cell of this format is; leave other cells as they are.
 
-        >>> NumberFormat(",", ".").normalize("1.600,5")
-        '1600.5'
+        >>> NumberFormat(",", ".").read("1.600,5")
+        1600.5
         """
         if not isinstance(cell, str) or self._pattern.fullmatch(cell) is None:
             return cell
         without_groups = re.sub(self._group, "", cell) if self._group else cell
-        return without_groups.replace(self.decimal or ".", ".")
+        return float(without_groups.replace(self.decimal or ".", "."))
 
     def find_foreign(self, name: str, cells: Cells) -> Problem | None:
         """Return the first number of a column that is written in another format, if any.

@@ -26,6 +26,7 @@ INPUTS = (".csv", ".csv.gz", ".arff", ".npy", ".npz")
 OPTIONS = {
     "say it by dates": "say it by --dates",
     "say that the column holds categories": "say by --categories that the column holds categories",
+    "give numbers instead of text": "describe the numbers by --decimal and --thousands",
     "write 1234.5": "write 1234.5, or describe the numbers by --decimal and --thousands",
 }
 
@@ -56,7 +57,10 @@ class Table:
         return len(self.rows)
 
     def columns(self, names: Sequence[str]) -> np.ndarray:
-        """These columns, (n, len(names)): float64, NaN where a value is missing, or text."""
+        """These columns, (n, len(names)): float64, NaN where a value is missing, or text.
+
+        Numbers in text are floats where the user gave their format.
+        """
         self.check(names)
         position = {name: j for j, name in enumerate(self.names)}
         index = [position[name] for name in names]
@@ -68,8 +72,8 @@ class Table:
         if self.number_format.is_given:
             for j in range(len(index)):
                 cells = Cells.of(found[:, j])
-                normalized = [self.number_format.normalize(cell) for cell in cells.values]
-                found[:, j] = np.array(normalized, object)[cells.codes]
+                values = [self.number_format.read(cell) for cell in cells.values]
+                found[:, j] = np.array(values, object)[cells.codes]
         return found
 
     def numbers(self, names: Sequence[str]) -> tuple[np.ndarray, list[Problem]]:
