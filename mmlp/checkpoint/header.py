@@ -62,9 +62,13 @@ def about(path: Path, otherwise: Callable[[Path], dict]) -> dict[str, Any]:
         inputs = _column_names(fitted, "feature_names_in_", "x", n_features)
         targets = _column_names(fitted, "target_names_", "y", n_targets)
         history = _check_type(_check_type(fitted, "history_", dict), "history", dict)
-        result: dict[str, Any] = {"kind": _check_type(summary, "kind", str), "inputs": inputs}
+        used, left_out = _split_left_out(inputs, fitted)
+        result: dict[str, Any] = {"kind": _check_type(summary, "kind", str), "inputs": used}
+        if left_out:
+            result["left_out"] = left_out
         if targets:
             result["targets"] = targets
+        result |= _separators(fitted)
         if summary.get("rank") is not None:
             result["rank"] = _check_count(summary, "rank")
         result["epochs"] = len(_check_type(history, "loss", list))
@@ -74,6 +78,25 @@ def about(path: Path, otherwise: Callable[[Path], dict]) -> dict[str, Any]:
         why = f"its header makes no sense, {error!r:.200}"
         raise ValueError(f"{path} is damaged: {why}. Use an older copy.") from None
     return result
+
+
+def _split_left_out(inputs: list[str], fitted: dict) -> tuple[list[str], list[str]]:
+    """Split the names of inputs into those that the model uses and those that it does not."""
+    if fitted.get("columns_") is None:  # a model of numbers alone
+        return inputs, []
+    columns = _check_type(_check_type(fitted, "columns_", dict), "columns", dict)
+    unused = [kind["kind"] == "left out" for kind in _check_type(columns, "kinds", list)]
+    named = list(zip(inputs, unused, strict=True))
+    return [name for name, out in named if not out], [name for name, out in named if out]
+
+
+def _separators(fitted: dict) -> dict[str, str]:
+    """Return the separators within numbers that the user gave to `mmlp fit`."""
+    if fitted.get("number_format_") is None:
+        return {}
+    number_format = _check_type(fitted, "number_format_", dict)
+    given = [name for name in ("decimal", "thousands") if number_format.get(name) is not None]
+    return {name: _check_type(number_format, name, str) for name in given}
 
 
 def plain(node: dict, depth: int = 0) -> Any:

@@ -6,7 +6,16 @@ from typing import Annotated, Literal, NamedTuple
 
 from tyro.conf import Positional, arg
 
-from mmlp.cli.fit_arguments import Data, FitRegression, FitSpd, FitVae, MaybeWhole, Whole, default
+from mmlp.cli.fit_arguments import (
+    Data,
+    FitRegression,
+    FitSpd,
+    FitVae,
+    MaybeWhole,
+    ReadOptions,
+    Whole,
+    default,
+)
 from mmlp.experiments.harness.targets import TARGETS, Target
 
 ModelFile = Annotated[Data, arg(metavar="MODEL", help="A file that `mmlp fit` wrote.")]
@@ -31,7 +40,7 @@ class Demo:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predict:
+class Predict(ReadOptions):
     """Apply a model to new rows.
     $ mmlp predict wind.safetensors tomorrow.csv -o forecast.npz
     $ mmlp predict wind.safetensors tomorrow.csv | head
@@ -54,7 +63,7 @@ class Predict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score:
+class Score(ReadOptions):
     """Measure a model on rows whose answer is known, best on rows that it was not fitted to.
     $ mmlp score wind.safetensors unseen.csv --json
 
@@ -70,7 +79,7 @@ class Score:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(ReadOptions):
     """Write a page about a model, on rows whose answer is known, best ones it was not fitted to.
     $ mmlp report wind.safetensors unseen.csv -o wind-report
 

@@ -15,8 +15,9 @@ from mmlp import estimators, tables
 from mmlp.checkpoint import atomic
 from mmlp.cli import about, fitting
 from mmlp.cli.arguments import Demo, Predict, Report, Reproduce, Sample, Score
-from mmlp.cli.examined import known_rows, rows_for, told_by_lines
-from mmlp.cli.fit_arguments import BESIDE, FitOptions
+from mmlp.cli.examined import expects_decimal_commas, known_rows, read_for, told_by_lines
+from mmlp.cli.fit_arguments import BESIDE, FitOptions, ReadOptions
+from mmlp.columns.number_format import NumberFormat
 from mmlp.estimators.saved import kinds
 
 DELAY = 2  # seconds without a bar
@@ -65,8 +66,8 @@ def predict(command: Predict) -> int:
     estimator, inputs, targets = _loaded(command.model)
     out = _results_file(command.out, command.data)
     text = out is None or tables.check_output(out, estimator.result_names()) == ".csv"
-    table = tables.read(command.data)
-    X, gaps = rows_for(estimator, table, inputs)
+    table = _read_table(command, estimator)
+    X, _, gaps = read_for(estimator, table, inputs)
     with told_by_lines(table):
         pieces = _shown(_blanked(estimator.predicted_pieces(X, text=text), gaps), len(X))
         first = next(pieces)
@@ -83,7 +84,7 @@ def score(command: Score) -> int:
     if estimator.targets == "matrices":
         data = fitting.matrices(command.data)
     else:
-        table = tables.read(command.data)
+        table = _read_table(command, estimator)
         data = known_rows(estimator, table, inputs, targets)
     with told_by_lines(table):
         found = fitting.scores(estimator, *data)
@@ -104,10 +105,8 @@ def report(command: Report) -> int:
     if estimator.targets == "matrices":
         data = fitting.matrices(command.data)
     else:
-        table = tables.read(command.data)
-        X, gaps = rows_for(estimator, table, inputs)
-        y, problems = table.numbers(targets)
-        table.refuse(problems)
+        table = _read_table(command, estimator)
+        X, y, gaps = read_for(estimator, table, inputs, targets)
         used = np.flatnonzero(~gaps)
         if not len(used):
             raise ValueError(f"{table.path} has no row with all values that a report needs.")
@@ -141,6 +140,16 @@ def _loaded(path: Path) -> tuple[Any, list[str], list[str]]:
     targets = held.get("target_names_", tables.numbered("y", estimator.n_targets))
     estimator.names = list(inputs)
     return estimator, list(inputs), list(targets)
+
+
+def _read_table(command: Any, estimator) -> tables.Table:
+    """Read the rows for a model, their numbers as the options or else the model describe them."""
+    options: ReadOptions = command
+    number_format = NumberFormat.from_options(options.decimal, options.thousands)
+    if not number_format.is_given:
+        found_in_inputs = NumberFormat(expects_commas=expects_decimal_commas(estimator))
+        number_format = getattr(estimator, "number_format_", found_in_inputs)
+    return tables.read(command.data, number_format, keep_faults=True)
 
 
 def _shown(pieces: Iterable[dict[str, np.ndarray]], n: int) -> Iterator[dict[str, np.ndarray]]:

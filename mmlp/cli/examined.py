@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mmlp.cli.names import format_argument
 from mmlp.columns.cells import Cells
 from mmlp.columns.encoder import Encoder
-from mmlp.columns.kinds import LeftOut, Numbers, Options, column, kind_of
+from mmlp.columns.kinds import Kind, LeftOut, Numbers, Options, column, kind_of
 from mmlp.columns.problems import Problem, ProblemsError
 from mmlp.tables import Table
 
@@ -30,14 +31,24 @@ class Examined(NamedTuple):
 def examined(table: Table, inputs: Sequence[str], targets: Sequence[str], estimator) -> Examined:
     """The rows that have all targets; for an estimator of numbers alone, those without gaps."""
     X = table.columns(inputs)
-    y, problems = table.numbers(targets)
+    categories = _named_categories(table, estimator)
+    as_numbers = [name for name in inputs if name not in categories]
+    problems = table.number_problems([*targets, *as_numbers])
+    y, target_problems = table.numbers(targets)
+    problems = _joined(problems, target_problems)
     other = "or choose another target"
-    problems = [p._replace(text=p.text.replace("or leave the column out", other)) for p in problems]
+    problems = [
+        p._replace(text=p.text.replace("or leave the column out", other))
+        if p.column in targets
+        else p
+        for p in problems
+    ]
     if estimator.any_columns:
-        told, problems = "", problems + _problems(table, X, inputs, estimator)
+        told = ""
+        problems = _joined(problems, _encoding_problems(table, X, inputs, estimator, problems))
     else:
-        X, inputs, told, more = _numbers_alone(table, inputs)
-        problems += more
+        X, inputs, told, input_problems = _numbers_alone(table, inputs)
+        problems = _joined(problems, input_problems)
     table.refuse(problems)
     whole = ~np.isnan(y).any(axis=1)
     gaps = np.zeros(len(X), bool) if estimator.any_columns else np.isnan(X).any(axis=1)
@@ -52,30 +63,55 @@ def examined(table: Table, inputs: Sequence[str], targets: Sequence[str], estima
     )
 
 
-def rows_for(estimator, table: Table, inputs: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that a fitted estimator predicts, and which lack a value that it needs, (n,)."""
+class Known(NamedTuple):
+    """What a table holds for a fitted estimator: X (n, p), y (n, d) and which rows have gaps, (n,).
+
+    Where a row lacks a value that the estimator needs, X holds a number in its place.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    gaps: np.ndarray
+
+
+def read_for(estimator, table: Table, inputs: Sequence[str], targets: Sequence[str] = ()) -> Known:
+    """Read the inputs, and the targets if any are given, that a fitted estimator knows.
+
+    Everything that is wrong with the table is told in one answer. Columns that training left out
+    need not be there.
+    """
+    left_out = left_out_inputs(estimator, inputs)
+    used = [name for name in inputs if name not in left_out]
+    problems = table.number_problems([*_numeric_inputs(estimator, used, inputs), *targets])
     if estimator.any_columns:
-        return table.columns(inputs), np.zeros(len(table), bool)
-    X, problems = table.numbers(inputs)
+        X = _as_numbers(_spread(table.columns(used), used, inputs), estimator.columns_.kinds)
+        gaps = np.zeros(len(table), bool)
+        input_problems = []
+    else:
+        X, input_problems = table.numbers(used)
+        gaps = np.asarray(np.isnan(X).any(axis=1))
+        # Any number will do: the results of such a row are not shown.
+        X = np.where(np.isnan(X), 0.0, X)
+    y, target_problems = table.numbers(targets)
+    problems = _joined(problems, [*target_problems, *input_problems])
+    if estimator.any_columns and (problems or table.faults):
+        # Otherwise the estimator itself finds them when it encodes the rows.
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                estimator.columns_(X, inputs)
+        except ProblemsError as error:
+            problems = _joined(problems, error.problems)
     table.refuse(problems)
-    gaps = np.isnan(X)
-    rows = np.asarray(gaps.any(axis=1))
-    if rows.any():
-        text = f"{table.path}: {rows.sum()} of {len(X)} rows lack a value; their results are blank."
+    if gaps.any():
+        text = f"{table.path}: {gaps.sum()} of {len(X)} rows lack a value; their results are blank."
         warnings.warn(text, stacklevel=2)
-    return np.where(gaps, 0.0, X), rows  # any number will do: what comes of it is not shown
+    return Known(X, y, gaps)
 
 
 def known_rows(estimator, table: Table, inputs: Sequence[str], targets: Sequence[str]) -> tuple:
     """The inputs and targets of rows that a score can be made of."""
-    X, gaps = rows_for(estimator, table, inputs)
-    y, problems = table.numbers(targets)
-    if problems and estimator.any_columns:
-        try:
-            estimator.columns_(X, inputs)
-        except ProblemsError as error:
-            problems += error.problems
-    table.refuse(problems)
+    X, y, gaps = read_for(estimator, table, inputs, targets)
     gone = np.isnan(y).any(axis=1)
     if gone.any():
         text = f"{table.path}: {gone.sum()} of {len(X)} rows lack a target and are not scored."
@@ -84,6 +120,64 @@ def known_rows(estimator, table: Table, inputs: Sequence[str], targets: Sequence
     if not rows.any():
         raise ValueError(f"{table.path} has no row with all values that a score needs.")
     return (X[rows], y[rows]) if targets else (X[rows],)
+
+
+def left_out_inputs(estimator, inputs: Sequence[str]) -> set[str]:
+    """Return the inputs from which a fitted estimator learnt nothing and which it does not read."""
+    if not estimator.any_columns:
+        return set()
+    kinds = estimator.columns_.kinds
+    return {name for name, kind in zip(inputs, kinds, strict=True) if isinstance(kind, LeftOut)}
+
+
+def expects_decimal_commas(estimator) -> bool:
+    """Return whether the table that an estimator was fitted to had inputs with decimal commas."""
+    kinds = estimator.columns_.kinds if estimator.any_columns else ()
+    return any(isinstance(kind, Numbers) and kind.commas for kind in kinds)
+
+
+def _numeric_inputs(estimator, used: Sequence[str], inputs: Sequence[str]) -> list[str]:
+    """Return those of the `used` columns that a fitted estimator reads as numbers."""
+    if not estimator.any_columns:
+        return list(used)
+    kinds = dict(zip(inputs, estimator.columns_.kinds, strict=True))
+    return [name for name in used if isinstance(kinds[name], Numbers)]
+
+
+def _spread(X: np.ndarray, used: Sequence[str], inputs: Sequence[str]) -> np.ndarray:
+    """Add the columns that were not read, with missing cells."""
+    if len(used) == len(inputs):
+        return X
+    absent = "" if X.dtype == object else np.nan
+    whole = np.full((len(X), len(inputs)), absent, X.dtype)
+    position = {name: j for j, name in enumerate(inputs)}
+    whole[:, [position[name] for name in used]] = X
+    return whole
+
+
+def _as_numbers(X: np.ndarray, kinds: Sequence[Kind]) -> np.ndarray:
+    """Turn the text of columns of numbers into numbers; cells that are none stay as they are.
+
+    What "1.600" is has been settled by the whole table, of which the estimator sees the inputs.
+    """
+    if X.dtype != object:
+        return X
+    for j, kind in enumerate(kinds):
+        if isinstance(kind, Numbers):
+            cells = Cells.of(X[:, j])
+            values = [kind.read(cell) for cell in cells.values]
+            settled = [
+                cell if value is None else value
+                for cell, value in zip(cells.values, values, strict=True)
+            ]
+            X[:, j] = np.array(settled, object)[cells.codes]
+    return X
+
+
+def _joined(problems: Sequence[Problem], more: Sequence[Problem]) -> list[Problem]:
+    """Add problems of columns that have none yet: one cause is told once."""
+    columns = {problem.column for problem in problems}
+    return [*problems, *(problem for problem in more if problem.column not in columns)]
 
 
 @contextlib.contextmanager
@@ -124,22 +218,32 @@ def leaks(found: Examined) -> Iterator[str]:
         yield (
             f"column {names[i]!r} tells the target {found.targets[j]!r} almost exactly "
             f"(correlation {correlation[i, j]:.6f}); if it is not known when you predict, leave it "
-            f"out: --ignore {names[i]}"
+            f"out: --ignore {format_argument([names[i]])}"
         )
 
 
-def _problems(table: Table, X: np.ndarray, inputs: Sequence[str], estimator) -> list[Problem]:
-    """Those of inputs of any kind."""
-    options = Options(estimator.missing, estimator.categories, estimator.dates)
-    named = () if isinstance(options.categories, str) else options.categories
+def _named_categories(table: Table, estimator) -> Sequence[str]:
+    """Return the columns that are said to hold categories."""
+    categories = getattr(estimator, "categories", "auto")
+    named = () if isinstance(categories, str) else categories
     table.check(named)
+    return named
+
+
+def _encoding_problems(
+    table: Table, X: np.ndarray, inputs: Sequence[str], estimator, others: Sequence[Problem]
+) -> Sequence[Problem]:
+    """Return the problems of inputs of any kind; `others` are told where there is none of these."""
+    options = Options(estimator.missing, estimator.categories, estimator.dates)
+    named = _named_categories(table, estimator)
     try:
         Encoder.of(X, inputs, options, [name in named for name in inputs])
     except ProblemsError as error:
-        return list(error.problems)
+        return error.problems
     except ValueError as error:
+        table.refuse(others)
         raise ValueError(f"{table.path}: {error}") from None
-    return []
+    return ()
 
 
 def _numbers_alone(table: Table, inputs: Sequence[str]):

@@ -1,5 +1,6 @@
 """The arguments of `mmlp fit`: a class for each kind, whose docstrings are the help."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -7,15 +8,36 @@ from typing import Annotated, Any, ClassVar, Literal
 from tyro.conf import Positional, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
+from mmlp.cli.names import format_names, parse_names
+from mmlp.columns.number_format import DECIMALS, THOUSANDS_SEPARATORS
+
 Data = Annotated[Positional[Path], arg(metavar="DATA")]
 NAMES = PrimitiveConstructorSpec(
     nargs=1,
     metavar="NAMES",
-    instance_from_str=lambda words: tuple(filter(None, map(str.strip, words[0].split(",")))),
+    instance_from_str=lambda words: parse_names(words[0]),
     is_instance=lambda value: isinstance(value, tuple),
-    str_from_instance=lambda names: [",".join(names)],
+    str_from_instance=lambda names: [format_names(names)],
 )
 Names = Annotated[tuple[str, ...], NAMES]
+
+
+def _one_of(characters: Sequence[str]) -> PrimitiveConstructorSpec:
+    """A separator within numbers."""
+
+    def parse(words: list[str]) -> str:
+        if words[0] not in characters:
+            known = ", ".join(map(repr, characters))
+            raise ValueError(f"it must be one of {known}, got {words[0]!r:.40}.")
+        return words[0]
+
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="CHARACTER",
+        instance_from_str=parse,
+        is_instance=lambda value: value is None or value in characters,
+        str_from_instance=lambda character: [str(character)],
+    )
 
 
 def _whole(words: list[str]) -> int:
@@ -49,6 +71,8 @@ def default(text: str | int, metavar: str | None = None, *aliases: str):
     return arg(aliases=aliases, metavar=metavar, help_behavior_hint=f"(default: {text})")
 
 
+DECIMAL = _one_of(DECIMALS)
+THOUSANDS = _one_of(THOUSANDS_SEPARATORS)
 HERE = default("the name of DATA, with .safetensors, here", "MODEL", "-o")
 # `max_epochs` of the estimators, which are not asked: scikit-learn takes seconds to import
 EPOCHS, VAE_EPOCHS = default(500, "N"), default(300, "N")
@@ -138,11 +162,26 @@ class FitSpd(EnsembleOptions, FitMatrices):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How to read the table that a model is applied to."""
+
+    decimal: Annotated[str | None, DECIMAL, default("as for `mmlp fit`", "CHARACTER")] = None
+    """The decimal mark of all numbers in the text of DATA, . or ,"""
+    thousands: Annotated[str | None, THOUSANDS, default("as for `mmlp fit`", "CHARACTER")] = None
+    """What stands between groups of three digits: one of . , ' _ or a space."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FitRows(FitOptions):
     data: Data
     """A table; an .npz holds X (n, p), and its y, if it has one, is left out."""
     ignore: Annotated[Names, default("none")] = ()
-    """Columns to leave out, separated by commas."""
+    """Columns to leave out, separated by commas; see --targets."""
+    decimal: Annotated[str | None, DECIMAL, default("as each column shows it", "CHARACTER")] = None
+    """The decimal mark of all numbers in the text of DATA, . or , and remembered by the model."""
+    thousands: Annotated[str | None, THOUSANDS, default("none", "CHARACTER")] = None
+    """What stands between groups of three digits, as in --decimal , --thousands . for 1.234,5; one
+    of . , ' _ or a space. Numbers in another form are refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +189,8 @@ class FitColumns(FitRows):
     data: Data
     """A table; an .npz holds X (n, p) and y (n, d); the columns of arrays are called x0, x1, ..."""
     targets: Annotated[Names, default("y of an .npz; needed elsewhere")] = ()
-    """The columns to predict, separated by commas; all others are inputs."""
+    """The columns to predict, separated by commas; all others are inputs. A name with a comma in
+    it is quoted, as in --targets '"speed, m/s",v'."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +200,7 @@ class ColumnOptions(FitOptions):
     Rows without a target are always left out."""
     categories: Annotated[Names, default("auto, text columns")] = ("auto",)
     """Columns that hold categories: auto, ignore (leave text out), refuse, or NAMES of columns of
-    numbers that are codes, to which text columns are added."""
+    numbers that are codes, to which text columns are added; names as in --targets."""
     dates: Literal["auto", "day-first", "month-first", "ignore", "refuse"] = "auto"
     """Dates become numbers; day-first or month-first where 05/03/2024 leaves it open."""
 

@@ -15,6 +15,9 @@ from mmlp import tables
 from mmlp.cli import interrupts
 from mmlp.cli.examined import examined, leaks, plain_numbers
 from mmlp.cli.fit_arguments import BESIDE, FitOptions
+from mmlp.cli.names import explain_split_name
+from mmlp.columns.number_format import BY_COLUMN, NumberFormat
+from mmlp.columns.problems import ProblemsError, listed
 from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
 from mmlp.estimators.saved import kinds, save
 from mmlp.estimators.spd import factored
@@ -31,6 +34,7 @@ class Rows(NamedTuple):
     targets: Sequence[str]
     place: Callable[[int], str]
     told: str = ""  # of the table, if there is more to it than numbers
+    number_format: NumberFormat = BY_COLUMN  # as other tables of the kind are to be read
 
 
 def fit(command: FitOptions, out: Path) -> dict:
@@ -45,8 +49,17 @@ def fit(command: FitOptions, out: Path) -> dict:
         print(escape_controls(rows.told), file=sys.stderr)
     checkpoint = out.with_name(f"{out.name}.checkpoint") / command.kind
     with interrupts.Resumable(checkpoint):
-        _fit_or_explain(command.data, estimator, train, checkpoint, overwrite=command.overwrite)
+        _fit_or_explain(
+            command.data,
+            estimator,
+            train,
+            checkpoint,
+            place=lambda row: rows.place(int(used[row])),
+            overwrite=command.overwrite,
+        )
     # first of all: whatever is wrong with the test rows, it is not lost
+    if rows.number_format != BY_COLUMN:
+        estimator.number_format_ = rows.number_format
     save(estimator, out, feature_names_in_=rows.inputs, target_names_=rows.targets)
     columns = getattr(estimator, "_target_columns", None)
     if columns is not None and len(columns.constant):
@@ -105,8 +118,13 @@ def _matrix_rows(command: FitOptions) -> Rows:
 
 def _read(command: FitOptions, estimator) -> Rows:
     """The rows that an estimator of columns is fitted to."""
-    table, ignore = tables.read(command.data), getattr(command, "ignore", ())
-    targets = getattr(command, "targets", ()) or table.targets
+    options = vars(command)
+    number_format = NumberFormat.from_options(options.get("decimal"), options.get("thousands"))
+    table = tables.read(command.data, number_format, keep_faults=True)
+    for option in ("targets", "ignore", "categories"):
+        _check_split_names(table, option, options.get(option, ()))
+    ignore = options.get("ignore", ())
+    targets = options.get("targets", ()) or table.targets
     if estimator.targets == "columns" and not targets:
         remedy = "add it, or name columns of X by --targets x0,x1"
         raise ValueError(f"{command.data} has no array 'y' to predict; {remedy}.")
@@ -115,13 +133,31 @@ def _read(command: FitOptions, estimator) -> Rows:
         names, targets = tuple(dict.fromkeys(names)), ()
     inputs = table.others(names)
     if not inputs:
+        table.refuse([])
         raise ValueError(f"{table.path} has no columns left as inputs; name fewer columns.")
     found = examined(table, inputs, targets, estimator)
     for text in leaks(found):
         warnings.warn(text, stacklevel=2)
     data = (found.X, found.y) if estimator.targets == "columns" else (found.X,)
     told = f"{table.path}: {found.told}" if found.X.dtype == object or ";" in found.told else ""
-    return Rows(data, found.inputs, targets, lambda row: table.place(int(found.rows[row])), told)
+    if not number_format.is_given:
+        number_format = NumberFormat(expects_commas=table.has_decimal_commas())
+    return Rows(
+        data,
+        found.inputs,
+        targets,
+        lambda row: table.place(int(found.rows[row])),
+        told,
+        number_format,
+    )
+
+
+def _check_split_names(table: tables.Table, option: str, names: Sequence[str]) -> None:
+    """Explain how to give a column whose name has commas, where an option has its pieces."""
+    known = {*table.names, "auto", "ignore", "refuse"}
+    missing = [name for name in names if name not in known]
+    if missing and (remedy := explain_split_name(names, table.names, option)):
+        raise ValueError(f"{table.path} has no column {missing[0]!r}; {remedy}.")
 
 
 def _check_cells(path: Path, dtype, rows: Rows) -> None:
@@ -153,12 +189,19 @@ def _split(command: FitOptions, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _fit_or_explain(
-    path: Path, estimator, data: Sequence[np.ndarray], checkpoint: Path, *, overwrite: bool
+    path: Path,
+    estimator,
+    data: Sequence[np.ndarray],
+    checkpoint: Path,
+    *,
+    place: Callable[[int], str],
+    overwrite: bool,
 ) -> None:
     """Fit, from the checkpoint if it is one of the same training; explain errors by options.
 
-    With `overwrite`, a checkpoint of another training is discarded. Nobody else is at work there:
-    the training would have been refused before as one that is in use.
+    `place` tells where a row of the data stands in the file. With `overwrite`, a checkpoint of
+    another training is discarded. Nobody else is at work there: the training would have been
+    refused before as one that is in use.
     """
     try:
         try:
@@ -175,6 +218,9 @@ def _fit_or_explain(
         ) from None
     except UnusableCheckpointError as error:
         raise ValueError(f"{error} Or start anew with --overwrite.") from error
+    except ProblemsError as error:
+        texts = [problem.told(place) for problem in error.problems]
+        raise ValueError(listed(str(path), texts)) from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

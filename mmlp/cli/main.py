@@ -145,6 +145,11 @@ def check(command) -> None:
             f"--rank {given['rank']} is for a covariance of low rank; leave out --covariance full, "
             "or --rank."
         )
+    if given.get("decimal") is not None and given["decimal"] == given["thousands"]:
+        raise ValueError(
+            f"--decimal and --thousands are both {given['decimal']!r}; leave out one of them, or "
+            "name two different characters."
+        )
     if not 0 <= given.get("test", 0) < 1:
         raise ValueError(f"--test must be a share below 1, such as 0.2, got {command.test:g}.")
     model = given.get("model")

@@ -55,6 +55,10 @@ class Cells(NamedTuple):
         """The first row that holds value number k."""
         return int(np.argmax(self.codes == k))
 
+    def rows(self, k: int) -> list[int]:
+        """All rows that hold value number k."""
+        return np.flatnonzero(self.codes == k).tolist()
+
     def spread(self, entries: Iterable[float | None]) -> np.ndarray:
         """For each row what its value has become, (n,); None is NaN."""
         return np.array(list(entries), np.float64)[self.codes]
@@ -147,12 +151,18 @@ def decimal_commas(texts: Iterable[Any]) -> bool:
     >>> decimal_commas(["3,5", "-2"]), decimal_commas(["1,234", "2,500"]), decimal_commas(["0,125"])
     (True, False, True)
     """
-    words = [text for text in texts if isinstance(text, str)]
+    # A stray word such as "n.v." in the column does not decide how its numbers are written.
+    words = [text for text in texts if looks_like_number(text) or _with_point(text) is not None]
     with_comma = [text for text in words if "," in text]
     if any("." in text for text in words):
         return False
-    plain = all(number(text.replace(",", ".")) is not None for text in with_comma)
+    plain = all(_with_point(text) is not None for text in with_comma)
     return plain and any(not THOUSANDS.fullmatch(text) for text in with_comma)
+
+
+def _with_point(text: Any) -> float | None:
+    """Read a text as a number after its commas are turned into points."""
+    return number(text.replace(",", ".")) if isinstance(text, str) else None
 
 
 def looks_like_number(cell) -> bool:

@@ -26,6 +26,7 @@ from mmlp.columns.kinds import (
     unread,
 )
 from mmlp.columns.kinds import column as read_column
+from mmlp.columns.number_format import find_ambiguous
 from mmlp.columns.problems import Problem, ProblemsError
 
 SHOWN = 5  # unknown levels that are named
@@ -59,6 +60,7 @@ class Encoder:
                 found[j : j + 1] = [kind]
         kinds: Any = tuple(found)
         problems = [kind for kind in kinds if isinstance(kind, Problem)]
+        problems += _ambiguous_numbers(X, names, [isinstance(kind, Numbers) for kind in kinds])
         if options.missing == "refuse":
             problems += _gaps(X, names, kinds)
         if problems:
@@ -72,7 +74,9 @@ class Encoder:
         """The columns of X (n, p) as finite numbers, float64, (n, width)."""
         if not self.fills and (gaps := _gaps(X, names, self.kinds)):
             raise ProblemsError("X", gaps)
-        problems: list[Problem] = []
+        is_numbers = [isinstance(kind, Numbers) for kind in self.kinds]
+        expects_commas = any(isinstance(kind, Numbers) and kind.commas for kind in self.kinds)
+        problems = _ambiguous_numbers(X, names, is_numbers, expects_commas=expects_commas)
         numbers, named = [], [*zip(names, self.kinds, X.T, strict=True)]
         for name, kind, column in named:
             if isinstance(kind, Numbers | Dates):
@@ -191,6 +195,20 @@ def _gaps(X: np.ndarray, names: Sequence[str], kinds: Sequence) -> list[Problem]
         if not isinstance(kind, LeftOut | Problem) and (gone := _absent(X[:, j])).any():
             found.append(Problem(text, names[j], int(np.argmax(gone)), int(gone.sum()) - 1))
     return found
+
+
+def _ambiguous_numbers(
+    X: np.ndarray, names: Sequence[str], is_numbers: Sequence[bool], *, expects_commas: bool = False
+) -> list[Problem]:
+    """Cells of columns of numbers, such as "1.600", that may be two numbers."""
+    if is_plain(X):
+        return []
+    columns = {name: Cells.of(X[:, j]) for j, name in enumerate(names) if is_numbers[j]}
+
+    def settle(cell: str, _: bool) -> str:
+        return f"write {cell.replace('.', '')} if it is that, or give numbers instead of text"
+
+    return find_ambiguous(columns, list(columns), settle, expects_commas=expects_commas)
 
 
 def _values(kind: Numbers | Dates, column: np.ndarray, name: str) -> np.ndarray | Problem:

@@ -28,6 +28,9 @@ from mmlp.columns.problems import Problem
 
 LEAST, MOST = 5, 30  # rows of a level that gets an indicator; such levels of a column
 MOSTLY = 0.9  # of the cells are numbers, or dates: the others are mistakes
+# So few cells that are not numbers are mistakes even in a column of few different values.
+MAX_STRAY_CELLS = 3
+MAX_STRAY_SHARE = 0.02
 KEPT = 1000  # rare levels that are remembered, to tell unknown ones
 NO_VALUE, RARE = "(missing)", "(rare)"
 Reader = Callable[[Any], float | None]
@@ -170,7 +173,9 @@ def kind_of(name: str, cells: Cells, options: Options, *, forced: bool) -> Kind 
         if problem := _mixed_durations(name, cells, present):
             return problem
         for kind in (_numbers(cells, present, gone), _dates(name, cells, present, gone, options)):
-            wrong = kind if isinstance(kind, Problem) else _wrong(name, cells, present, kind)
+            wrong = (
+                kind if isinstance(kind, Problem) else _wrong(name, cells, present, kind, options)
+            )
             if wrong is None or isinstance(wrong, Problem):
                 return wrong or kind or LeftOut("no values", gone)
         if odd := _formatted(name, cells, present):
@@ -207,7 +212,9 @@ def unread(name: str, cells: Cells, kind: Numbers | Dates) -> Problem | None:
     return Problem(kind.wrong(cells.values[wrong[0]]), name, cells.row(wrong[0]), more)
 
 
-def _wrong(name: str, cells: Cells, present: list[int], kind) -> "Problem | bool | None":
+def _wrong(
+    name: str, cells: Cells, present: list[int], kind, options: Options
+) -> "Problem | bool | None":
     """None if all cells are of the kind, a problem if almost all are, else True."""
     if kind is None:
         return True
@@ -219,7 +226,24 @@ def _wrong(name: str, cells: Cells, present: list[int], kind) -> "Problem | bool
     share = counts[read].sum() / counts[present].sum()
     few = len(present) <= MOST and counts[present].mean() >= LEAST
     infinite = all(number(cells.values[k]) is not None for k in present)
+    wrong_count = int(counts[present].sum() - counts[read].sum())
+    max_strays = min(MAX_STRAY_CELLS, MAX_STRAY_SHARE * counts[present].sum())
+    if wrong_count <= max_strays and not infinite:
+        strays = sorted({*present} - {*read})
+        may_be_words = few and options.categories not in ("ignore", "refuse")
+        return _stray_cells(name, cells, strays, kind, may_be_words=may_be_words)
     return unread(name, cells, kind) if infinite or (share >= MOSTLY and not few) else True
+
+
+def _stray_cells(
+    name: str, cells: Cells, strays: list[int], kind: Numbers | Dates, *, may_be_words: bool
+) -> Problem:
+    """Name every row of the few cells that do not belong to a column of numbers or dates."""
+    rows = sorted(row for k in strays for row in cells.rows(k))
+    text = kind.wrong(cells.values[cells.codes[rows[0]]])
+    if may_be_words:
+        text += ", or say that the column holds categories"
+    return Problem(text, name, rows[0], other_rows=tuple(rows[1:]))
 
 
 def _formatted(name: str, cells: Cells, present: list[int]) -> Problem | None:

@@ -106,8 +106,9 @@ class TableInputs:
                 encoder = self._encoder(X[rows], names, options, forced)
             self.columns_ = encoder
             encoded = encoder(X[rows], names)
-        except ProblemsError:
-            raise
+        except ProblemsError as error:
+            # X lacks the rows without a target or with weight zero; the caller counts them.
+            raise error.renumber(others[0][rows]) from None
         except ValueError as error:
             raise ValueError(f"`{type(self).__name__}.fit`: {error}") from None
         if getattr(self, "verbose", 0) and remarkable(encoder):

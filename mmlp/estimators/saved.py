@@ -17,6 +17,7 @@ import numpy as np
 from mmlp import checkpoint
 from mmlp.checkpoint import files, header
 from mmlp.columns.encoder import Encoder
+from mmlp.columns.number_format import NumberFormat
 from mmlp.estimators.ensemble import Scaling
 from mmlp.estimators.pieces import misfit
 from mmlp.linalg.checks import checked_size
@@ -44,6 +45,8 @@ def save(estimator, path: str | os.PathLike, **names: Sequence[str]) -> None:
     fitted = {name: _plain(getattr(estimator, name)) for name in numbers}
     names = {name: getattr(estimator, name) for name in NAMES if hasattr(estimator, name)} | names
     fitted |= {name: list(words) for name, words in names.items()}
+    if hasattr(estimator, "number_format_"):
+        fitted["number_format_"] = estimator.number_format_.plain()
     metadata = {"kind": "estimator", "version": files.VERSION, "estimator": name}
     metadata["about"] = about(estimator)
     metadata |= {"params": checkpoint.describe(params, "", {}), "fitted": fitted}
@@ -104,6 +107,8 @@ def _restored(kind, params, fitted, models):
             raise ValueError(f"its {name} are not {size} names")
         if name in fitted:
             setattr(estimator, name, np.array(words, object))
+    if "number_format_" in fitted:
+        estimator.number_format_ = NumberFormat(**fitted["number_format_"])
     return estimator
 
 

@@ -112,7 +112,8 @@ def arranged(model, X, y, *, inputs, targets, place) -> tuple[Rows, int]:
 
 
 def _about(model, rows: Rows) -> str:
-    inputs = f"{_count(len(rows.inputs), 'input')} ({listed(rows.inputs)})"
+    names = [rows.inputs[j] for j in rows.used]
+    inputs = f"{_count(len(names), 'input')} ({listed(names)})"
     d = len(rows.targets)
     targets = f", {_count(d, 'target')} ({listed(rows.targets)})" if d else ""
     made = f"Made on {time.strftime('%Y-%m-%d')} by matrix-mlp {__version__}."

@@ -33,15 +33,17 @@ def permutation_importance(
     repeats: int = REPEATS,
     seed: int = 0,
 ) -> list[Importance]:
-    """Of all columns, the most important first; score(X) gives k numbers a row, (k, n).
+    """Of all columns that the model uses, the most important first.
 
-    Larger scores are better, and the first orders the columns. A row's loss is averaged over the
-    shuffles; the error is that of the mean over rows.
+    score(X) gives k numbers a row, (k, n). Larger scores are better, and the first orders the
+    columns. A row's loss is averaged over the shuffles; the error is that of the mean over rows.
     """
-    rng, before, p = np.random.default_rng(seed), score(rows.X), min(len(rows.inputs), COLUMNS)
+    rng = np.random.default_rng(seed)
+    before = score(rows.X)
+    columns = rows.used[:COLUMNS]
     found = []
-    for j in range(p):
-        tell(f"importance of column {j + 1} of {p}")
+    for i, j in enumerate(columns, 1):
+        tell(f"importance of column {i} of {len(columns)}")
         orders = (rng.permutation(len(rows)) for _ in range(repeats))
         loss = np.mean([before - score(rows.shuffled(j, order)) for order in orders], axis=0)
         errors = loss.std(axis=1, ddof=1) / np.sqrt(len(rows))

@@ -34,7 +34,7 @@ def importance(
 ) -> tuple[Section, list[Importance]]:
     """Permutation importance by score(rows) -> (X -> (k, n)), of k `parts`, the first the whole."""
     result = Section("importance", "Which inputs matter")
-    n, repeats = budget(len(rows.inputs), len(rows))
+    n, repeats = budget(len(rows.used), len(rows))
     if len(rows) < FEWEST:
         result.about = f"This takes at least {FEWEST} rows; here there are {len(rows)}."
         return result, []
@@ -203,7 +203,7 @@ def _notes(rows: Rows, count: int) -> list[str]:
         "An input that says the same as another may seem to matter little: the other is still "
         "there when it is shuffled.",
     ]
-    p = len(rows.inputs)
+    p = len(rows.used)
     notes += [f"The {BARS} most important of {count} are drawn."] if count > BARS else []
     notes += [f"Only the first {COLUMNS} of {p} columns were shuffled."] if p > count else []
     return notes

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mmlp.columns.cells import Cells
-from mmlp.columns.kinds import NO_VALUE, Dates, Numbers, Options, Words, column, kind_of
+from mmlp.columns.kinds import NO_VALUE, Dates, LeftOut, Numbers, Options, Words, column, kind_of
 from mmlp.estimators.outliers import names_of
 
 
@@ -25,6 +25,13 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.number)
+
+    @property
+    def used(self) -> list[int]:
+        """The numbers of the columns that the model uses."""
+        if not self.kinds:
+            return list(range(len(self.inputs)))
+        return [j for j, kind in enumerate(self.kinds) if not isinstance(kind, LeftOut)]
 
     def take(self, index: np.ndarray) -> "Rows":
         some = {"X": taken(self.X, index), "y": self.y[index], "number": self.number[index]}

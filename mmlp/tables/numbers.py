@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from mmlp.columns.cells import number
-from mmlp.tables.text import MAGIC, faulty_names, separator_of
+from mmlp.tables.text import MAGIC, declared_separator, faulty_names, separator_of
 
+SEPARATORS = (",", ";", "\t")
 PIECE = 2**24  # bytes that are parsed at once
 HEADER = 2**20  # the most bytes of a line of names
 # What may follow what, where cells are written like -1.5e-3, with blanks before them at most.
@@ -41,32 +42,45 @@ CODES = bytes(
 PAIRS = bytes(8 * NUMBER_OF[a] + NUMBER_OF[b] for a, some in FOLLOWS.items() for b in some)
 
 
-def read_numbers(path: Path) -> tuple[tuple[str, ...], np.ndarray] | None:
-    """Names and rows (n, p), float64, all finite; None where there is more to it.
+def read_numbers(path: Path) -> tuple[tuple[str, ...], np.ndarray, int] | None:
+    """Read names, rows (n, p), float64, all finite, and the line of the first row.
 
-    Row i stands in line i + 2 of the file.
+    None where there is more to it. Each row has one line.
     """
     compressed = path.name.lower().endswith(".gz")
     try:
         with gzip.open(path) if compressed else open(path, "rb") as file:
             header = file.readline(HEADER)
-            names, separator = _names(header)
+            separator = declared_separator(_text(header))
+            first_row_line = 2
+            if separator is not None:
+                header = file.readline(HEADER)
+                first_row_line = 3
+            names, separator = _names(header, separator)
             found = [_parsed(piece, separator, len(names)) for piece in _pieces(file, header)]
     except (_OddError, EOFError, zlib.error, gzip.BadGzipFile):
         return None
-    return (names, np.concatenate(found)) if found else None
+    return (names, np.concatenate(found), first_row_line) if found else None
 
 
 class _OddError(Exception):
     """It takes the other reader."""
 
 
-def _names(header: bytes) -> tuple[tuple[str, ...], bytes]:
+def _text(header: bytes) -> str:
     try:
-        text = header.decode("utf-8-sig")
+        return header.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise _OddError from None
-    separator = separator_of(text)
+
+
+def _names(header: bytes, separator: str | None) -> tuple[tuple[str, ...], bytes]:
+    """Read the names, and the separator unless the file declares it."""
+    text = _text(header)
+    if separator is None:
+        separator = separator_of(text)
+    if separator not in SEPARATORS:
+        raise _OddError
     names = tuple(map(str.strip, text.split(separator)))
     odd = header.startswith(tuple(MAGIC)) or not header.endswith(b"\n")
     line = text.removesuffix("\n").removesuffix("\r")

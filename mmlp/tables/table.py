@@ -8,35 +8,59 @@ or filled in here.
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from mmlp.columns.cells import Cells, decimal_commas
 from mmlp.columns.kinds import Numbers, column, unread
+from mmlp.columns.number_format import BY_COLUMN, NumberFormat, find_ambiguous, find_decimal_comma
 from mmlp.columns.problems import Problem, listed
 from mmlp.tables.arrays import matrix, read_npy, read_npz
 from mmlp.tables.numbers import read_numbers
 from mmlp.tables.text import Row, read_arff, read_csv
 
 INPUTS = (".csv", ".csv.gz", ".arff", ".npy", ".npz")
+# The remedies of problems with cells, as the command line offers them.
+OPTIONS = {
+    "say it by dates": "say it by --dates",
+    "say that the column holds categories": "say by --categories that the column holds categories",
+    "give numbers instead of text": "describe the numbers by --decimal and --thousands",
+    "write 1234.5": "write 1234.5, or describe the numbers by --decimal and --thousands",
+}
 
 
 @dataclass(frozen=True)
 class Table:
-    """Named columns of one file: numbers, or text of any kind."""
+    """Named columns of one file: numbers, or text of any kind.
+
+    A table with `faults` holds the rows that are whole, so that their cells can be checked too;
+    `refuse` must be called before any of it is used.
+    """
 
     path: Path
     names: tuple[str, ...]
     rows: list[Row] | np.ndarray  # (n, p)
     targets: tuple[str, ...] = ()  # the columns of `y` in an .npz
     line: int | None = None  # of the first row, in a text of one line for each row of numbers
+    number_format: NumberFormat = BY_COLUMN  # of the numbers in text
+    faulty: tuple[str, ...] = ()  # names that are missing or given twice
+    ragged: tuple[str, ...] = ()  # lines with too many or too few cells
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Whatever is wrong with the file that is not about single cells."""
+        return self.faulty + self.ragged
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def columns(self, names: Sequence[str]) -> np.ndarray:
-        """These columns, (n, len(names)): float64, NaN where a value is missing, or text."""
+        """These columns, (n, len(names)): float64, NaN where a value is missing, or text.
+
+        Numbers in text are floats where the user gave their format.
+        """
         self.check(names)
         position = {name: j for j, name in enumerate(self.names)}
         index = [position[name] for name in names]
@@ -45,6 +69,11 @@ class Table:
         found = np.empty((len(self.rows), len(index)), object)
         for i, row in enumerate(self.rows):
             found[i] = [row.cells[j] for j in index]
+        if self.number_format.is_given:
+            for j in range(len(index)):
+                cells = Cells.of(found[:, j])
+                values = [self.number_format.read(cell) for cell in cells.values]
+                found[:, j] = np.array(values, object)[cells.codes]
         return found
 
     def numbers(self, names: Sequence[str]) -> tuple[np.ndarray, list[Problem]]:
@@ -60,6 +89,36 @@ class Table:
             problems += [problem] if problem else []
             found[:, j] = column(kind, cells)
         return found, problems
+
+    def number_problems(self, names: Sequence[str]) -> list[Problem]:
+        """Return the cells of these columns that may be read as wrong numbers.
+
+        Where the user gave the format of numbers, these are numbers in another format. Otherwise
+        they are cells such as "1.600" in a table that has decimal commas.
+        """
+        if isinstance(self.rows, np.ndarray):
+            return []
+        names = list(dict.fromkeys(names))
+        self.check(names)
+        columns = self._cells
+        if not self.number_format.is_given:
+            expects_commas = self.number_format.expects_commas
+            return find_ambiguous(columns, names, _settle, expects_commas=expects_commas)
+        found = [self.number_format.find_foreign(name, columns[name]) for name in names]
+        remedy = "correct it, or give the options --decimal and --thousands that fit the file"
+        return [p._replace(text=f"{p.text}; {remedy}") for p in found if p is not None]
+
+    def has_decimal_commas(self) -> bool:
+        """Return whether a column shows decimal commas."""
+        return find_decimal_comma(self._cells) is not None
+
+    @cached_property
+    def _cells(self) -> dict[str, Cells]:
+        """The cells of all columns as they are written."""
+        if isinstance(self.rows, np.ndarray):
+            return {}
+        rows = self.rows
+        return {name: Cells.of(row.cells[j] for row in rows) for j, name in enumerate(self.names)}
 
     def place(self, row: int) -> str:
         """Where a row stands in the file."""
@@ -78,6 +137,9 @@ class Table:
             if name not in known:
                 near = difflib.get_close_matches(name, self.names, 1)
                 hint = f"did you mean {near[0]!r}?" if near else f"it has {_listed(self.names)}."
+                if self.faults:
+                    missing = f"there is no column {name!r}; {hint.removesuffix('.')}"
+                    raise ValueError(listed(str(self.path), [missing, *self.faults]))
                 raise ValueError(f"{self.path} has no column {name!r}; {hint}")
 
     def others(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -87,16 +149,38 @@ class Table:
         return tuple(name for name in self.names if name not in left_out)
 
     def refuse(self, problems: Sequence[Problem]) -> None:
-        """Raise an error that tells them all, if there are any, by the lines of the file."""
-        if problems:
-            texts = [problem.told(self.place) for problem in problems]
-            texts = [text.replace("say it by dates", "say it by --dates") for text in texts]
-            raise ValueError(listed(str(self.path), texts))
+        """Raise an error that tells them all, by the lines of the file, and the file's faults.
+
+        Does nothing if there are neither.
+        """
+        texts = [problem.told(self.place) for problem in problems]
+        for words, with_option in OPTIONS.items():
+            texts = [text.replace(words, with_option) for text in texts]
+        # Ragged lines come last: there may be thousands, but cells are named once a column.
+        if texts or self.faults:
+            raise ValueError(listed(str(self.path), [*self.faulty, *texts, *self.ragged]))
 
 
-def read(path: Path) -> Table:
-    """The table in a file; an .npz holds X (n, p) and, for regression, y (n,) or (n, d).
+def read(
+    path: Path, number_format: NumberFormat = BY_COLUMN, *, keep_faults: bool = False
+) -> Table:
+    """Read the table in a file.
 
+    Parameters
+    ----------
+    path : a file whose name ends in one of `INPUTS`. An .npz holds X (n, p) and, for regression,
+        y (n,) or (n, d).
+    number_format : how numbers in text are written; by default each column shows it.
+    keep_faults : whether to return a table with faulty names or ragged lines, so that
+        `Table.refuse` can tell them together with what is wrong with the cells.
+
+    Raises
+    ------
+    ValueError
+        The file cannot be read, or has faulty names or ragged lines and `keep_faults` is false.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "wind.csv")
@@ -108,9 +192,25 @@ def read(path: Path) -> Table:
     suffix = extension(path, INPUTS, "read")
     if suffix in (".npy", ".npz"):
         return _read_arrays(path, suffix)
-    if suffix != ".arff" and (found := read_numbers(path)) is not None:
-        return Table(path, *found, line=2)
-    return Table(path, *(read_arff(path) if suffix == ".arff" else read_csv(path)))
+    if suffix == ".arff":
+        text = read_arff(path)
+    else:
+        numbers = read_numbers(path) if number_format.is_plain else None
+        if numbers is not None:
+            names, rows, first_line = numbers
+            return Table(path, names, rows, line=first_line)
+        text = read_csv(path)
+    table = Table(
+        path,
+        text.names,
+        text.rows,
+        number_format=number_format,
+        faulty=text.faulty,
+        ragged=text.ragged,
+    )
+    if not keep_faults:
+        table.refuse([])
+    return table
 
 
 def _read_arrays(path: Path, suffix: str) -> Table:
@@ -154,6 +254,14 @@ def extension(path: Path, known: Sequence[str], verb: str) -> str:
 
 def numbered(letter: str, count: int) -> tuple[str, ...]:
     return tuple(f"{letter}{i}" for i in range(count))
+
+
+def _settle(cell: str, has_commas: bool) -> str:
+    """Say what to do about a cell such as "1.600"."""
+    as_thousands = f"add --decimal , --thousands . if it is {cell.replace('.', '')}"
+    if has_commas:
+        return f"{as_thousands}, or write it with a decimal comma if it is {float(cell):g}"
+    return f"{as_thousands}, or --decimal . if it is {float(cell):g}"
 
 
 def _listed(names: Sequence[str], limit: int = 12) -> str:

@@ -23,17 +23,41 @@ MAGIC = {  # how files begin that are often given a wrong name
 }
 
 
+# Excel's first line that names the separator; a program that pads all rows adds more of it.
+SEPARATOR_LINE = re.compile(r'"?sep=(?P<separator>[^\w"\n\r])"?(?P=separator)*', re.IGNORECASE)
+
+
 class Row(NamedTuple):
     line: int  # in the file, from 1
     cells: list[str]
 
 
-def read_csv(path: Path) -> tuple[tuple[str, ...], list[Row]]:
-    """Names and rows, of cells that may be anything."""
+class Text(NamedTuple):
+    """The content of a text file, as far as it is a table.
+
+    `rows` are those with a cell for each column. What is wrong with the other lines, and with the
+    names, is told in `ragged` and in `faulty`; names that are missing or given twice are replaced,
+    so that the cells of their columns can still be checked.
+    """
+
+    names: tuple[str, ...]
+    rows: list[Row]
+    faulty: tuple[str, ...]
+    ragged: tuple[str, ...]
+
+
+def read_csv(path: Path) -> Text:
+    """Read names and rows, of cells that may be anything."""
     text = _decoded(path)
-    separator = separator_of(text.lstrip("\n").partition("\n")[0])
+    blank_lines = len(text) - len(text.lstrip("\n"))
+    first_line = text[blank_lines:].partition("\n")[0]
+    separator = declared_separator(first_line)
+    if separator is None:
+        separator = separator_of(first_line)
+    else:  # an empty line in its place keeps the numbers of the lines
+        text = text[:blank_lines] + text[blank_lines + len(first_line) :]
     lines = io.StringIO(text.rstrip("\n "))
-    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=separator != " ", strict=True)
     try:
         rows = [Row(reader.line_num, cells or [""]) for cells in reader]
     except csv.Error as error:
@@ -48,12 +72,11 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], list[Row]]:
         what = "holds numbers where names belong; add a first line"
         raise ValueError(f"{path}, line {line} {what}, such as {example:.40}.")
     rows = [row for row in rows[1:] if row.cells != [""] or len(names) == 1]
-    _check(path, [f"line {line}: {fault}" for fault in faulty_names(names)], names, rows)
-    return names, rows
+    return _checked(path, [f"line {line}: {fault}" for fault in faulty_names(names)], names, rows)
 
 
-def read_arff(path: Path) -> tuple[tuple[str, ...], list[Row]]:
-    """Names and rows of Weka's format (https://waikato.github.io/weka-wiki/, "ARFF (stable)")."""
+def read_arff(path: Path) -> Text:
+    """Read Weka's format (https://waikato.github.io/weka-wiki/, "ARFF (stable)")."""
     names, rows, data = [], [], False
     for line, content in enumerate(map(str.strip, _decoded(path).split("\n")), 1):
         if not content or content.startswith("%"):
@@ -76,8 +99,18 @@ def read_arff(path: Path) -> tuple[tuple[str, ...], list[Row]]:
     if not data or not names:
         missing = "@data" if names else "@attribute"
         raise ValueError(f"{path} ends without `{missing}`; is it whole?")
-    _check(path, [f"`@attribute`: {fault}" for fault in faulty_names(names)], names, rows)
-    return tuple(names), rows
+    faulty = [f"`@attribute`: {fault}" for fault in faulty_names(names)]
+    return _checked(path, faulty, names, rows)
+
+
+def declared_separator(line: str) -> str | None:
+    """Return the separator that a first line such as Excel's "sep=;" declares, if it does.
+
+    >>> declared_separator("sep=;"), declared_separator("height;speed")
+    (';', None)
+    """
+    match = SEPARATOR_LINE.fullmatch(line.removesuffix("\n").removesuffix("\r"))
+    return match["separator"] if match else None
 
 
 def separator_of(line: str) -> str:
@@ -98,16 +131,33 @@ def faulty_names(names: Sequence[str]) -> list[str]:
     return faults
 
 
-def _check(path: Path, faults: list[str], names: Sequence[str], rows: Sequence[Row]) -> None:
-    """Refuse a table with such faults, or with rows of another length; all are told at once."""
-    for line, cells in rows:
-        if len(cells) != len(names):
-            what = f"{len(cells)} cells where there are {len(names)} columns"
-            faults.append(f"line {line}: {what}; correct it")
-    if faults:
-        raise ValueError(listed(str(path), faults))
+def _checked(path: Path, faulty: list[str], names: Sequence[str], rows: Sequence[Row]) -> Text:
+    """Set rows of another length apart; raise an error if no others are left."""
+    whole = []
+    ragged = []
+    for row in rows:
+        if len(row.cells) == len(names):
+            whole.append(row)
+        else:
+            count = f"{len(row.cells)} cells where there are {len(names)} columns"
+            ragged.append(f"line {row.line}: {count}; correct it")
+    if not whole and (faulty or ragged):
+        raise ValueError(listed(str(path), [*faulty, *ragged]))
     if not rows:
         raise ValueError(f"{path} has {len(names)} columns but no rows; add the data.")
+    return Text(_distinct(names), whole, tuple(faulty), tuple(ragged))
+
+
+def _distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """Give columns without a name, or with that of another one, a name by their number."""
+    taken = set()
+    distinct = []
+    for i, name in enumerate(names, 1):
+        if not name or name in taken:
+            name = f"{name} (column {i})".strip()
+        taken.add(name)
+        distinct.append(name)
+    return tuple(distinct)
 
 
 def _decoded(path: Path) -> str:

@@ -352,3 +352,47 @@ def test_a_boolean_among_other_numbers_is_a_mistake():
             predict(Encoder.of(np.arange(9.0)[:, None], ["a"], Options(), [False]), cell)
     codes = encoded(forced=["a"], a=[1, 2, True] * 6, b=range(18))
     assert codes.kinds[0] == Words(("1", "2"))
+
+
+def test_a_stray_word_in_a_column_of_numbers_is_refused_by_its_row():
+    """At most three cells and at most 2 %: more of them make a column of few values text."""
+    cylinders = ["4", "6", "8"] * 50
+    for strays in ([7], [7, 20], [7, 20, 149]):
+        cells = list(cylinders)
+        for row in strays:
+            cells[row] = "Total"
+        with pytest.raises(ProblemsError) as info:
+            kind(cells)
+        (problem,) = info.value.problems
+        assert [problem.row, *problem.other_rows] == strays
+        assert "'Total' is not a number; correct it, or empty the cell, or" in problem.text
+        assert problem.text.endswith("or say that the column holds categories")
+        assert kind([cells[row] for row in range(150) if row not in strays]) == Numbers(
+            6.0, binary=False
+        )
+        words = encoded(forced=["a"], a=cells, b=range(150)).kinds[0]
+        assert isinstance(words, Words)
+        assert ({*words.levels}, words.others) == ({"4", "6", "8"}, ("Total",))
+        left_out = Options(categories="ignore")
+        with pytest.raises(ProblemsError, match=r"or leave the column out( \(also .*\))?\.$"):
+            encoded(left_out, a=cells, b=range(150))
+    assert "(also row 20 (from 0) and row 149 (from 0))" in str(info.value)
+    assert isinstance(kind(["Total", *cylinders[:48]]), Words), "1 of 49 is more than 2 %"
+    assert isinstance(kind(["x", "y", "z", "u", *cylinders * 9]), Words), "more than three"
+    with pytest.raises(ProblemsError, match=r"row 0 .*'x' is not a number.*row 1 .* row 2 \(from"):
+        kind(["x", "y", "z", *cylinders])
+
+
+def test_missing_cells_do_not_hide_a_stray_word():
+    cells = ["4", "6", "8", ""] * 49
+    with pytest.raises(ProblemsError, match=r"row 3 \(from 0\).*'unknown' is not a number"):
+        kind([*cells[:3], "unknown", *cells])
+    assert isinstance(kind(["4", "6"] * 20 + ["unknown"] + [""] * 99), Words), "1 of 41 values"
+
+
+def test_a_stray_word_among_dates_and_decimal_commas():
+    with pytest.raises(ProblemsError, match=r"row 60 .*'unknown' is not a date like the others"):
+        kind(["2024-03-05", "2024-03-06", "2024-03-07"] * 20 + ["unknown"])
+    for stray in ("n.v.", "none of both, or", "unknown"):
+        with pytest.raises(ProblemsError, match=rf"row 60 \(from 0\).*'{stray}' is not a number"):
+            kind(["3,5", "4,5", "5,5"] * 20 + [stray])

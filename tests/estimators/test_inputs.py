@@ -105,3 +105,22 @@ def test_matrices_from_a_data_frame():
     matrices = np.eye(2) * (1 + X.code.to_numpy())[:, None, None]
     model = mmlp.SPDRegressor(max_epochs=2, hidden_dims=(4,), n_models=2, random_state=0)
     assert model.fit(GAP, matrices).predict(GAP).shape == (60, 2, 2)
+
+
+@pytest.mark.parametrize(
+    "as_table", [pd.DataFrame, lambda columns: pd.DataFrame(columns).to_numpy()]
+)
+def test_a_stray_word_is_refused_by_its_row_among_all_rows_given(as_table):
+    """Rows without a target and rows of weight zero count, though they are not encoded."""
+    cells = [4, 6, 8] * 20
+    cells[30] = "unknown"
+    table = as_table({"a": X.a.to_numpy(), "cylinders": np.array(cells, object)})
+    y = Y.copy()
+    y[[3, 7], 0] = np.nan
+    weight = np.ones(60)
+    weight[[0, 1, 45]] = 0
+    with (
+        pytest.warns(UserWarning, match="2 of 60 rows are left out"),
+        pytest.raises(ProblemsError, match=r"row 30 \(from 0\), column .*'unknown' is not a numb"),
+    ):
+        regressor().fit(table, y, sample_weight=weight)

@@ -229,3 +229,50 @@ def test_the_work_on_names_grows_like_their_number(tmp_path, monkeypatch):
     assert _text.faulty_names(names) == []
     assert table.others(wanted[:1999]) == ("x0",)
     assert Counted.comparisons < 10 * len(names)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|", " ", "^"])
+@pytest.mark.parametrize("cell", ["3", "word"])
+def test_a_first_line_may_name_the_separator_and_lines_keep_their_numbers(
+    separator, cell, tmp_path
+):
+    lines = [f"sep={separator}", separator.join("ab"), separator.join("12"), cell + separator + "4"]
+    for first in ("", "\n"):
+        table = read(tmp_path, "t.csv", first + "\n".join(lines))
+        assert table.names == ("a", "b")
+        assert table.columns(["b"]).astype(float).tolist() == [[2], [4]]
+        assert [table.place(row) for row in (0, 1)] == [
+            f"line {3 + len(first)}",
+            f"line {4 + len(first)}",
+        ]
+    with pytest.raises(ValueError, match=r"t\.csv, line 4: 1 cells where there are 2 columns"):
+        read(tmp_path, "t.csv", "\n".join([*lines[:3], "5", lines[3]]))
+    with pytest.raises(ValueError, match=r"t\.csv, line 2: columns 1 and 2 are both called 'a'"):
+        read(tmp_path, "t.csv", "\n".join([lines[0], separator.join("aa"), *lines[2:]]))
+
+
+def test_a_file_of_nothing_but_a_separator_line_is_empty(tmp_path):
+    with pytest.raises(ValueError, match=r"t\.csv is empty; its first line must name the columns"):
+        read(tmp_path, "t.csv", "sep=;\n")
+    with pytest.raises(ValueError, match=r"t\.csv has 2 columns but no rows"):
+        read(tmp_path, "t.csv", "sep=;\na;b\n")
+    assert read(tmp_path, "t.csv", "sep=a,b\n1,2\n").names == ("sep=a", "b"), "a name"
+
+
+def test_faults_are_kept_for_one_answer_and_refused_otherwise(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a,,a,a (column 3)\n1,2,3,4\n1,2\n5,x,7,8\n")
+    table = tables.read(path, keep_faults=True)
+    assert len(table) == 2
+    assert len(set(table.names)) == 4, "names that are given twice are told apart"
+    unnamed = table.names[1]
+    with pytest.raises(ValueError, match="has 4 problems") as info:
+        table.refuse(table.numbers(table.names)[1])
+    places = [line.partition(":")[0].strip() for line in str(info.value).splitlines()[1:]]
+    assert places == ["line 1", "line 1", f"line 4, column '{unnamed}'", "line 3"]
+    with pytest.raises(ValueError, match="has 3 problems"):
+        tables.read(path)
+    path.write_text("a,b\n" + "1\n" * 50 + "1,x\n")
+    table = tables.read(path, keep_faults=True)
+    with pytest.raises(ValueError, match=r"has 51 problems:\n  line 52, column 'b': 'x' is not a"):
+        table.refuse(table.numbers(["b"])[1])
