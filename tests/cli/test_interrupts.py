@@ -82,21 +82,30 @@ sys.exit(main())
 """
 
 
-def heed_interrupts():
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+@contextlib.contextmanager
+def handling_interrupts(handler):
+    """A process that is started meanwhile ignores Ctrl-C (SIG_IGN), or hears it (SIG_DFL).
+
+    Not by `preexec_fn`, for which Python forks: JAX warns of that.
+    """
+    previous = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def start(program, folder, signal_name, **streams):
     """A command of which signals are heard, also where this process ignores them."""
     streams = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
-    return subprocess.Popen(
-        [sys.executable, "-c", program, "info", "model.safetensors"],
-        cwd=folder,
-        env=environment(__file__, TMPDIR=str(folder), SIGNAL=signal_name),
-        stdout=subprocess.PIPE,
-        preexec_fn=heed_interrupts,
-        **streams,
-    )
+    with handling_interrupts(signal.SIG_DFL):
+        return subprocess.Popen(
+            [sys.executable, "-c", program, "info", "model.safetensors"],
+            cwd=folder,
+            env=environment(__file__, TMPDIR=str(folder), SIGNAL=signal_name),
+            stdout=subprocess.PIPE,
+            **streams,
+        )
 
 
 @pytest.mark.parametrize(
@@ -131,14 +140,14 @@ def test_sigterm_removes_unfinished_files_too(tmp_path):
 
 def test_a_signal_that_is_ignored_stays_ignored(tmp_path):
     work = 'send(); time.sleep(0.3); print("done")'
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM.format(work=work), "info", "model"],
-        cwd=tmp_path,
-        env=environment(__file__, SIGNAL="SIGINT"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
-    )
+    with handling_interrupts(signal.SIG_IGN):
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM.format(work=work), "info", "model"],
+            cwd=tmp_path,
+            env=environment(__file__, SIGNAL="SIGINT"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
     assert process.communicate(timeout=60) == (b"done\n", b"")
     assert process.returncode == 0
 
@@ -169,16 +178,15 @@ def test_with_stderr_closed_an_interrupt_writes_nowhere(tmp_path):
     time.sleep(10)
 """
     script = f'exec {sys.executable} -c "$PROGRAM" info model 2>&-'
-    done = subprocess.run(
-        ["sh", "-c", script],
-        cwd=tmp_path,
-        env=environment(__file__, PROGRAM=PROGRAM.format(work=work), SIGNAL="SIGINT"),
-        capture_output=True,
-        preexec_fn=heed_interrupts,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (130, b"")
+    with handling_interrupts(signal.SIG_DFL):
+        process = subprocess.Popen(
+            ["sh", "-c", script],
+            cwd=tmp_path,
+            env=environment(__file__, PROGRAM=PROGRAM.format(work=work), SIGNAL="SIGINT"),
+            stdout=subprocess.PIPE,
+        )
+    output, _ = process.communicate(timeout=60)
+    assert (process.returncode, output) == (130, b"")
     assert (tmp_path / "data").read_bytes() == b""
 
 
@@ -235,14 +243,14 @@ if __name__ == "__main__":
 def test_ctrl_c_ends_a_command_that_shares_its_work_among_processes(tmp_path):
     """A terminal sends it to all of them; only the command answers, and no process is left."""
     (tmp_path / "program.py").write_text(SHARED_WORK)
-    process = subprocess.Popen(
-        [sys.executable, "program.py", "info", "model"],
-        cwd=tmp_path,
-        env=environment(__file__),
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=heed_interrupts,
-    )
+    with handling_interrupts(signal.SIG_DFL):
+        process = subprocess.Popen(
+            [sys.executable, "program.py", "info", "model"],
+            cwd=tmp_path,
+            env=environment(__file__),
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
     while not ((tmp_path / "a").exists() and (tmp_path / "b").exists()):
         assert process.poll() is None
         time.sleep(0.01)

@@ -26,8 +26,8 @@ def unusable(folder):
     (here / "few.csv").write_text("a,u,v\n1,2,3\n1,2,4\n")
     (here / "one.csv").write_text("a,b,u,v\n1,2,3,4\n")
     (here / "table.csv").write_bytes(bytes(range(128, 256)))
-    (here / "folder.csv").mkdir()
-    (here / "folder").mkdir()
+    (here / "folder.csv").mkdir(exist_ok=True)  # workers may come back to this file
+    (here / "folder").mkdir(exist_ok=True)
     (here / "text.safetensors").write_text("hello")
     whole = (here / "regression.safetensors").read_bytes()
     (here / "cut.safetensors").write_bytes(whole[:-10])
