@@ -1,4 +1,4 @@
-"""What the commands do: files in, an estimator or an experiment, files out."""
+"""What the commands do: files in, an estimator, files out."""
 
 import errno
 import functools
@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from mmlp import estimators, tables
 from mmlp.cli import about, fitting
-from mmlp.cli.arguments import Demo, Predict, Report, Reproduce, Sample, Score
+from mmlp.cli.arguments import Demo, Predict, Report, Sample, Score
 from mmlp.cli.examined import known_rows, rows_for, told_by_lines
 from mmlp.cli.fit_arguments import BESIDE, FitOptions
 from mmlp.estimators.saved import kinds
@@ -29,18 +29,10 @@ def execute(command) -> int:
 
 @execute.register
 def demo(command: Demo) -> int:
-    from mmlp.experiments import demo as tour  # here, and below: nothing else needs Matplotlib
+    from mmlp.demo.tour import take_tour  # here, and below: nothing else needs Matplotlib
 
-    tour.take(command.out, quick=command.quick)
+    take_tour(command.out, quick=command.quick)
     return 0
-
-
-@execute.register
-def reproduce(command: Reproduce) -> int:
-    from mmlp.experiments.harness import run as harness
-
-    given = {"seeds": command.seeds, "data": command.data}
-    return harness.reproduce(command.targets, quick=command.quick, out=command.out, **given)
 
 
 @execute.register

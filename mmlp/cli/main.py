@@ -74,7 +74,7 @@ def _run(argv: Sequence[str], *, own_process: bool) -> int:
 def check(command) -> None:
     """Refuse what can be refused before any file is read."""
     given = vars(command)
-    sizes = {"rows": "-n", "epochs": "--epochs", "latent": "--latent", "seeds": "--seeds"}
+    sizes = {"rows": "-n", "epochs": "--epochs", "latent": "--latent"}
     sizes |= {"rank": "--rank", "batch_size": "--batch-size", "patience": "--patience"}
     sizes |= {"models": "--models"}
     for field, flag in sizes.items():
@@ -101,9 +101,6 @@ def check(command) -> None:
         raise ValueError(
             f"{model} is a table, not a model; the model comes first, such as wind.safetensors."
         )
-    if isinstance(command, arguments.Reproduce) and not command.targets:
-        remedy = "`mmlp reproduce --help` lists the names"
-        raise ValueError(f"name what to reproduce, such as `mmlp reproduce all`; {remedy}.")
     if isinstance(command, fit_arguments.FitOptions) and command.out is not None:
         tables.extension(command.out, (".safetensors",), "write")
     results = isinstance(command, arguments.Predict | arguments.Sample)

@@ -16,7 +16,7 @@ ROOT = Path(mmlp.__file__).parent
 ORDER = """
 _version _lazy registry linalg spd divergences distributions kernels networks heads vae
 initialisation checkpoint training metrics datasets plotting columns estimators tables pages
-reporting experiments cli
+reporting demo cli
 """.split()
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 LIGHT = {"jax", "jaxlib", "equinox", "optax", "numpy"}  # what `import mmlp` may load
