@@ -52,7 +52,7 @@ def _run(argv: Sequence[str], *, own_process: bool) -> int:
         if own_process and not quick:
             start()
         if not quick:
-            importlib.import_module("mmlp.training.cache").cache_programs()
+            importlib.import_module("mmlp.program_cache").cache_programs()
         commands = importlib.import_module(f"mmlp.cli.{'about' if quick else 'commands'}")
         with warnings.catch_warnings():
             said = functools.cache(say)  # once: rows may be read again for each score and picture

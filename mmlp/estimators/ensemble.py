@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
+from mmlp.compilation import Compiled
 from mmlp.estimators import batches
 from mmlp.estimators.batches import own_rows, shared_rows, some_of_them
 from mmlp.training import FitResult, fit_many
-from mmlp.training.compiled import Compiled
 from mmlp.training.data import join, split
 from mmlp.training.fit import compile_many
 from mmlp.training.optimizers import optimizer_by_progress

@@ -18,7 +18,6 @@ from mmlp import checkpoint
 from mmlp.checkpoint import files, header
 from mmlp.columns.encoder import Encoder
 from mmlp.estimators.ensemble import Scaling
-from mmlp.estimators.pieces import misfit
 from mmlp.linalg.checks import checked_size
 
 NAMES = ("feature_names_in_", "target_names_")  # of columns, where there are any
@@ -66,7 +65,7 @@ def load(path: str | os.PathLike) -> Any:
     missing = [name for name in needed if isinstance(fitted, dict) and name not in fitted]
     if missing:
         raise ValueError(f"{what} has no {missing[0]}: another version wrote it; fit anew.")
-    models = checkpoint.unpacked(path, arrays, metadata, misfit=misfit)
+    models = checkpoint.unpacked(path, arrays, metadata)
     try:
         return _restored(CLASSES[kind], metadata["params"], metadata["fitted"], models)
     except Exception as error:  # a network with another one's fields may fail in any way

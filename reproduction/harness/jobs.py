@@ -15,8 +15,8 @@ import jax
 from tqdm import tqdm
 
 from mmlp.checkpoint import files
+from mmlp.compilation import compile_all_quickly
 from mmlp.pages.records import list_versions
-from mmlp.training.compiled import compile_all_quickly
 from mmlp.training.progress import FIRST
 
 

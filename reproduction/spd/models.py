@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from mmlp.compilation import Compiled
 from mmlp.datasets.covariances import MEASURES
 from mmlp.initialisation import calibrate
 from mmlp.kernels import Linear, MercerSigmoid
@@ -29,7 +30,6 @@ from mmlp.networks import (
 )
 from mmlp.spd import SPD, Gram
 from mmlp.training import fit_many
-from mmlp.training.compiled import Compiled
 from mmlp.training.optimizers import CLIP, default_optimizer, equal_by_arguments
 from reproduction.spd.tasks import HEADINGS, LOSS_NAMES, Part, Task, data_of, split_of
 

@@ -11,8 +11,8 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from sklearn.mixture import GaussianMixture
 
+from mmlp.compilation import Compiled
 from mmlp.training import FitResult, fit_many
-from mmlp.training.compiled import Compiled
 from mmlp.vae import VAE
 from reproduction.vaes.data import Split
 from reproduction.vaes.recipes import Recipe
