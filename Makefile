@@ -65,7 +65,7 @@ bench: .venv/.bench  ## speed, accuracy and scaling; results/speed.json and so d
 
 TARGETS ?= all
 reproduce: setup  ## the paper's tables and figures, into report/index.html; TARGETS="density --quick" for less
-	$(RUN) -m mmlp.cli reproduce $(TARGETS)
+	$(RUN) -m reproduction $(TARGETS)
 
 clean:          ## remove the environment and caches
 	rm -rf .venv .cache .pytest_cache .ruff_cache docs/_build docs/gallery dist

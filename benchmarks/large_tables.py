@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from made_tables import moving
 
-from mmlp.checkpoint import atomic
+from mmlp import atomic_files
 from mmlp.estimators import MultivariateRegressor
 
 INPUTS, TARGETS, TEST = 20, 3, 20_000
@@ -75,7 +75,7 @@ def main() -> None:
         rate = given.learning_rate
         step = "" if rate is None else f", rate {rate:g}"
         results[f"{n} rows, seed {given.seed}{step}"] = measured(n, given.seed, rate)
-        atomic.replace_file(given.out, (json.dumps(results, indent=1) + "\n").encode())
+        atomic_files.replace_file(given.out, (json.dumps(results, indent=1) + "\n").encode())
     print(f"{'':36}{'seconds':>9}{'GB':>6}{'log score':>11}{'truth':>9}{'gap a target':>14}")
     for name, found in results.items():
         print(

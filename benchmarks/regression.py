@@ -50,8 +50,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import StandardScaler
 
-from mmlp import Gram, MultivariateRegressor, TraceOneGaussian, metrics
-from mmlp.checkpoint import atomic
+from mmlp import Gram, MultivariateRegressor, TraceOneGaussian, atomic_files, metrics
 
 TARGETS = {"enb": 2, "jura": 3}
 
@@ -178,7 +177,7 @@ def record(out: Path, rows: Callable, tables, methods, seeds) -> dict:
                 found = scores(METHODS[name], X, y, X_test, y_test, seed)
                 known[seed] = found | {"seed": seed}
                 results[data][name] = [known[i] for i in sorted(known)]
-                atomic.replace_file(out, (json.dumps(results, indent=1) + "\n").encode())
+                atomic_files.replace_file(out, (json.dumps(results, indent=1) + "\n").encode())
             print(f"{data}, {name}: done", flush=True)
     return results
 

@@ -41,13 +41,13 @@ if TYPE_CHECKING:  # at run time, on first use: JAX takes a second to import, sc
         ShallowMatrixMLP,
         Triangular,
     )
+    from mmlp.program_cache import cache_programs
     from mmlp.reporting import report as report
     from mmlp.spd import SPD, DiagonalGram, Gram, LowRankGram
     from mmlp.training import (
         EpochInfo,
         FitResult,
         NonFiniteError,
-        cache_programs,
         default_optimizer,
         fit,
         fit_many,
@@ -113,7 +113,8 @@ _NAMES = {
     "Triangular",
     "reporting": "report",
     "spd": "SPD DiagonalGram Gram LowRankGram",
-    "training": "EpochInfo FitResult NonFiniteError cache_programs default_optimizer fit fit_many",
+    "program_cache": "cache_programs",
+    "training": "EpochInfo FitResult NonFiniteError default_optimizer fit fit_many",
     "vae": "VAE paper_vae",
 }
 _MODULES = """checkpoint datasets distributions divergences estimators heads initialisation kernels

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from sphinx.util.docutils import SphinxDirective
 
-from mmlp.experiments.harness.run import PAPER, find
-from mmlp.experiments.harness.targets import TARGETS
 from mmlp.pages import page as report
 from mmlp.pages.table import table_html
+from reproduction.harness.run import PAPER, find_experiment
+from reproduction.harness.targets import TARGETS
 
 ROOT = Path(__file__).parent.parent.parent
 RESULTS = ROOT / "results"
@@ -35,7 +35,7 @@ def build(app) -> None:
 def draw(record: dict, folder: Path) -> None:
     """The figures of a record, by the experiment that made it."""
     if record["result"].get("figures"):
-        find(record["experiment"]).draw(record, folder)
+        find_experiment(record["experiment"]).draw(record, folder)
 
 
 def verdicts(record: dict) -> list[str]:
@@ -61,7 +61,7 @@ def text(name: str | None = None) -> str:
     wanted = [name] if name else TARGETS
     there = [one for one in wanted if (RESULTS / f"{one}.json").exists()]
     records = [json.loads((RESULTS / f"{one}.json").read_text()) for one in there]
-    missing = ", ".join(f"`mmlp reproduce {one}`" for one in wanted if one not in there)
+    missing = ", ".join(f"`python -m reproduction {one}`" for one in wanted if one not in there)
     parts = [body(record) if name else section(record) for record in records]
     return "\n\n".join([*parts, f"Not measured yet: {missing}."] if missing else parts)
 

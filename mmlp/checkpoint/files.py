@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mmlp.checkpoint import atomic
+from mmlp import atomic_files
 
 HEADER_LIMIT = 100 * 2**20  # bytes; safetensors' own limit
 FORMAT, VERSION = "mmlp", 2  # 1 was that of 0.1.0, whose networks had other parts
@@ -26,7 +26,7 @@ def write(path: Path, arrays: dict[str, np.ndarray], metadata: dict) -> None:
 
     text = json.dumps(metadata, sort_keys=True)
     arrays = {name: np.require(array, requirements="C") for name, array in arrays.items()}
-    atomic.replace_file(path, save(arrays, {FORMAT: text, "sha256": _digest(arrays, text)}))
+    atomic_files.replace_file(path, save(arrays, {FORMAT: text, "sha256": _digest(arrays, text)}))
 
 
 def read(path: Path) -> tuple[dict[str, np.ndarray], dict]:

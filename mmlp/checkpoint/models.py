@@ -73,9 +73,7 @@ def packed(model, argument: str) -> tuple[dict[str, np.ndarray], dict]:
     return {name: np.asarray(array) for name, array in arrays.items()}, content
 
 
-def unpacked(
-    path: Path | str, arrays: dict[str, np.ndarray], content: dict, like=None, misfit=misfit
-):
+def unpacked(path: Path | str, arrays: dict[str, np.ndarray], content: dict, like=None):
     """The inverse of `packed`, for what was read from `path`, which errors name."""
     _check_precision(path, arrays)
     if like is not None:

@@ -2,26 +2,23 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
-from tyro.conf import Positional, arg
+from tyro.conf import arg
 
 from mmlp.cli.fit_arguments import (
     Data,
     FitRegression,
     FitSpd,
     FitVae,
-    MaybeWhole,
     ReadOptions,
     Whole,
     default,
 )
-from mmlp.experiments.harness.targets import TARGETS, Target
 
 ModelFile = Annotated[Data, arg(metavar="MODEL", help="A file that `mmlp fit` wrote.")]
 Json = Annotated[bool, arg(help="Print JSON.")]
 Folder = Annotated[Path, arg(aliases=["-o"], metavar="FOLDER")]
-TARGET = arg(metavar="TARGET", help=f"{', '.join(TARGETS)}, or all.")
 PAGES = default("the name of MODEL, with -report, here", "FOLDER", "-o")
 Out = Annotated[Path | None, default("stdout, as CSV", "OUT", "-o")]
 
@@ -121,24 +118,6 @@ class Info:
     json: Json = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reproduce:
-    """Run the paper's experiments and write a page that shows its values beside those obtained.
-    $ mmlp reproduce all --quick
-    $ mmlp reproduce example1 --seeds 5
-    """
-
-    targets: Annotated[Positional[tuple[Literal[Target, "all"], ...]], TARGET]
-    quick: bool = False
-    """Small runs, to see that everything works; their numbers are not results."""
-    seeds: Annotated[MaybeWhole, default("as the experiment has it", "N")] = None
-    """Runs with different seeds, where an experiment has them."""
-    data: Annotated[Path | None, default("none", "DIR")] = None
-    """Folder of the data, where an experiment needs them."""
-    out: Folder = Path("report")
-    """Folder of the results and of index.html."""
-
-
 class Group(NamedTuple):
     about: str
     commands: "dict[str, type | Group]"
@@ -159,4 +138,4 @@ or - for a CSV from stdin.
 More about a command: mmlp COMMAND --help"""
 KINDS = Group(FIT, {"regression": FitRegression, "spd": FitSpd, "vae": FitVae})
 MODELS = {"predict": Predict, "score": Score, "report": Report, "sample": Sample, "info": Info}
-COMMANDS = Group(ROOT, {"demo": Demo, "fit": KINDS, **MODELS, "reproduce": Reproduce})
+COMMANDS = Group(ROOT, {"demo": Demo, "fit": KINDS, **MODELS})

@@ -1,4 +1,4 @@
-"""What the commands do: files in, an estimator or an experiment, files out."""
+"""What the commands do: files in, an estimator, files out."""
 
 import errno
 import functools
@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from mmlp import estimators, tables
-from mmlp.checkpoint import atomic
+from mmlp import atomic_files, estimators, tables
 from mmlp.cli import about, fitting
-from mmlp.cli.arguments import Demo, Predict, Report, Reproduce, Sample, Score
+from mmlp.cli.arguments import Demo, Predict, Report, Sample, Score
 from mmlp.cli.examined import expects_decimal_commas, known_rows, read_for, told_by_lines
 from mmlp.cli.fit_arguments import BESIDE, FitOptions, ReadOptions
 from mmlp.columns.number_format import NumberFormat
@@ -31,18 +30,10 @@ def execute(command) -> int:
 
 @execute.register
 def demo(command: Demo) -> int:
-    from mmlp.experiments import demo as tour  # here, and below: nothing else needs Matplotlib
+    from mmlp.demo.tour import take_tour  # here, and below: nothing else needs Matplotlib
 
-    tour.take(command.out, quick=command.quick)
+    take_tour(command.out, quick=command.quick)
     return 0
-
-
-@execute.register
-def reproduce(command: Reproduce) -> int:
-    from mmlp.experiments.harness import run as harness
-
-    given = {"seeds": command.seeds, "data": command.data}
-    return harness.reproduce(command.targets, quick=command.quick, out=command.out, **given)
 
 
 @execute.register
@@ -181,7 +172,7 @@ def _results_file(path: Path | None, data: Path | None = None) -> Path | None:
     if out is None:
         return None
     _check_writable(out)
-    if atomic.is_stream(out):
+    if atomic_files.is_stream(out):
         return out
     if data is not None and out.exists() and data.exists() and out.samefile(data):
         raise ValueError(f"{out} would be written over the data; choose another -o.")
@@ -191,7 +182,7 @@ def _results_file(path: Path | None, data: Path | None = None) -> Path | None:
 def _model_file(path: Path) -> Path:
     """Where a model goes, checked before the work; it is read again, as a pipe cannot be."""
     _check_writable(path)
-    if atomic.is_stream(path):
+    if atomic_files.is_stream(path):
         raise ValueError(f"{path} is a pipe or a device; choose another -o for the model.")
     return path
 
@@ -200,8 +191,8 @@ def _check_writable(path: Path) -> None:
     """Refuse a place that cannot be written to, or the folder where a link leads."""
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    is_stream = atomic.is_stream(path)
-    target = path if is_stream else atomic.resolve_target(path)
+    is_stream = atomic_files.is_stream(path)
+    target = path if is_stream else atomic_files.resolve_target(path)
     folder = target.parent
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder} to write {target.name} into; make it first.")

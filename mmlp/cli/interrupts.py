@@ -143,7 +143,7 @@ def _print_last_line(message: str) -> None:
     silence = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):  # from here on the main thread is not heard
         os.dup2(silence, descriptor)
-    remove_all = getattr(sys.modules.get("mmlp.checkpoint.temporaries"), "remove_all", None)
+    remove_all = getattr(sys.modules.get("mmlp.temporary_files"), "remove_all", None)
     if remove_all is not None:
         remove_all()
     if stderr is None:

@@ -86,7 +86,7 @@ def _run(argv: Sequence[str], *, own_process: bool) -> int:
         if own_process and not quick:
             start()
         if not quick:
-            importlib.import_module("mmlp.training.cache").cache_programs()
+            importlib.import_module("mmlp.program_cache").cache_programs()
         commands = importlib.import_module(f"mmlp.cli.{'about' if quick else 'commands'}")
         with warnings.catch_warnings():
             said = functools.cache(say)  # once: rows may be read again for each score and picture
@@ -113,7 +113,7 @@ def check(command) -> None:
     from mmlp.cli import arguments, fit_arguments
 
     given = vars(command)
-    sizes = {"rows": "-n", "epochs": "--epochs", "latent": "--latent", "seeds": "--seeds"}
+    sizes = {"rows": "-n", "epochs": "--epochs", "latent": "--latent"}
     sizes |= {"rank": "--rank", "batch_size": "--batch-size", "patience": "--patience"}
     sizes |= {"models": "--models"}
     for field, flag in sizes.items():
@@ -157,9 +157,6 @@ def check(command) -> None:
         raise ValueError(
             f"{model} is a table, not a model; the model comes first, such as wind.safetensors."
         )
-    if isinstance(command, arguments.Reproduce) and not command.targets:
-        remedy = "`mmlp reproduce --help` lists the names"
-        raise ValueError(f"name what to reproduce, such as `mmlp reproduce all`; {remedy}.")
     if isinstance(command, fit_arguments.FitOptions) and command.out is not None:
         tables.extension(command.out, (".safetensors",), "write")
     if isinstance(command, arguments.Predict | arguments.Sample):

@@ -26,6 +26,10 @@ from mmlp.cli import fit_arguments
 from mmlp.cli.arguments import COMMANDS, KINDS, Group
 
 CONFIG = (OmitArgPrefixes, OmitSubcommandPrefixes, FlagCreatePairsOff)
+MOVED = (
+    "the paper's experiments are no longer part of this command; in a clone of the repository run "
+    "`make reproduce`, or `python -m reproduction example1` for one of them."
+)
 (POSITIONAL,) = typing.get_args(Positional[int])[1:]
 
 
@@ -42,6 +46,8 @@ def parse(argv: Sequence[str], group: Group = COMMANDS, program: str = "mmlp"):
     if first in ("--version", "-V"):
         print(f"{program} {__version__}")
         raise SystemExit(0)
+    if first == "reproduce" and group is COMMANDS:
+        raise ValueError(MOVED)
     if first not in ("--help", "-h"):
         raise ValueError(_no_command(first, group, program))
     menu: Any = Union[*itertools.starmap(_entry, group.commands.items())]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mmlp.checkpoint import temporaries
+from mmlp import temporary_files
 from mmlp.cli.messages import say
 
 
@@ -51,11 +51,11 @@ def read_stdin(command: Any) -> Iterator[Any]:
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[str]:
     """Create a folder that is removed at the end, also if a signal ends the process."""
-    with temporaries.creating:
+    with temporary_files.creating:
         folder = tempfile.TemporaryDirectory()
-        temporaries.known.add(Path(folder.name))
+        temporary_files.known.add(Path(folder.name))
     try:
         with folder as name:
             yield name
     finally:
-        temporaries.known.discard(Path(folder.name))
+        temporary_files.known.discard(Path(folder.name))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mmlp.checkpoint import atomic
+from mmlp import atomic_files
 
 COLUMNS = ("date", "station", "sky", "pressure", "humidity", "serial", "remark")
 TARGETS = ("temperature", "wind")
@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> None:
     if not 1 <= len(arguments) <= 3:
         sys.exit("usage: python -m mmlp.datasets.weather weather.csv [ROWS [SEED]]")
     rows, seed = ([*map(int, arguments[1:]), *(2000, 0)[len(arguments) - 1 :]])[:2]
-    atomic.replace_file(Path(arguments[0]), weather(rows, seed=seed).csv().encode())
+    atomic_files.replace_file(Path(arguments[0]), weather(rows, seed=seed).csv().encode())
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import brentq
 
+from mmlp.compilation import Compiled
 from mmlp.distributions import Elliptical
 from mmlp.estimators.pieces import PIECE, one_of_few
 from mmlp.spd import DiagonalGram
-from mmlp.training.compiled import Compiled
 
 
 def shape(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:

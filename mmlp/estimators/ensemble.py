@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
+from mmlp.compilation import Compiled
 from mmlp.estimators import batches
 from mmlp.estimators.batches import own_rows, shared_rows, some_of_them
 from mmlp.estimators.pieces import one_of_few
 from mmlp.training import FitResult, fit_many
-from mmlp.training.compiled import Compiled
 from mmlp.training.data import MAX_STEPS, join, split
 from mmlp.training.fit import compile_many
 from mmlp.training.optimizers import optimizer_by_progress

@@ -8,10 +8,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from mmlp.checkpoint import architecture
-from mmlp.training.compiled import Compiled
+from mmlp.compilation import Compiled
 from mmlp.training.data import join, split
-from mmlp.training.recall import remembered
 
 PIECE = 256  # rows that are predicted at once: one shape, and no row depends on how many others
 PIECES, BYTES = 16, 2**20  # of them, where what goes in and comes out has no more bytes
@@ -98,22 +96,5 @@ def each(function: Callable, models, X):
 
 
 def output_types(function: Callable, models, X: np.ndarray) -> list[jax.ShapeDtypeStruct]:
-    """Of `each`, by tracing, which computes nothing."""
-
-    def traced() -> list:
-        found = jax.tree.leaves(eqx.filter_eval_shape(each, function, models, X))
-        return [(x.shape, x.dtype.name) for x in found]
-
-    made_of = (function.__module__, function, _form(models), X.shape, X.dtype.name)
-    return [jax.ShapeDtypeStruct(tuple(n), dtype) for n, dtype in remembered(made_of, traced)]
-
-
-def misfit(models) -> str | None:
-    """`architecture.misfit`, which traces; what it says of networks of this form is kept."""
-    return remembered((architecture.misfit, _form(models)), lambda: architecture.misfit(models))
-
-
-def _form(models) -> tuple:
-    """All of them but the numbers."""
-    arrays, rest = eqx.partition(models, eqx.is_array)
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), arrays), rest
+    """Return what `each` would give, by tracing, which computes nothing."""
+    return jax.tree.leaves(eqx.filter_eval_shape(each, function, models, X))

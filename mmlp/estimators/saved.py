@@ -19,7 +19,6 @@ from mmlp.checkpoint import files, header
 from mmlp.columns.encoder import Encoder
 from mmlp.columns.number_format import NumberFormat
 from mmlp.estimators.ensemble import Scaling
-from mmlp.estimators.pieces import misfit
 from mmlp.linalg.checks import checked_size
 from mmlp.training.forks import check_not_forked
 
@@ -74,7 +73,7 @@ def load(path: str | os.PathLike) -> Any:
     missing = [name for name in needed if isinstance(fitted, dict) and name not in fitted]
     if missing:
         raise ValueError(f"{what} has no {missing[0]}: another version wrote it; fit anew.")
-    models = checkpoint.unpacked(path, arrays, metadata, misfit=misfit)
+    models = checkpoint.unpacked(path, arrays, metadata)
     try:
         return _restored(CLASSES[kind], metadata["params"], fitted, models)
     except Exception as error:  # a network with another one's fields may fail in any way

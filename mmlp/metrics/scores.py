@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist
 
+from mmlp.compilation import Compiled
 from mmlp.distributions import Elliptical
-from mmlp.training.compiled import Compiled
 
 DRAWS = 1000  # for each row, where a score needs samples of a distribution
 NUMBERS = 2**22  # of these draws, held at once

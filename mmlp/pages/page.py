@@ -25,7 +25,7 @@ from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
-from mmlp.checkpoint import atomic
+from mmlp import atomic_files
 from mmlp.pages.table import duration, table_html
 
 IMAGES = {".png": "image/png", ".svg": "image/svg+xml"}
@@ -70,7 +70,7 @@ def build(out: Path, heading: Heading, order: Sequence[str] = ()) -> dict[str, s
 def write(path: Path, heading: Heading, contents: str, sections: str) -> None:
     """The page of these contents and sections, in HTML; it is whole, or what was there before."""
     parts = {"style": STYLE, "contents": contents, "sections": sections}
-    atomic.replace_file(path, PAGE.substitute(heading._asdict(), **parts).encode())
+    atomic_files.replace_file(path, PAGE.substitute(heading._asdict(), **parts).encode())
 
 
 def _record(path: Path) -> dict:

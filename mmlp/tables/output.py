@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mmlp.checkpoint import atomic
+from mmlp import atomic_files
 from mmlp.tables.table import extension
 from mmlp.tables.terminal import escape_controls
 
@@ -41,12 +41,12 @@ def write(path: Path | None, arrays: Arrays | Iterable[Arrays], axis: Sequence[s
             lines = map(escape_controls, lines)
         sys.stdout.writelines(lines)
     elif suffix == ".csv":
-        with atomic.open_replacement(path) as file:
+        with atomic_files.open_replacement(path) as file:
             file.writelines(text.encode() for text in _csv(pieces, axis))
     else:
         found = list(pieces)
         whole = {name: np.concatenate([piece[name] for piece in found]) for name in first}
-        with atomic.open_replacement(path) as file:
+        with atomic_files.open_replacement(path) as file:
             if suffix == ".npz":
                 np.savez_compressed(file, allow_pickle=False, **whole)
             else:
@@ -75,7 +75,7 @@ def output_format(path: Path) -> str:
         If the file has another extension or none.
     """
     named = path.name.lower().endswith(OUTPUTS)
-    if not named and atomic.is_stream(path):
+    if not named and atomic_files.is_stream(path):
         return ".csv"
     return extension(path, OUTPUTS, "write")
 

@@ -1,6 +1,5 @@
 """`fit` and `fit_many`: train a model, or many at once, in compiled epochs."""
 
-from mmlp.training.cache import cache_programs
 from mmlp.training.fit import fit, fit_many
 from mmlp.training.optimizers import default_optimizer
 from mmlp.training.reports import EpochInfo, FitResult, NonFiniteError
@@ -9,7 +8,6 @@ __all__ = [
     "EpochInfo",
     "FitResult",
     "NonFiniteError",
-    "cache_programs",
     "default_optimizer",
     "fit",
     "fit_many",

@@ -11,8 +11,8 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
+from mmlp.compilation import choose_effort
 from mmlp.linalg.checks import checked_size
-from mmlp.training.compiled import effort
 from mmlp.training.devices import all_devices
 from mmlp.training.optimizers import default_optimizer
 from mmlp.training.parts import with_parts
@@ -130,7 +130,7 @@ def checked_task(models: Models, loss, rows: tuple, key, sizes: Sizes, optimizer
     optimizer = default_optimizer(steps) if optimizer is None else optimizer
     options = {"many": many, "own_data": own_data, "mesh": all_devices()}
     # at the least effort a tail that is read from a file may round otherwise than in memory
-    hard = effort(steps, sizes.batch_size, sum(x.size for x in weights))
+    hard = choose_effort(steps, sizes.batch_size, sum(x.size for x in weights))
     options["effort"] = "less" if hard == "least" and large((data, validation)) else hard
     program = Program(loss, optimizer, static, sizes.batch_size, key_type, **options)
     # patience beyond what is counted is patience without end

@@ -17,7 +17,7 @@ import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from mmlp.training.compiled import Compiled
+from mmlp.compilation import Compiled
 from mmlp.training.data import Fixed, Program, join
 from mmlp.training.devices import sharding
 from mmlp.training.parts import numbers_in

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mmlp.checkpoint import atomic, files
+from mmlp import atomic_files
+from mmlp.checkpoint import files
 from mmlp.training.devices import is_key, largest_of_processes, to_host
 from mmlp.training.reports import warn
 from mmlp.training.state import Metrics, State
@@ -195,7 +196,7 @@ class RunDirectory(contextlib.AbstractContextManager):
         }
         rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
         lines = "".join(json.dumps(row) + "\n" for row in rows)
-        atomic.replace_file(self.path / "history.jsonl", lines.encode())
+        atomic_files.replace_file(self.path / "history.jsonl", lines.encode())
         self.written_at = time.monotonic()
         self.duration = self.written_at - start
 

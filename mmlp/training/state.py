@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from mmlp.training.compiled import Compiled
+from mmlp.compilation import Compiled
 from mmlp.training.data import Fixed, Program
 
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from mmlp.training.compiled import Compiled
+from mmlp.compilation import Compiled
 from mmlp.training.data import Fixed, Program, Task
 from mmlp.training.devices import sharding, to_host
 from mmlp.training.epoch import batch_step, epoch_keys, score_keys, score_of, score_size, spread

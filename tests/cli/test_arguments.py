@@ -39,7 +39,6 @@ def test_help_goes_to_stdout_and_succeeds(words, capsys):
         "score",
         "sample",
         "info",
-        "reproduce",
     ],
 )
 def test_every_command_has_help(command, capsys):
@@ -137,10 +136,7 @@ WRONG_ARGUMENTS = [
         "mmlp: d.csv is a table, not a model; the model comes first, such as wind.safetensors.",
     ),
     ("predict d.csv m.safetensors", "mmlp: d.csv is a table, not a model"),
-    ("reproduce", "mmlp: name what to reproduce, such as `mmlp reproduce all`"),
-    ("reproduce tables", "mmlp: TARGET must be example1, "),
-    ("reproduce densty", "or all, got densty; did you mean density?"),
-    ("reproduce all --seeds 0", "mmlp: --seeds must be at least 1, got 0."),
+    ("reproduce all --quick", "run `make reproduce`, or `python -m reproduction example1`"),
 ]  # fmt: skip
 
 

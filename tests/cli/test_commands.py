@@ -1,10 +1,9 @@
-"""`mmlp predict`, `score`, `sample`, `info` and `reproduce`."""
+"""`mmlp predict`, `score`, `sample`, and `info`."""
 
 import json
 import os
 import signal
 import sys
-from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -17,7 +16,6 @@ from mmlp import cli, metrics, tables
 from mmlp.checkpoint import files
 from mmlp.cli import commands
 from mmlp.estimators import MultivariateRegressor, base, ensemble
-from mmlp.experiments.harness import run as harness
 
 
 def test_predict_by_kind_and_by_format(here, capsys):
@@ -218,17 +216,6 @@ def test_a_model_fitted_in_python_has_numbered_columns(here, capsys):
     out = run(capsys, "predict", "unnamed.safetensors", "Xy.npz")[1]
     assert out.startswith("mean_y0,mean_y1,covariance_y0_y0")
     assert run(capsys, "score", "unnamed.safetensors", "Xy.npz")[0] == 0
-
-
-def test_reproduce_passes_its_options_on_and_its_status_back(capsys, monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        harness, "reproduce", lambda *args, **given: seen.append((args, given)) or 1
-    )
-    words = "reproduce density radius --quick --seeds 3 --data d -o r"
-    assert run(capsys, *words.split())[0] == 1
-    given = {"quick": True, "seeds": 3, "data": Path("d"), "out": Path("r")}
-    assert seen == [((("density", "radius"),), given)]
 
 
 def test_a_reader_that_leaves_early_is_no_error(tmp_path):

@@ -48,8 +48,8 @@ IN_C = """
     hashlib.pbkdf2_hmac("sha256", b"", b"", 30_000_000)
 """
 WHILE_WRITING = """
-    from mmlp.checkpoint import atomic
-    with atomic.open_replacement(Path("out.csv")) as file:
+    from mmlp import atomic_files
+    with atomic_files.open_replacement(Path("out.csv")) as file:
         file.write(b"half of it")
         file.flush()
         send()
@@ -232,7 +232,7 @@ if __name__ == "__main__":
     import sys
     from mmlp import cli
     from mmlp.cli import about
-    from mmlp.experiments.harness.jobs import each
+    from reproduction.harness.jobs import each
 
     about.execute = lambda command: each(rest, [("a",), ("b",)], "work", jobs=2)
     sys.exit(cli.main())

@@ -64,7 +64,7 @@ def test_every_entry_of_a_record_is_on_the_page(tmp_path):
         "no value",
         "depends on the loss of the plain MLP",
         "3 min 20 s",
-        "python -m mmlp.experiments.example1 --seeds 5",
+        "python -m reproduction example1 --seeds 5",
         "jax 0.9.2, python 3.11.7",
         "seeds = 5, dims = [10, 20]",
         "Test samples are drawn anew.",

@@ -7,9 +7,9 @@ import pytest
 from browser import CONTRAST, Browser
 from report_pages import RECORD, TABLE, write
 
-from mmlp.experiments.harness.run import PAPER, reproduce
-from mmlp.experiments.harness.targets import TARGETS
 from mmlp.pages import page as report
+from reproduction.harness.run import PAPER, run_several
+from reproduction.harness.targets import TARGETS
 
 matplotlib.use("agg")
 pytestmark = pytest.mark.slow
@@ -111,7 +111,7 @@ def test_links_lead_to_their_sections(browser, url):
 
 
 def test_the_page_of_a_real_run_loads_whole(browser, tmp_path):
-    assert reproduce(["density"], quick=True, out=tmp_path) == 0
+    assert run_several(["density"], quick=True, out=tmp_path) == 0
     page = browser.open((tmp_path / "index.html").as_uri(), width=390)
     check_whole(page, tmp_path)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -14,9 +14,9 @@ import mmlp
 ROOT = Path(mmlp.__file__).parent
 # A folder or module may import what stands before it.
 ORDER = """
-_version _lazy registry linalg spd divergences distributions kernels networks heads vae
-initialisation checkpoint training metrics datasets plotting columns estimators tables pages
-reporting experiments cli
+_version _lazy registry temporary_files atomic_files program_cache compilation linalg spd
+divergences distributions kernels networks heads vae initialisation checkpoint training metrics
+datasets plotting columns estimators tables pages reporting demo cli
 """.split()
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 LIGHT = {"jax", "jaxlib", "equinox", "optax", "numpy"}  # what `import mmlp` may load

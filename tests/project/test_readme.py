@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from documents import ROOT, run_code
 
-from mmlp.experiments import demo
+from mmlp.demo import tour
 
 README = (ROOT / "README.md").read_text()
 PAGES = [
@@ -201,7 +201,7 @@ def test_files_and_tests_that_a_page_names_exist(page):
 
 @pytest.mark.slow
 def test_the_tour_trains_prints_tables_and_ends_in_a_page(tmp_path, capsys):
-    demo.take(tmp_path, quick=True)
+    tour.take_tour(tmp_path, quick=True)
     record = json.loads((tmp_path / "demo-covariances.json").read_text())
     constant, neighbours, cholesky, matrix = (
         row["cells"][0]["mean"] for row in record["result"]["tables"][0]["rows"]
@@ -209,9 +209,9 @@ def test_the_tour_trains_prints_tables_and_ends_in_a_page(tmp_path, capsys):
     assert 0 < matrix < constant
     assert 0 < cholesky < constant
     assert 0 < neighbours < constant
-    assert all((tmp_path / f"{name}.png").stat().st_size > 10_000 for name in demo.PARTS)
+    assert all((tmp_path / f"{name}.png").stat().st_size > 10_000 for name in tour.PARTS)
     page, out = (tmp_path / "index.html").read_text(), capsys.readouterr().out
     assert "<h1>A tour of matrix-mlp</h1>" in page
-    assert all(f'id="{name}"' in page for name in demo.PARTS)
+    assert all(f'id="{name}"' in page for name in tour.PARTS)
     words = ("von Neumann", "energy score", "mixture of 10 Gaussians", "index.html")
     assert all(word in out for word in words)

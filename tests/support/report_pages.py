@@ -32,7 +32,7 @@ TABLE = {
 }
 
 RECORD = {
-    "command": "python -m mmlp.experiments.example1 --seeds 5",
+    "command": "python -m reproduction example1 --seeds 5",
     "seconds": 200.0,
     "date": "2026-01-02",
     "device": "CPU (x86_64, 2 cores), float32",

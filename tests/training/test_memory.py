@@ -15,8 +15,8 @@ import pytest
 from processes import environment
 
 import mmlp
-from mmlp.training import compiled as _compiled
-from mmlp.training.compiled import Compiled
+from mmlp import compilation as _compiled
+from mmlp.compilation import Compiled
 from mmlp.training.epoch import run_epoch
 
 KEY = jax.random.key(0)
@@ -59,7 +59,7 @@ def test_a_loss_is_let_go_with_its_program(train, saved, tmp_path):
 
 
 def test_the_last_programs_are_kept_and_older_ones_compiled_again(monkeypatch):
-    monkeypatch.setattr(_compiled, "KEPT", 2)
+    monkeypatch.setattr(_compiled, "MAX_PROGRAMS", 2)
     traces = []
 
     def scaled(factor, x):
@@ -86,20 +86,27 @@ def test_less_effort_gives_the_same_values_by_a_lower_level_of_llvm(monkeypatch)
         scaled = Compiled(lambda factor, x: factor * x, effort=effort)
         assert np.array_equal(scaled(2, X), 2 * X)
     on_cpu = jax.default_backend() == "cpu"
-    assert options == ([None, _compiled.ONCE, _compiled.SHORT] if on_cpu else [None] * 3)
+    least = _compiled.COMPILER_OPTIONS["least"]
+    less = _compiled.COMPILER_OPTIONS["less"]
+    assert options == ([None, least, less] if on_cpu else [None] * 3)
 
 
 def test_a_program_says_how_hard_to_compile_by_the_work_of_its_steps():
-    efforts = [_compiled.effort(*sizes) for sizes in ((400, 8, 3), (401, 8, 3), (2000, 64, 5e4))]
+    efforts = [
+        _compiled.choose_effort(*sizes) for sizes in ((400, 8, 3), (401, 8, 3), (2000, 64, 5e4))
+    ]
     assert efforts == ["least", "less", "less"]
-    assert _compiled.effort(10**6, 64, 50_000) == "full"
+    assert _compiled.choose_effort(10**6, 64, 50_000) == "full"
 
 
 def test_a_process_compiles_all_quickly_unless_its_user_says_otherwise(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=3")
     _compiled.compile_all_quickly()
     first, last = os.environ["XLA_FLAGS"].split()
-    assert (first, last) == (_compiled.LOOPS, "--xla_backend_optimization_level=3")
+    assert (first, last) == (
+        "--xla_backend_optimization_level=1",
+        "--xla_backend_optimization_level=3",
+    )
 
 
 PROGRAM = """

@@ -1,0 +1,156 @@
+"""Run an experiment and keep what came of it: one JSON file, its figures, and a page.
+
+An experiment is a module (or any object) with
+
+- `Settings`, a frozen dataclass whose class variable `QUICK` holds what a quick run changes,
+- `run(settings) -> result`, where `mmlp.pages.page` lists the entries that the page shows,
+- `draw(record, out)`, if the result has figures; it reads the record only.
+"""
+
+import dataclasses
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from mmlp import atomic_files
+from mmlp._version import __version__
+from mmlp.pages import page
+
+LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")  # what results may depend on
+COUNTS = ("seeds", "duel", "jobs")  # settings that must be at least one
+
+
+def make_settings(kind: type, *, quick: bool = False, **changes: Any) -> Any:
+    """Return the settings of an experiment.
+
+    Parameters
+    ----------
+    kind : the experiment's class of settings
+    quick : whether to start from its quick settings, `kind.QUICK`
+    **changes : further settings; those that are None keep their default
+    """
+    changes = {name: value for name, value in changes.items() if value is not None}
+    for name in COUNTS:
+        if changes.get(name, 1) < 1:
+            raise ValueError(f"--{name} must be at least 1, got {changes[name]}.")
+    quick_changes = kind.QUICK if quick else {}
+    return kind(**(quick_changes | changes))
+
+
+def run_and_record(
+    name: str,
+    experiment: Any,
+    settings: Any,
+    *,
+    quick: bool,
+    out: Path,
+    heading: page.Heading,
+    program: str,
+    order: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Run an experiment, write OUT/NAME.json, its figures and OUT/index.html, print the verdicts.
+
+    Parameters
+    ----------
+    name : the name of the experiment, of its file and of its section of the page
+    experiment : an experiment, as the module's docstring describes it
+    settings : its settings
+    quick : whether these are quick settings, which the page warns about
+    out : the folder of the results; it is created
+    heading : the title and introduction of the page
+    program : the command that runs the experiment, without its options
+    order : the names that come first on the page
+
+    Returns
+    -------
+    dict
+        What was written to the file. A path among the settings is recorded as DIR, because where
+        the files of one machine lie helps nobody else.
+    """
+    out.mkdir(parents=True, exist_ok=True)  # before the work: it may be impossible
+
+    start = time.perf_counter()
+    result = experiment.run(settings)
+    seconds = round(time.perf_counter() - start, 1)
+
+    entries = dataclasses.asdict(settings).items()
+    record = {
+        "experiment": name,
+        "command": format_command(program, settings, quick=quick),
+        "quick": quick,
+        "settings": {field: _hide_path(value) for field, value in entries},
+        "versions": list_versions(),
+        "device": describe_device(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "seconds": seconds,
+        "result": result,
+    }
+    path = out / f"{name}.json"
+    atomic_files.replace_file(path, (json.dumps(record) + "\n").encode())
+    if result.get("figures"):
+        experiment.draw(json.loads(path.read_text()), out)
+
+    skipped = page.build(out, heading, order)
+    if path.name in skipped:
+        reason = f"{skipped[path.name]} (see mmlp/pages/page.py)"
+        raise ValueError(f"the result of {name} does not fit the page: {reason}")
+    for claim in result.get("claims", []):
+        print(f"{claim['verdict']}: {claim['claim']} {claim.get('evidence', '')}".rstrip())
+    print(f"{path}: {seconds} s; page: {out / 'index.html'}")
+    return record
+
+
+def list_versions() -> dict[str, str]:
+    """Return the versions of this package, of what it computes with, and of Python."""
+    libraries = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    return {"mmlp": __version__, **libraries, "python": platform.python_version()}
+
+
+def describe_device() -> str:
+    """Return where this process computes, and in which precision."""
+    device = jax.devices()[0]
+    name = device.device_kind
+    if device.platform == "cpu":
+        name = f"CPU ({platform.machine()}, {os.cpu_count()} cores)"
+    return f"{name}, {jnp.result_type(float)}"
+
+
+def format_command(program: str, settings: Any, *, quick: bool) -> str:
+    """Return the command line that repeats a run: options for all but the default settings."""
+    words = program.split()
+    if quick:
+        words.append("--quick")
+    default = make_settings(type(settings), quick=quick)
+    for name, value in vars(settings).items():
+        if value == getattr(default, name):
+            continue
+        if isinstance(value, bool):
+            words.append(option_name(name if value else f"no-{name}"))
+        elif isinstance(value, tuple):
+            words += [option_name(name), ",".join(map(str, value))]
+        else:
+            words += [option_name(name), str(_hide_path(value))]
+    return shlex.join(words)
+
+
+def option_name(field: str) -> str:
+    """Return the command-line option of a setting.
+
+    >>> option_name("batch_size")
+    '--batch-size'
+    """
+    return "--" + field.replace("_", "-")
+
+
+def _hide_path(value: Any) -> Any:
+    return "DIR" if isinstance(value, Path) else value
