@@ -191,14 +191,11 @@ class Elliptical(Batched):
                 return x.reshape(x.shape[len(own) :])
             return jnp.broadcast_to(x, batch + x.shape[len(own) :])[place]
 
-        def parts(p: Self) -> tuple:
-            return p.loc, p.omega, p.eta, *p.tail
-
         loc, tail = some(self.loc, self.loc.shape[:-1]), [some(x, x.shape) for x in self.tail]
         eta = jnp.broadcast_to(self.eta, batch)[place]  # has the batch shape if no other has
         omega = self.omega
         omega = omega[place] if own == batch else jax.tree.map(lambda x: some(x, own), omega)
-        return eqx.tree_at(parts, self, (loc, omega, eta, *tail))
+        return eqx.tree_at(_list_parameters, self, (loc, omega, eta, *tail))
 
     @property
     def mean(self) -> Array:
@@ -246,8 +243,7 @@ class Elliptical(Batched):
 
         With `marginal_quantile` of concrete values only, in float64; errors are below 1e-6.
         """
-        law = self.radius_law(self.dim, *self.tail)
-        return marginals.cdf(law, np.asarray(z, np.float64))
+        return marginals.cdf(self.radius_distribution(), np.asarray(z, np.float64))
 
     def marginal_quantile(self, level: ArrayLike) -> np.ndarray:
         """z with marginal_cdf(z) = level, for levels (..., *batch) that broadcast to the batch.
@@ -261,7 +257,7 @@ class Elliptical(Batched):
         if not np.all((levels > 0) & (levels < 1)):
             name = f"{type(self).__name__}.marginal_quantile(level=...)"
             raise ValueError(f"`{name}` must lie between 0 and 1, got {level!r:.80}.")
-        return marginals.quantile(self.radius_law(self.dim, *self.tail), levels)
+        return marginals.quantile(self.radius_distribution(), levels)
 
     @classmethod
     def radius_law(cls, dim: int, *tail: ArrayLike) -> marginals.Radius:
@@ -269,6 +265,22 @@ class Elliptical(Batched):
         ones = jnp.ones(dim)
         omega = DiagonalGram.trace_one(ones)
         return marginals.ByBisection(cls._construct(0 * ones, omega, 1.0, *tail))
+
+    def radius_distribution(self) -> marginals.Radius:
+        """Return the `radius_law` of this distribution, with its static fields.
+
+        The default of `radius_law` calls the constructor, which would give static fields
+        their defaults and apply converters once more. So here loc, omega and eta are replaced
+        instead.
+        """
+        override = getattr(type(self).radius_law, "__func__", None)
+        if override is not Elliptical.radius_law.__func__:
+            return self.radius_law(self.dim, *self.tail)
+
+        ones = jnp.ones(self.dim)
+        tail = [jnp.asarray(x, ones.dtype) for x in self.tail]
+        standard = (0 * ones, DiagonalGram.trace_one(ones), jnp.ones(()), *tail)
+        return marginals.ByBisection(eqx.tree_at(_list_parameters, self, standard))
 
     def radius_quantile(self, level: float, dim: int | None = None) -> Array:
         """The radius of the ellipsoid of probability `level`, by bisection of `radius_cdf`."""
@@ -278,9 +290,13 @@ class Elliptical(Batched):
         return self.radius_at(level, dim)
 
     def radius_at(self, level: ArrayLike, dim: int | None = None) -> Array:
-        """`radius_quantile` of levels (..., *batch), which are not checked."""
+        """`radius_quantile` of levels (..., *batch), which are not checked.
+
+        It is inf where the radius is larger than all numbers of the dtype.
+        """
         shapes = (x.shape for x in (jnp.asarray(level), self.eta, *self.tail))
-        low = jnp.full(jnp.broadcast_shapes(*shapes), -60.0, self.eta.dtype)  # of log r
+        max_log_r = math.log(jnp.finfo(self.eta.dtype).max)
+        low = jnp.full(jnp.broadcast_shapes(*shapes), -max_log_r, self.eta.dtype)  # of log r
 
         def halve(_, bounds):
             low, high = bounds
@@ -288,7 +304,8 @@ class Elliptical(Batched):
             below = self.radius_cdf(jnp.exp(middle), dim) < level
             return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
-        return jnp.exp(sum(lax.fori_loop(0, 64, halve, (low, -low))) / 2)
+        low, high = lax.fori_loop(0, 64, halve, (low, -low))
+        return jnp.where(high < max_log_r, jnp.exp((low + high) / 2), jnp.inf)
 
     def _logdet_and_square(self, x: ArrayLike, call: str) -> tuple[Array, Array, Array]:
         """log det omega, u of x, and whether x is infinite, where u is that of loc instead.
@@ -304,6 +321,11 @@ class Elliptical(Batched):
         residual = jnp.where(infinite[..., None], 0, residual)
         logdet, y = self.omega.logdet_and_whiten(residual)
         return logdet, jnp.sum((y / jnp.sqrt(self.eta)[..., None]) ** 2, axis=-1), infinite
+
+
+def _list_parameters(distribution: Elliptical) -> tuple[Any, ...]:
+    """Return loc, omega, eta and the tail."""
+    return distribution.loc, distribution.omega, distribution.eta, *distribution.tail
 
 
 def _bind_tail(

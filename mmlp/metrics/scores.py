@@ -91,7 +91,7 @@ def mahalanobis_pit(distribution: Elliptical, y: ArrayLike) -> np.ndarray:
     """
     y = _targets(distribution, y, "mahalanobis_pit")
     r = np.asarray(_mahalanobis((), *_errors(distribution, y)), np.float64)
-    return 1 - distribution.radius_law(distribution.dim, *distribution.tail).survival(r)
+    return 1 - distribution.radius_distribution().survival(r)
 
 
 def ellipsoid_coverage(
