@@ -152,7 +152,14 @@ class Elliptical(Batched):
         try:
             inspect.signature(cls).bind(*arguments)
         except TypeError as error:
+            names = cls.tail_names()
             count = len(arguments) - 3
+            if count != len(names):
+                wanted = ", ".join(names) or "no parameters"
+                raise TypeError(
+                    f"`{cls.__name__}` has {wanted} beyond its mean and covariance, got {count} "
+                    "arguments for that."
+                ) from None
             raise TypeError(
                 f"the constructor of `{cls.__name__}` must take loc, omega, eta and the parameters "
                 f"of its tail (here {count}) as positional arguments: {error}; declare them as "

@@ -204,6 +204,13 @@ def test_from_moments_has_these_moments(family, covariance):
         np.testing.assert_array_equal(parameter, value)
 
 
+@pytest.mark.parametrize("tail", [(), (3.0, 4.0)])
+def test_from_moments_asks_for_the_parameters_of_the_tail(tail):
+    """The message blamed the signature of the constructor."""
+    with pytest.raises(TypeError, match=rf"`TraceOneStudentT` has df .*got {len(tail)}"):
+        TraceOneStudentT.from_moments(np.zeros(D), DiagonalGram(np.ones(D)), *tail)
+
+
 @each
 def test_kl_from_a_gaussian_is_the_mean_of_draws(family):
     """200,000 draws, seed 4: five standard errors, a failure in a million."""
