@@ -84,6 +84,7 @@ def cache_programs(folder: str | os.PathLike | None = None) -> Path | None:
         path = Path(folder or variable or _user_cache() / "matrix-mlp" / "programs").expanduser()
     except RuntimeError:  # there is no home
         return None
+    path = path.absolute()  # the process may change its working directory
     _store = ProgramStore(path / _processor_folder())
     return path
 

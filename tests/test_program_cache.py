@@ -86,6 +86,17 @@ def test_another_folder_is_used_from_the_second_call_on(tmp_path):
     assert all(list(folder.rglob(f"*{program_cache.SUFFIX}")) for folder in (first, second))
 
 
+def test_a_relative_folder_stays_where_it_was_when_the_process_changes_its_own(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(program_cache, "_store", None)
+    monkeypatch.setattr(program_cache, "jax_has_a_cache", lambda: False)
+    monkeypatch.chdir(tmp_path)
+    assert mmlp.cache_programs("programs") == tmp_path / "programs"
+    monkeypatch.chdir("/")
+    assert program_cache.active_store().path.parent == tmp_path / "programs"
+
+
 def test_a_folder_that_cannot_be_used_is_no_harm(tmp_path):
     (tmp_path / "file").touch()
     *_, result, folder = run_script(code=SHORT, MMLP_CACHE=str(tmp_path / "file"))
