@@ -91,6 +91,7 @@ def test_a_relative_folder_stays_where_it_was_when_the_process_changes_its_own(
 ):
     monkeypatch.setattr(program_cache, "_store", None)
     monkeypatch.setattr(program_cache, "jax_has_a_cache", lambda: False)
+    monkeypatch.delenv("MMLP_CACHE")
     monkeypatch.chdir(tmp_path)
     assert mmlp.cache_programs("programs") == tmp_path / "programs"
     monkeypatch.chdir("/")
