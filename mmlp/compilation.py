@@ -28,20 +28,20 @@ _OLD_EMITTERS: dict[str, Any] = {}
 if jax.__version_info__ < (0, 10):
     _OLD_EMITTERS["xla_cpu_use_fusion_emitters"] = False
 COMPILER_OPTIONS: dict[str, dict[str, Any] | None] = {
-    # for a program that runs for milliseconds: it runs up to four times as long
+    # For a program that runs for milliseconds: it takes up to four times as long.
     "least": {
         "xla_backend_optimization_level": 0,
         "xla_llvm_disable_expensive_passes": True,
         **_OLD_EMITTERS,
     },
-    # for a loop of small matrices that runs for minutes: as fast but for a few per cent
+    # For a loop over small matrices that runs for minutes: it is a few per cent slower.
     "less": {"xla_backend_optimization_level": 1, **_OLD_EMITTERS},
     "full": None,
 }
 LEVEL_FLAG = "--xla_backend_optimization_level"
 
-# Up to so many products of weights and samples over all steps, that effort pays; a step counts for
-# at least MIN_PRODUCTS_PER_STEP.
+# The numbers of products of weights and samples, over all steps, up to which little effort pays. A
+# step counts for at least MIN_PRODUCTS_PER_STEP.
 MAX_PRODUCTS_LEAST = 2e8
 MAX_PRODUCTS_LESS = 2e10
 MIN_PRODUCTS_PER_STEP = 5e5
@@ -93,7 +93,7 @@ class Compiled:
     function : called as `function(static, *arguments)`, where `static` is hashable and compiled in,
         and `arguments` are trees of arrays
     effort : "least", "less" or "full"; by default the attribute `effort` of `static`, or "full"
-    donate : the number of the argument (after `static`, from 0) whose memory is reused for the
+    donate : the index of the argument (after `static`, from 0) whose memory is reused for the
         result
     """
 
@@ -102,7 +102,7 @@ class Compiled:
         self.function = function
         self.effort = effort
         self.donated = () if donate is None else donate
-        self.kept = functools.lru_cache(maxsize=MAX_PROGRAMS)(self._compile)
+        self.find_program = functools.lru_cache(maxsize=MAX_PROGRAMS)(self._compile)
 
     def __call__(self, static: Hashable, *arguments: Any) -> Any:
         return self.program(static, *arguments)(*arguments)
@@ -114,7 +114,7 @@ class Compiled:
         settings = tuple(getattr(jax.config, name, None) for name in TRACE_SETTINGS)
         # Only a function of `jax.jit` can be differentiated, vectorised or traced again.
         is_traced = any(isinstance(leaf, Tracer) for leaf in leaves)
-        return self.kept(static, structure, types, settings, is_traced)
+        return self.find_program(static, structure, types, settings, is_traced)
 
     def _compile(
         self,

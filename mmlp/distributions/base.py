@@ -3,7 +3,8 @@
     x = loc + sqrt(eta) omega.color(r v),   v uniform on the unit sphere,   r >= 0 its radius
     log p(x) = g(u) - log det(eta omega) / 2,   u = |omega.whiten(x - loc)|^2 / eta = r^2
 
-with a dispersion omega of trace one. A family says its law of the radius r; the rest follows.
+with a dispersion omega of trace one. A family defines the distribution of the radius r; the rest
+follows from it.
 """
 
 import abc
@@ -97,27 +98,74 @@ class Elliptical(Batched):
 
     @abc.abstractmethod
     def log_generator(self, u: Array) -> Array:
-        """g(u) for u (...)."""
+        """Return g(u), the log density of a standard member (loc 0, eta omega = I).
+
+        Parameters
+        ----------
+        u : array of shape (...)
+            Squared radii, which broadcast with the batch.
+
+        Returns
+        -------
+        array of shape (...)
+        """
 
     @abc.abstractmethod
     def white(self, key, batch: tuple[int, ...]) -> Array:
-        """Draws (*batch, d) of r v."""
+        """Draw r v, with a random radius r and a uniform direction v.
+
+        Parameters
+        ----------
+        key : jax.random.key
+        batch : tuple of int
+            It ends with the batch shape of the distribution.
+
+        Returns
+        -------
+        array of shape (*batch, d)
+        """
 
     def numpy_white(self, rng: np.random.Generator, batch: tuple[int, ...]) -> np.ndarray:
-        """The same in float64, by NumPy where the family can: nothing is compiled."""
+        """Draw r v as `white` does, in float64.
+
+        A family that overrides this with NumPy's generators spares scores a compilation.
+        """
         return np.asarray(self.white(jax.random.key(rng.integers(2**32)), batch), np.float64)
 
     @abc.abstractmethod
     def radius_cdf(self, r: ArrayLike, dim: int | None = None) -> Array:
-        """P(radius <= r), in `dim` dimensions if given: that of the family's law there."""
+        """Return P(radius <= r).
+
+        Parameters
+        ----------
+        r : array of shape (...)
+        dim : int, optional
+            The number of dimensions, by default d: in `dim` dimensions, the radius is that of
+            the member of this family with the same tail.
+
+        Returns
+        -------
+        array of shape (...)
+        """
 
     @abc.abstractmethod
     def variance_factor(self, dim: int | None = None) -> Array:
-        """E[r^2] / d, so that the covariance is variance_factor() eta omega; `dim` as above."""
+        """Return E[r^2] / d, so that the covariance is variance_factor() eta omega.
+
+        Parameters
+        ----------
+        dim : int, optional
+            As in `radius_cdf`.
+
+        Returns
+        -------
+        array of shape (...)
+            inf where there is no finite covariance.
+        """
 
     @abc.abstractmethod
     def generator_entropy(self) -> Array:
-        """-E[g(r^2)]."""
+        """Return -E[g(r^2)], the entropy of a standard member (loc 0, eta omega = I)."""
 
     @classmethod
     def from_moments(cls, mean: ArrayLike, covariance: SPD, *tail: ArrayLike) -> Self:
@@ -216,13 +264,35 @@ class Elliptical(Batched):
         return self.omega.scaled(self.variance_factor() * self.eta)
 
     def log_prob(self, x: ArrayLike) -> Array:
-        """log p(x) for x (..., d); -inf where x is infinite."""
+        """Return the log density log p(x).
+
+        Parameters
+        ----------
+        x : array of shape (..., d)
+            Leading dimensions broadcast with the batch.
+
+        Returns
+        -------
+        array of shape (...)
+            -inf where x is infinite.
+        """
         logdet, u, infinite = self._logdet_and_square(x, "log_prob")
         value = self.log_generator(u) - (self.dim * jnp.log(self.eta) + logdet) / 2
         return jnp.where(infinite & ~jnp.isnan(value), -jnp.inf, value)  # NaN: of a parameter
 
     def sample(self, key, shape: int | tuple[int, ...] = ()) -> Array:
-        """Draws (*shape, ..., d), differentiable by every parameter; n is short for (n,)."""
+        """Draw samples, which are differentiable with respect to every parameter.
+
+        Parameters
+        ----------
+        key : jax.random.key
+        shape : int or tuple of int, default=()
+            The shape of the sample; n is short for (n,).
+
+        Returns
+        -------
+        array of shape (*shape, ..., d)
+        """
         sizes = shape if isinstance(shape, tuple | list) else (shape,)
         if not all(isinstance(n, int | np.integer) and n >= 0 for n in sizes):
             wanted = f"a whole number or a tuple of them, got {shape!r}"
@@ -231,30 +301,60 @@ class Elliptical(Batched):
         return self.loc + jnp.sqrt(self.eta)[..., None] * self.omega.color(white)
 
     def entropy(self) -> Array:
-        """-E[log p(x)], shape (...)."""
+        """Return the differential entropy -E[log p(x)], of shape (...)."""
         logdet = self.dim * jnp.log(self.eta) + self.omega.logdet()
         return jnp.broadcast_to(self.generator_entropy() + logdet / 2, self.batch_shape)
 
     def mahalanobis(self, x: ArrayLike) -> Array:
-        """The radius of x (..., d): |omega.whiten(x - loc)| / sqrt(eta).
+        """Return the radius of x, |omega.whiten(x - loc)| / sqrt(eta).
 
-        This is the distance by the dispersion eta omega; divided by sqrt(variance_factor()) it is
-        the one by the covariance.
+        This is the Mahalanobis distance for the dispersion eta omega. Divide it by
+        sqrt(variance_factor()) for the distance for the covariance.
+
+        Parameters
+        ----------
+        x : array of shape (..., d)
+
+        Returns
+        -------
+        array of shape (...)
         """
         _, u, infinite = self._logdet_and_square(x, "mahalanobis")
         zero = u == 0  # where the derivative is given as zero
         return jnp.where(infinite, jnp.inf, jnp.sqrt(jnp.where(zero, 1, u)) * ~zero)
 
     def marginal_cdf(self, z: ArrayLike) -> np.ndarray:
-        """P(x_j <= mean_j + z s_j) for z (..., *batch) deviations s_j, the same for each column j.
+        """Return P(x_j <= mean_j + z s_j), with standard deviations s_j.
 
-        With `marginal_quantile` of concrete values only, in float64; errors are below 1e-6.
+        It is the same for each coordinate j. This and `marginal_quantile` need concrete values
+        (no tracers) and compute in float64, with errors below 1e-6.
+
+        Parameters
+        ----------
+        z : array of shape (..., *batch)
+            In standard deviations.
+
+        Returns
+        -------
+        NumPy array of shape (..., *batch)
         """
         return marginals.cdf(self.radius_distribution(), np.asarray(z, np.float64))
 
     def marginal_quantile(self, level: ArrayLike) -> np.ndarray:
-        """z with marginal_cdf(z) = level, for levels (..., *batch) that broadcast to the batch.
+        """Return the z with marginal_cdf(z) = level.
 
+        Parameters
+        ----------
+        level : array of shape (..., *batch)
+            Probabilities in (0, 1), which broadcast to the batch.
+
+        Returns
+        -------
+        NumPy array of shape (..., *batch)
+            In standard deviations from the mean.
+
+        Examples
+        --------
         >>> from mmlp import DiagonalGram, TraceOneGaussian
         >>> p = TraceOneGaussian(jnp.zeros(2), DiagonalGram.trace_one(jnp.ones(2)), 1.0)
         >>> print(f"{p.marginal_quantile(0.975):.4f}")
@@ -268,7 +368,19 @@ class Elliptical(Batched):
 
     @classmethod
     def radius_law(cls, dim: int, *tail: ArrayLike) -> marginals.Radius:
-        """The radius in float64, for marginals: by default from `radius_cdf`, by bisection."""
+        """Return the distribution of the radius in float64, for marginals and metrics.
+
+        The default inverts `radius_cdf` by bisection. A family with closed forms overrides it.
+
+        Parameters
+        ----------
+        dim : int
+        *tail : arrays of shape (...)
+
+        Returns
+        -------
+        marginals.Radius
+        """
         ones = jnp.ones(dim)
         omega = DiagonalGram.trace_one(ones)
         return marginals.ByBisection(cls._construct(0 * ones, omega, 1.0, *tail))
@@ -290,17 +402,32 @@ class Elliptical(Batched):
         return marginals.ByBisection(eqx.tree_at(_list_parameters, self, standard))
 
     def radius_quantile(self, level: float, dim: int | None = None) -> Array:
-        """The radius of the ellipsoid of probability `level`, by bisection of `radius_cdf`."""
+        """Return the radius of the ellipsoid that holds a probability, by bisection.
+
+        Parameters
+        ----------
+        level : float
+            A probability in (0, 1).
+        dim : int, optional
+            As in `radius_cdf`.
+
+        Returns
+        -------
+        array of shape (...)
+            inf where the radius is larger than all numbers of the dtype.
+
+        Raises
+        ------
+        ValueError
+            If the level is not between 0 and 1.
+        """
         if not 0 < level < 1:
             name = f"{type(self).__name__}.radius_quantile(level=...)"
             raise ValueError(f"`{name}` must lie between 0 and 1, got {level!r}.")
         return self.radius_at(level, dim)
 
     def radius_at(self, level: ArrayLike, dim: int | None = None) -> Array:
-        """`radius_quantile` of levels (..., *batch), which are not checked.
-
-        It is inf where the radius is larger than all numbers of the dtype.
-        """
+        """Return `radius_quantile` for levels (..., *batch), which are not checked."""
         shapes = (x.shape for x in (jnp.asarray(level), self.eta, *self.tail))
         max_log_r = math.log(jnp.finfo(self.eta.dtype).max)
         low = jnp.full(jnp.broadcast_shapes(*shapes), -max_log_r, self.eta.dtype)  # of log r
