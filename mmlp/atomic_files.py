@@ -147,9 +147,8 @@ def resolve_target(path: Path) -> Path:
         reason = "a symbolic link that another user made in a folder where everyone may write"
         raise PermissionError(errno.EACCES, reason, str(path))
 
-    with contextlib.suppress(
-        FileNotFoundError
-    ):  # it may point to a file that is still to be created
+    # A link may point to a file that is still to be created, but not to itself.
+    with contextlib.suppress(FileNotFoundError):
         os.stat(path)
     return Path(os.path.realpath(path))
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
+import jaxlib.version
+from jax.core import Tracer
 from jax.experimental import serialize_executable
 
 from mmlp import program_cache
@@ -26,20 +28,20 @@ _OLD_EMITTERS: dict[str, Any] = {}
 if jax.__version_info__ < (0, 10):
     _OLD_EMITTERS["xla_cpu_use_fusion_emitters"] = False
 COMPILER_OPTIONS: dict[str, dict[str, Any] | None] = {
-    # for a program that runs for milliseconds: it runs up to four times as long
+    # For a program that runs for milliseconds: it takes up to four times as long.
     "least": {
         "xla_backend_optimization_level": 0,
         "xla_llvm_disable_expensive_passes": True,
         **_OLD_EMITTERS,
     },
-    # for a loop of small matrices that runs for minutes: as fast but for a few per cent
+    # For a loop over small matrices that runs for minutes: it is a few per cent slower.
     "less": {"xla_backend_optimization_level": 1, **_OLD_EMITTERS},
     "full": None,
 }
 LEVEL_FLAG = "--xla_backend_optimization_level"
 
-# Up to so many products of weights and samples over all steps, that effort pays; a step counts for
-# at least MIN_PRODUCTS_PER_STEP.
+# The numbers of products of weights and samples, over all steps, up to which little effort pays. A
+# step counts for at least MIN_PRODUCTS_PER_STEP.
 MAX_PRODUCTS_LEAST = 2e8
 MAX_PRODUCTS_LESS = 2e10
 MIN_PRODUCTS_PER_STEP = 5e5
@@ -91,7 +93,7 @@ class Compiled:
     function : called as `function(static, *arguments)`, where `static` is hashable and compiled in,
         and `arguments` are trees of arrays
     effort : "least", "less" or "full"; by default the attribute `effort` of `static`, or "full"
-    donate : the number of the argument (after `static`, from 0) whose memory is reused for the
+    donate : the index of the argument (after `static`, from 0) whose memory is reused for the
         result
     """
 
@@ -100,7 +102,7 @@ class Compiled:
         self.function = function
         self.effort = effort
         self.donated = () if donate is None else donate
-        self.kept = functools.lru_cache(maxsize=MAX_PROGRAMS)(self._compile)
+        self.find_program = functools.lru_cache(maxsize=MAX_PROGRAMS)(self._compile)
 
     def __call__(self, static: Hashable, *arguments: Any) -> Any:
         return self.program(static, *arguments)(*arguments)
@@ -110,9 +112,18 @@ class Compiled:
         leaves, structure = jax.tree.flatten(arguments)
         types = tuple(jax.typeof(leaf) for leaf in leaves)
         settings = tuple(getattr(jax.config, name, None) for name in TRACE_SETTINGS)
-        return self.kept(static, structure, types, settings)
+        # Only a function of `jax.jit` can be differentiated, vectorised or traced again.
+        is_traced = any(isinstance(leaf, Tracer) for leaf in leaves)
+        return self.find_program(static, structure, types, settings, is_traced)
 
-    def _compile(self, static: Hashable, structure: Any, types: tuple, settings: tuple) -> Callable:
+    def _compile(
+        self,
+        static: Hashable,
+        structure: Any,
+        types: tuple,
+        settings: tuple,
+        is_traced: bool,
+    ) -> Callable:
         """Return a program; `settings` only tells programs of different settings apart."""
         effort = self.effort or getattr(static, "effort", "full")
         options = COMPILER_OPTIONS[effort]
@@ -122,14 +133,21 @@ class Compiled:
 
         bound: Any = functools.partial(self.function, static)
         bound.__name__ = self.function.__name__  # which messages of JAX show
-        jitted = jax.jit(bound, donate_argnums=self.donated, compiler_options=options)
-
         store = program_cache.active_store()
-        if store is None or not _can_be_stored():
-            return jitted
+        if store is None or is_traced or not _can_be_stored():
+            return jax.jit(bound, donate_argnums=self.donated, compiler_options=options)
+
+        # With all arguments in the program, its text says which of them it uses. Without
+        # `keep_unused`, functions of a and of b alone would have the same text.
+        jitted = jax.jit(
+            bound,
+            donate_argnums=self.donated,
+            compiler_options=options,
+            keep_unused=True,
+        )
         leaves = [jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in types]
-        lowered = jitted.lower(*structure.unflatten(leaves))
-        return _load_or_compile(store, lowered, options)
+        traced = jitted.trace(*structure.unflatten(leaves))
+        return _load_or_compile(store, traced, options)
 
 
 def _can_be_stored() -> bool:
@@ -144,10 +162,13 @@ def _can_be_stored() -> bool:
 
 
 def _load_or_compile(
-    store: program_cache.ProgramStore, lowered: jax.stages.Lowered, options: dict | None
+    store: program_cache.ProgramStore, traced: jax.stages.Traced, options: dict | None
 ) -> Callable:
     """Return the program from the store, or compile and store it."""
-    key = _program_key(lowered, options)
+    lowered = traced.lower()
+    # Types besides the text: it does not tell weak types, nor random keys from integers.
+    types = (traced.jaxpr.in_avals, traced.jaxpr.out_avals)
+    key = _program_key(lowered.as_text(), str(types), options)
     stored = store.get(key)
     if stored is not None:
         # Whatever is wrong with what was stored, the program can be compiled.
@@ -162,20 +183,23 @@ def _load_or_compile(
     return compiled
 
 
-def _program_key(lowered: jax.stages.Lowered, options: dict | None) -> str:
+def _program_key(text: str, types: str, options: dict | None) -> str:
     """Return a digest of all that a compiled program depends on.
 
     The structure of arguments and results is not part of it: that comes from the function that was
-    traced in this process, and only their leaves are in the program.
+    traced in this process, and only their leaves, with these types, are in the program.
     """
     device = jax.devices()[0]
     parts = (
         jax.__version__,
+        # jaxlib holds the compiler; on a CPU the platform's version does not name it.
+        jaxlib.version.__version__,
         device.device_kind,
         device.client.platform_version,
         os.environ.get("XLA_FLAGS", ""),
         sorted((options or {}).items()),
-        lowered.as_text(),
+        types,
+        text,
     )
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 

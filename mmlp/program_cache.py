@@ -1,9 +1,9 @@
 """Compiled programs on disk, so that the next process need not compile them again.
 
-JAX has a cache of its own, which writes in place: of a process that is killed meanwhile it keeps
-half a program, which causes a warning and a compilation in every later process. Here each program
-is a whole file with a checksum, and those that were used least recently are removed. Whatever is
-wrong with the folder costs a warning at most: programs are then compiled.
+JAX has a cache of its own, which writes in place: if a process is killed meanwhile, half a program
+stays there, and every later process warns and compiles again. Here each program is a complete file
+with a checksum, and those that were used least recently are removed. A problem with the folder
+causes at most a warning: programs are then compiled.
 
 Programs are code. So a file is only read if nobody but its owner, the user of this process, could
 have written it, and if it holds the program of its own key.
@@ -24,7 +24,7 @@ from pathlib import Path
 from mmlp import temporary_files
 
 MAX_BYTES = 2**28
-VARIABLE = "MMLP_CACHE"  # a folder, or a word that switches the cache off
+ENVIRONMENT_VARIABLE = "MMLP_CACHE"  # a folder, or a word that switches the cache off
 WORDS_FOR_OFF = ("", "0", "off", "no", "false")
 SUFFIX = ".program"
 FOLDER_PREFIX = "mmlp-"  # of the folder of one kind of processor
@@ -76,7 +76,7 @@ def cache_programs(folder: str | os.PathLike | None = None) -> Path | None:
     if _store is not None and folder is None:
         return _store.path.parent
 
-    variable = os.environ.get(VARIABLE)
+    variable = os.environ.get(ENVIRONMENT_VARIABLE)
     is_off = variable is not None and variable.lower() in WORDS_FOR_OFF
     if is_off or jax_has_a_cache():
         return None
@@ -84,6 +84,7 @@ def cache_programs(folder: str | os.PathLike | None = None) -> Path | None:
         path = Path(folder or variable or _user_cache() / "matrix-mlp" / "programs").expanduser()
     except RuntimeError:  # there is no home
         return None
+    path = path.absolute()  # the process may change its working directory
     _store = ProgramStore(path / _processor_folder())
     return path
 

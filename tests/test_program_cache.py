@@ -86,6 +86,18 @@ def test_another_folder_is_used_from_the_second_call_on(tmp_path):
     assert all(list(folder.rglob(f"*{program_cache.SUFFIX}")) for folder in (first, second))
 
 
+def test_a_relative_folder_stays_where_it_was_when_the_process_changes_its_own(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(program_cache, "_store", None)
+    monkeypatch.setattr(program_cache, "jax_has_a_cache", lambda: False)
+    monkeypatch.delenv("MMLP_CACHE")
+    monkeypatch.chdir(tmp_path)
+    assert mmlp.cache_programs("programs") == tmp_path / "programs"
+    monkeypatch.chdir("/")
+    assert program_cache.active_store().path.parent == tmp_path / "programs"
+
+
 def test_a_folder_that_cannot_be_used_is_no_harm(tmp_path):
     (tmp_path / "file").touch()
     *_, result, folder = run_script(code=SHORT, MMLP_CACHE=str(tmp_path / "file"))
@@ -190,6 +202,44 @@ def test_a_stored_program_is_used_by_an_equal_function_only(store):
     assert jnp.array_equal(Compiled(scale)(3.0, x), 1.5 * first)
     assert jnp.array_equal(Compiled(scale)(2.0, x[:2]), first[:2])
     assert len(list(store.path.iterdir())) == 3
+
+
+def test_functions_of_different_arguments_are_different_programs(store):
+    first = jnp.arange(3.0)
+    second = first + 10
+
+    def choose(index, *arguments):
+        return 2 * arguments[index]
+
+    for index, expected in enumerate((first, second, first)):
+        chosen = Compiled(choose)(index % 2, first, second)
+        assert jnp.array_equal(chosen, 2 * expected)
+
+
+def test_a_stored_program_keeps_the_weak_type_of_its_result(store):
+    def double(_, x):
+        return x * 2
+
+    for x, weak in ((jnp.ones(()), False), (1.0, True), (jnp.ones(()), False)):
+        assert Compiled(double)((), x).weak_type == weak
+
+
+def test_jax_transforms_a_function_whose_programs_are_stored(store):
+    compiled = Compiled(scale)
+    x = jnp.arange(3.0)
+    for _ in range(2):
+        y = compiled(2.0, x)
+        assert jnp.allclose(jax.vmap(lambda x: compiled(2.0, x))(x), y)
+        assert jnp.allclose(jax.jit(lambda x: compiled(2.0, x))(x), y)
+        assert jnp.allclose(jax.grad(lambda x: compiled(2.0, x).sum())(x), 2 * jnp.cos(x))
+    assert len(list(store.path.iterdir())) == 1
+
+
+def test_a_program_of_another_compiler_is_not_loaded(store, monkeypatch):
+    Compiled(scale)(2.0, 1.0)
+    monkeypatch.setattr("jaxlib.version.__version__", "0.0.0")
+    Compiled(scale)(2.0, 1.0)
+    assert len(list(store.path.iterdir())) == 2
 
 
 def test_a_program_under_another_key_is_not_loaded(store):

@@ -3,7 +3,8 @@
     x = loc + sqrt(eta) omega.color(r v),   v uniform on the unit sphere,   r >= 0 its radius
     log p(x) = g(u) - log det(eta omega) / 2,   u = |omega.whiten(x - loc)|^2 / eta = r^2
 
-with a dispersion omega of trace one. A family says its law of the radius r; the rest follows.
+with a dispersion omega of trace one. A family defines the distribution of the radius r; the rest
+follows from it.
 """
 
 import abc
@@ -97,27 +98,74 @@ class Elliptical(Batched):
 
     @abc.abstractmethod
     def log_generator(self, u: Array) -> Array:
-        """g(u) for u (...)."""
+        """Return g(u), the log density of a standard member (loc 0, eta omega = I).
+
+        Parameters
+        ----------
+        u : array of shape (...)
+            Squared radii, which broadcast with the batch.
+
+        Returns
+        -------
+        array of shape (...)
+        """
 
     @abc.abstractmethod
     def white(self, key, batch: tuple[int, ...]) -> Array:
-        """Draws (*batch, d) of r v."""
+        """Draw r v, with a random radius r and a uniform direction v.
+
+        Parameters
+        ----------
+        key : jax.random.key
+        batch : tuple of int
+            It ends with the batch shape of the distribution.
+
+        Returns
+        -------
+        array of shape (*batch, d)
+        """
 
     def numpy_white(self, rng: np.random.Generator, batch: tuple[int, ...]) -> np.ndarray:
-        """The same in float64, by NumPy where the family can: nothing is compiled."""
+        """Draw r v as `white` does, in float64.
+
+        A family that overrides this with NumPy's generators spares scores a compilation.
+        """
         return np.asarray(self.white(jax.random.key(rng.integers(2**32)), batch), np.float64)
 
     @abc.abstractmethod
     def radius_cdf(self, r: ArrayLike, dim: int | None = None) -> Array:
-        """P(radius <= r), in `dim` dimensions if given: that of the family's law there."""
+        """Return P(radius <= r).
+
+        Parameters
+        ----------
+        r : array of shape (...)
+        dim : int, optional
+            The number of dimensions, by default d: in `dim` dimensions, the radius is that of
+            the member of this family with the same tail.
+
+        Returns
+        -------
+        array of shape (...)
+        """
 
     @abc.abstractmethod
     def variance_factor(self, dim: int | None = None) -> Array:
-        """E[r^2] / d, so that the covariance is variance_factor() eta omega; `dim` as above."""
+        """Return E[r^2] / d, so that the covariance is variance_factor() eta omega.
+
+        Parameters
+        ----------
+        dim : int, optional
+            As in `radius_cdf`.
+
+        Returns
+        -------
+        array of shape (...)
+            inf where there is no finite covariance.
+        """
 
     @abc.abstractmethod
     def generator_entropy(self) -> Array:
-        """-E[g(r^2)]."""
+        """Return -E[g(r^2)], the entropy of a standard member (loc 0, eta omega = I)."""
 
     @classmethod
     def from_moments(cls, mean: ArrayLike, covariance: SPD, *tail: ArrayLike) -> Self:
@@ -152,7 +200,14 @@ class Elliptical(Batched):
         try:
             inspect.signature(cls).bind(*arguments)
         except TypeError as error:
+            names = cls.tail_names()
             count = len(arguments) - 3
+            if count != len(names):
+                wanted = ", ".join(names) or "no parameters"
+                raise TypeError(
+                    f"`{cls.__name__}` has {wanted} beyond its mean and covariance, got {count} "
+                    "arguments for that."
+                ) from None
             raise TypeError(
                 f"the constructor of `{cls.__name__}` must take loc, omega, eta and the parameters "
                 f"of its tail (here {count}) as positional arguments: {error}; declare them as "
@@ -191,14 +246,11 @@ class Elliptical(Batched):
                 return x.reshape(x.shape[len(own) :])
             return jnp.broadcast_to(x, batch + x.shape[len(own) :])[place]
 
-        def parts(p: Self) -> tuple:
-            return p.loc, p.omega, p.eta, *p.tail
-
         loc, tail = some(self.loc, self.loc.shape[:-1]), [some(x, x.shape) for x in self.tail]
         eta = jnp.broadcast_to(self.eta, batch)[place]  # has the batch shape if no other has
         omega = self.omega
         omega = omega[place] if own == batch else jax.tree.map(lambda x: some(x, own), omega)
-        return eqx.tree_at(parts, self, (loc, omega, eta, *tail))
+        return eqx.tree_at(_list_parameters, self, (loc, omega, eta, *tail))
 
     @property
     def mean(self) -> Array:
@@ -212,13 +264,35 @@ class Elliptical(Batched):
         return self.omega.scaled(self.variance_factor() * self.eta)
 
     def log_prob(self, x: ArrayLike) -> Array:
-        """log p(x) for x (..., d); -inf where x is infinite."""
+        """Return the log density log p(x).
+
+        Parameters
+        ----------
+        x : array of shape (..., d)
+            Leading dimensions broadcast with the batch.
+
+        Returns
+        -------
+        array of shape (...)
+            -inf where x is infinite.
+        """
         logdet, u, infinite = self._logdet_and_square(x, "log_prob")
         value = self.log_generator(u) - (self.dim * jnp.log(self.eta) + logdet) / 2
         return jnp.where(infinite & ~jnp.isnan(value), -jnp.inf, value)  # NaN: of a parameter
 
     def sample(self, key, shape: int | tuple[int, ...] = ()) -> Array:
-        """Draws (*shape, ..., d), differentiable by every parameter; n is short for (n,)."""
+        """Draw samples, which are differentiable with respect to every parameter.
+
+        Parameters
+        ----------
+        key : jax.random.key
+        shape : int or tuple of int, default=()
+            The shape of the sample; n is short for (n,).
+
+        Returns
+        -------
+        array of shape (*shape, ..., d)
+        """
         sizes = shape if isinstance(shape, tuple | list) else (shape,)
         if not all(isinstance(n, int | np.integer) and n >= 0 for n in sizes):
             wanted = f"a whole number or a tuple of them, got {shape!r}"
@@ -227,31 +301,60 @@ class Elliptical(Batched):
         return self.loc + jnp.sqrt(self.eta)[..., None] * self.omega.color(white)
 
     def entropy(self) -> Array:
-        """-E[log p(x)], shape (...)."""
+        """Return the differential entropy -E[log p(x)], of shape (...)."""
         logdet = self.dim * jnp.log(self.eta) + self.omega.logdet()
         return jnp.broadcast_to(self.generator_entropy() + logdet / 2, self.batch_shape)
 
     def mahalanobis(self, x: ArrayLike) -> Array:
-        """The radius of x (..., d): |omega.whiten(x - loc)| / sqrt(eta).
+        """Return the radius of x, |omega.whiten(x - loc)| / sqrt(eta).
 
-        This is the distance by the dispersion eta omega; divided by sqrt(variance_factor()) it is
-        the one by the covariance.
+        This is the Mahalanobis distance for the dispersion eta omega. Divide it by
+        sqrt(variance_factor()) for the distance for the covariance.
+
+        Parameters
+        ----------
+        x : array of shape (..., d)
+
+        Returns
+        -------
+        array of shape (...)
         """
         _, u, infinite = self._logdet_and_square(x, "mahalanobis")
         zero = u == 0  # where the derivative is given as zero
         return jnp.where(infinite, jnp.inf, jnp.sqrt(jnp.where(zero, 1, u)) * ~zero)
 
     def marginal_cdf(self, z: ArrayLike) -> np.ndarray:
-        """P(x_j <= mean_j + z s_j) for z (..., *batch) deviations s_j, the same for each column j.
+        """Return P(x_j <= mean_j + z s_j), with standard deviations s_j.
 
-        With `marginal_quantile` of concrete values only, in float64; errors are below 1e-6.
+        It is the same for each coordinate j. This and `marginal_quantile` need concrete values
+        (no tracers) and compute in float64, with errors below 1e-6.
+
+        Parameters
+        ----------
+        z : array of shape (..., *batch)
+            In standard deviations.
+
+        Returns
+        -------
+        NumPy array of shape (..., *batch)
         """
-        law = self.radius_law(self.dim, *self.tail)
-        return marginals.cdf(law, np.asarray(z, np.float64))
+        return marginals.cdf(self.radius_distribution(), np.asarray(z, np.float64))
 
     def marginal_quantile(self, level: ArrayLike) -> np.ndarray:
-        """z with marginal_cdf(z) = level, for levels (..., *batch) that broadcast to the batch.
+        """Return the z with marginal_cdf(z) = level.
 
+        Parameters
+        ----------
+        level : array of shape (..., *batch)
+            Probabilities in (0, 1), which broadcast to the batch.
+
+        Returns
+        -------
+        NumPy array of shape (..., *batch)
+            In standard deviations from the mean.
+
+        Examples
+        --------
         >>> from mmlp import DiagonalGram, TraceOneGaussian
         >>> p = TraceOneGaussian(jnp.zeros(2), DiagonalGram.trace_one(jnp.ones(2)), 1.0)
         >>> print(f"{p.marginal_quantile(0.975):.4f}")
@@ -261,26 +364,73 @@ class Elliptical(Batched):
         if not np.all((levels > 0) & (levels < 1)):
             name = f"{type(self).__name__}.marginal_quantile(level=...)"
             raise ValueError(f"`{name}` must lie between 0 and 1, got {level!r:.80}.")
-        return marginals.quantile(self.radius_law(self.dim, *self.tail), levels)
+        return marginals.quantile(self.radius_distribution(), levels)
 
     @classmethod
     def radius_law(cls, dim: int, *tail: ArrayLike) -> marginals.Radius:
-        """The radius in float64, for marginals: by default from `radius_cdf`, by bisection."""
+        """Return the distribution of the radius in float64, for marginals and metrics.
+
+        The default inverts `radius_cdf` by bisection. A family with closed forms overrides it.
+
+        Parameters
+        ----------
+        dim : int
+        *tail : arrays of shape (...)
+
+        Returns
+        -------
+        marginals.Radius
+        """
         ones = jnp.ones(dim)
         omega = DiagonalGram.trace_one(ones)
         return marginals.ByBisection(cls._construct(0 * ones, omega, 1.0, *tail))
 
+    def radius_distribution(self) -> marginals.Radius:
+        """Return the `radius_law` of this distribution, with its static fields.
+
+        The default of `radius_law` calls the constructor, which would give static fields
+        their defaults and apply converters once more. So here loc, omega and eta are replaced
+        instead.
+        """
+        override = getattr(type(self).radius_law, "__func__", None)
+        if override is not Elliptical.radius_law.__func__:
+            return self.radius_law(self.dim, *self.tail)
+
+        ones = jnp.ones(self.dim)
+        tail = [jnp.asarray(x, ones.dtype) for x in self.tail]
+        standard = (0 * ones, DiagonalGram.trace_one(ones), jnp.ones(()), *tail)
+        return marginals.ByBisection(eqx.tree_at(_list_parameters, self, standard))
+
     def radius_quantile(self, level: float, dim: int | None = None) -> Array:
-        """The radius of the ellipsoid of probability `level`, by bisection of `radius_cdf`."""
+        """Return the radius of the ellipsoid that holds a probability, by bisection.
+
+        Parameters
+        ----------
+        level : float
+            A probability in (0, 1).
+        dim : int, optional
+            As in `radius_cdf`.
+
+        Returns
+        -------
+        array of shape (...)
+            inf where the radius is larger than all numbers of the dtype.
+
+        Raises
+        ------
+        ValueError
+            If the level is not between 0 and 1.
+        """
         if not 0 < level < 1:
             name = f"{type(self).__name__}.radius_quantile(level=...)"
             raise ValueError(f"`{name}` must lie between 0 and 1, got {level!r}.")
         return self.radius_at(level, dim)
 
     def radius_at(self, level: ArrayLike, dim: int | None = None) -> Array:
-        """`radius_quantile` of levels (..., *batch), which are not checked."""
+        """Return `radius_quantile` for levels (..., *batch), which are not checked."""
         shapes = (x.shape for x in (jnp.asarray(level), self.eta, *self.tail))
-        low = jnp.full(jnp.broadcast_shapes(*shapes), -60.0, self.eta.dtype)  # of log r
+        max_log_r = math.log(jnp.finfo(self.eta.dtype).max)
+        low = jnp.full(jnp.broadcast_shapes(*shapes), -max_log_r, self.eta.dtype)  # of log r
 
         def halve(_, bounds):
             low, high = bounds
@@ -288,7 +438,8 @@ class Elliptical(Batched):
             below = self.radius_cdf(jnp.exp(middle), dim) < level
             return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
-        return jnp.exp(sum(lax.fori_loop(0, 64, halve, (low, -low))) / 2)
+        low, high = lax.fori_loop(0, 64, halve, (low, -low))
+        return jnp.where(high < max_log_r, jnp.exp((low + high) / 2), jnp.inf)
 
     def _logdet_and_square(self, x: ArrayLike, call: str) -> tuple[Array, Array, Array]:
         """log det omega, u of x, and whether x is infinite, where u is that of loc instead.
@@ -304,6 +455,11 @@ class Elliptical(Batched):
         residual = jnp.where(infinite[..., None], 0, residual)
         logdet, y = self.omega.logdet_and_whiten(residual)
         return logdet, jnp.sum((y / jnp.sqrt(self.eta)[..., None]) ** 2, axis=-1), infinite
+
+
+def _list_parameters(distribution: Elliptical) -> tuple[Any, ...]:
+    """Return loc, omega, eta and the tail."""
+    return distribution.loc, distribution.omega, distribution.eta, *distribution.tail
 
 
 def _bind_tail(

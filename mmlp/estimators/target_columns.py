@@ -159,23 +159,26 @@ def check_names(call: str, y: Any, fitted: Sequence[str] | None, argument: str =
     names = frame_columns(y)
     if names is None or fitted is None or names == list(fitted):
         return
-    texts = [f"`{call}({argument}=...)`: the target names should match those that were passed to"]
-    texts[0] += " `fit`."
+    texts = [
+        f"`{call}({argument}=...)`: the target names should match those that were passed to `fit`."
+    ]
     unseen = [name for name in names if name not in fitted]
     missing = [name for name in fitted if name not in names]
     if unseen:
-        texts.append(f"Names unseen at fit time: {_listed(unseen)}.")
+        texts.append(f"Names unseen at fit time: {_join_names(unseen)}.")
     if missing:
-        texts.append(f"Names seen at fit time, yet now missing: {_listed(missing)}.")
+        texts.append(f"Names seen at fit time, yet now missing: {_join_names(missing)}.")
     if not unseen and not missing:
         texts.append(
-            f"They must be in the same order as they were in `fit`: {_listed(list(fitted))}; got "
-            f"{_listed(names)}. Select them by name, such as `{argument}[model.target_names_]`."
+            "They must be in the same order as they were in `fit`: "
+            f"{_join_names(list(fitted))}; got {_join_names(names)}. "
+            f"Select them by name, such as `{argument}[model.target_names_]`."
         )
     raise ValueError(" ".join(texts))
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
+    """Return quoted names with commas between them, at most `MAX_NAMES_SHOWN`."""
     more = f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
     return ", ".join(map(repr, names[:MAX_NAMES_SHOWN])) + more
 
@@ -215,7 +218,7 @@ def checked_targets(
 
 
 def check_constants(regressor: Any) -> None:
-    """Refuse constant targets, of a file, that cannot be."""
+    """Refuse constant targets that a damaged or crafted model file gives."""
     columns = regressor.constant_targets_
     values = regressor.constant_values_
     if not (isinstance(columns, np.ndarray) and isinstance(values, np.ndarray)):

@@ -12,6 +12,7 @@ from scipy.spatial.distance import pdist
 
 from mmlp.compilation import Compiled
 from mmlp.distributions import Elliptical
+from mmlp.training.forks import check_not_forked
 
 DRAWS = 1000  # for each row, where a score needs samples of a distribution
 NUMBERS = 2**22  # of these draws, held at once
@@ -91,7 +92,7 @@ def mahalanobis_pit(distribution: Elliptical, y: ArrayLike) -> np.ndarray:
     """
     y = _targets(distribution, y, "mahalanobis_pit")
     r = np.asarray(_mahalanobis((), *_errors(distribution, y)), np.float64)
-    return 1 - distribution.radius_law(distribution.dim, *distribution.tail).survival(r)
+    return 1 - distribution.radius_distribution().survival(r)
 
 
 def ellipsoid_coverage(
@@ -194,6 +195,8 @@ def _samples(prediction, y, call: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _targets(distribution, y, call: str) -> np.ndarray:
+    """Return y (n, d) of a score of a distribution, checked; every such score begins here."""
+    check_not_forked(f"metrics.{call}")
     if not isinstance(distribution, Elliptical):
         got = f"got {type(distribution).__name__}; use `predict_distribution`"
         raise ValueError(f"`{call}(distribution, y)` needs a distribution of this library, {got}.")

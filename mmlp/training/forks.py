@@ -24,8 +24,9 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
 def check_not_forked(call: str) -> None:
     """Refuse to compute in a process that was forked from one where this package had computed.
 
-    Every public function that computes calls this first. Where only the user's own program has
-    computed with JAX before the fork, JAX itself warns of it.
+    `fit`, the estimators and the metrics call this first. A method of a distribution or of a
+    network does not: it may be called while JAX traces. There, and where only the user's own
+    program has computed with JAX before the fork, JAX itself warns of it.
 
     Parameters
     ----------
@@ -41,6 +42,6 @@ def check_not_forked(call: str) -> None:
             f"`{call}` cannot run in this process: it was forked from one where JAX was running, "
             'whose threads it does not have. Start it by multiprocessing.get_context("spawn") or '
             '"forkserver", or use joblib\'s backend "loky", its default; or fork before anything '
-            "is fitted, loaded or predicted."
+            "is fitted, loaded, predicted or scored."
         )
     _Fork.has_computed = True

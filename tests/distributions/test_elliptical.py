@@ -1,5 +1,6 @@
 """What `Elliptical` promises: a new family is one file, and all else follows from its radius."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -101,11 +102,48 @@ class OtherConstructor(GammaRadius):
         super().__init__(np.zeros(D), DiagonalGram.trace_one(np.ones(D)), 1.0, shape)
 
 
+class GammaOrShell(GammaRadius):
+    """With an option that changes the radius, and a converter that is not idempotent."""
+
+    shape: jax.Array = eqx.field(converter=jnp.sqrt)
+    shell: bool = eqx.field(static=True)
+
+    def __init__(self, loc, omega, eta, shape, *, shell=False):
+        super().__init__(loc, omega, eta, shape)
+        self.shell = shell
+
+    def radius_cdf(self, r, dim=None):
+        if self.shell:  # the whole volume of a ball, for which shape is its radius
+            return jnp.clip(r / self.shape, 0, 1) ** D
+        return super().radius_cdf(r, dim)
+
+    def variance_factor(self, dim=None):
+        return self.shape**2 / (D + 2) if self.shell else super().variance_factor(dim)
+
+
+def test_marginals_and_metrics_keep_options_and_do_not_convert_again():
+    """They reconstructed the distribution from loc, omega, eta and the tail alone."""
+    omega = DiagonalGram.trace_one(np.ones(D))
+    p = GammaOrShell(np.zeros((1, D)), omega, float(D), 4.0, shell=True)
+    assert p.shape == 2
+    x = np.array([[0.5, 0.0, 0.0]])
+    np.testing.assert_allclose(mmlp.metrics.mahalanobis_pit(p, x), (0.5 / 2) ** 3, rtol=1e-10)
+    # a coordinate x of a ball of radius one has the density 3 / 4 (1 - x^2)
+    z = 0.5 * np.sqrt(5)
+    np.testing.assert_allclose(p.marginal_cdf(z), 0.5 + 3 / 4 * (0.5 - 0.5**3 / 3), atol=1e-6)
+    np.testing.assert_allclose(p.marginal_quantile(p.marginal_cdf(z)), z, atol=1e-6)
+
+    gamma = GammaOrShell(np.zeros((1, D)), omega, float(D), 4.0)
+    pit = mmlp.metrics.mahalanobis_pit(gamma, x)
+    np.testing.assert_allclose(pit, gamma.radius_cdf(0.5), rtol=1e-10)
+
+
 def test_a_constructor_that_breaks_the_contract_is_named():
     p = OtherConstructor(1.5)
     assert np.isfinite(p.log_prob(np.ones(D)))
+    assert np.isfinite(p.marginal_quantile(0.9))
     for call in (
-        lambda: p.marginal_quantile(0.9),
+        lambda: OtherConstructor.radius_law(D, 1.5),
         lambda: OtherConstructor.from_moments(np.zeros(D), DiagonalGram(np.ones(D)), 1.5),
     ):
         with pytest.raises(TypeError, match=r"constructor of `OtherConstructor` must take loc, om"):
@@ -164,6 +202,13 @@ def test_from_moments_has_these_moments(family, covariance):
     np.testing.assert_allclose(p.omega.trace(), 1, rtol=1e-12)
     for parameter, value in zip(p.tail, TAILS[family], strict=True):
         np.testing.assert_array_equal(parameter, value)
+
+
+@pytest.mark.parametrize("tail", [(), (3.0, 4.0)])
+def test_from_moments_asks_for_the_parameters_of_the_tail(tail):
+    """The message blamed the signature of the constructor."""
+    with pytest.raises(TypeError, match=rf"`TraceOneStudentT` has df .*got {len(tail)}"):
+        TraceOneStudentT.from_moments(np.zeros(D), DiagonalGram(np.ones(D)), *tail)
 
 
 @each

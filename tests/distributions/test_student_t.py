@@ -115,6 +115,18 @@ def test_ratios_of_gammas_agree_with_50_digits(dtype):
             assert abs(slopes[i] / float(slope) - 1) < 16 * eps
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_quantiles_of_the_radius_are_right_beyond_all_moderate_numbers(dtype):
+    """They ended at exp(60)."""
+    p = TraceOneStudentT(np.zeros(2, dtype), DiagonalGram.trace_one(np.ones(2, dtype)), 1.0, df=0.1)
+    expected = np.sqrt(2 * stats.f(2, float(p.df)).ppf([0.99, 0.9995]))  # 5e18 and 5e31
+    rtol = 1e-3 if dtype == "float32" else 1e-10
+    for level, radius in zip((0.99, 0.9995), expected, strict=True):
+        np.testing.assert_allclose(p.radius_quantile(level), radius, rtol=rtol)
+    huge = TraceOneStudentT(p.loc, p.omega, 1.0, df=1e-3)
+    assert np.isinf(huge.radius_quantile(0.9))  # 1e1000
+
+
 @pytest.mark.parametrize("d", [1, 3, 50])
 @each_dtype
 def test_entropy_agrees_with_50_digits(d, dtype):

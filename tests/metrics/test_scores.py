@@ -9,6 +9,7 @@ from scipy import stats
 
 from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential, TraceOneStudentT, metrics
 from mmlp.metrics import scores
+from mmlp.training import forks
 
 RNG = np.random.default_rng(0)
 
@@ -25,6 +26,23 @@ def test_negative_log_likelihood_is_scipys():
     V = p.covariance.dense()
     expected = np.mean([-stats.multivariate_normal(p.loc[i], V[i]).logpdf(y[i]) for i in range(6)])
     assert metrics.negative_log_likelihood(p, y) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        metrics.negative_log_likelihood,
+        metrics.energy_score,
+        metrics.variogram_score,
+        metrics.mahalanobis_pit,
+        metrics.ellipsoid_coverage,
+    ],
+)
+def test_scores_of_a_distribution_are_refused_in_a_forked_process(score, monkeypatch):
+    """They waited for ever."""
+    monkeypatch.setattr(forks._Fork, "lost_threads", True)
+    with pytest.raises(RuntimeError, match=r"`metrics\.\w+` cannot run.* was forked"):
+        score(gaussian(), np.zeros((6, 3)))
 
 
 def test_scores_of_samples_are_those_of_scoringrules():

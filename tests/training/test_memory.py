@@ -53,7 +53,7 @@ def test_a_loss_is_let_go_with_its_program(train, saved, tmp_path):
     """Nothing in JAX or here holds on to it: neither its compilation nor its fingerprint."""
     loss = train(1.0, tmp_path if saved else None)
     assert loss() is not None
-    run_epoch.kept.cache_clear()
+    run_epoch.find_program.cache_clear()
     gc.collect()
     assert loss() is None
 

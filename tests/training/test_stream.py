@@ -143,7 +143,7 @@ def test_small_files_are_held_and_large_ones_never_are(maps, monkeypatch):
 
 
 def test_wrong_files_are_named_before_anything_is_compiled(maps, tmp_path):
-    compiled = [program.kept.cache_info() for program in (run_epoch, run_batches)]
+    compiled = [program.find_program.cache_info() for program in (run_epoch, run_batches)]
     bad = X.copy()
     bad[17, 1] = np.nan
     (holed,) = mapped(tmp_path, bad)
@@ -159,7 +159,7 @@ def test_wrong_files_are_named_before_anything_is_compiled(maps, tmp_path):
         ValueError, match=r"`fit_many\(data=...\)\[0\]` must be in memory.*`np.array"
     ):
         mmlp.fit_many(stacked(keys), loss, maps, **options)
-    assert compiled == [program.kept.cache_info() for program in (run_epoch, run_batches)]
+    assert compiled == [program.find_program.cache_info() for program in (run_epoch, run_batches)]
 
 
 def test_numbers_beyond_the_precision_of_jax_are_named_and_any_order_of_bytes_is_read(
