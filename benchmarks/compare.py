@@ -2,13 +2,16 @@
 
     python benchmarks/compare.py --against DIR           time of a training step, this tree over DIR
     python benchmarks/compare.py --against DIR --check   difference after 20 steps in float64
+    python benchmarks/compare.py --against DIR --estimators   of what estimators and `mmlp` predict
 
 DIR is a checkout of another commit, such as `git worktree add DIR COMMIT`. Each tree has a process
 of its own. Times: both train in turns, epoch by epoch inside `fit`, in float32 at the paper's size;
 the ratio is that of the medians, and the quartiles are those of the turns. Check: `fit` and
 `fit_many` of small networks with the same keys; the largest absolute difference of the trained
 weights and of the losses. The default optimiser divides by the size of gradients and so enlarges
-rounding; `--sgd` takes plain gradient steps instead.
+rounding; `--sgd` takes plain gradient steps instead. Estimators: each is fitted for a few epochs in
+float64 with the same seed, in Python and by the command `mmlp`; the largest difference of what they
+predict, relative to the largest number.
 """
 
 import argparse
@@ -29,6 +32,14 @@ SIZES = {"time": (20, 10, 3, (30, 30, 30)), "check": (5, 4, 2, (6, 6))}  # p, d,
 TIMED = (
     *("MatrixMLP", "ShallowMatrixMLP", "CholeskyMLP", "GaussianHead(MatrixMLP)", "VAE EfNf"),
     *(f"{head}Head(JointMatrixMLP)" for head in ("Gaussian", "PowerExponential")),
+)
+ESTIMATORS = (
+    "MultivariateRegressor",
+    "MultivariateRegressor, gaussian",
+    "MultivariateRegressor, low rank",
+    "SPDRegressor",
+    "MatrixVAE",
+    "mmlp fit, mmlp predict",
 )
 
 
@@ -118,11 +129,57 @@ def answer(kept: dict, task: str, name: str, batch: int, sgd: bool) -> list:
     return results
 
 
+def predict_with_estimator(name: str) -> list:
+    """In the tree's process: what an estimator predicts after a few epochs, as nested lists."""
+    import contextlib
+    import io
+    import tempfile
+
+    import numpy as np
+
+    mmlp = importlib.import_module("mmlp")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    y = X[:, :2] + np.exp(X[:, 2:] / 2) * rng.standard_normal((60, 2))
+    factors = rng.standard_normal((60, 2, 2)) + np.eye(2)
+    settings = {"max_epochs": 5, "random_state": 0, "dtype": "float64"}
+    if name == "SPDRegressor":
+        Y = np.einsum("nij,nik->njk", factors, factors)
+        arrays = [mmlp.SPDRegressor(**settings).fit(X, Y).predict(X)]
+    elif name == "MatrixVAE":
+        vae = mmlp.MatrixVAE(2, **settings).fit(X)
+        arrays = [vae.score_samples(X), vae.transform(X)]
+    elif name.startswith("MultivariateRegressor"):
+        family = {"family": "gaussian"} if "gaussian" in name else {}
+        covariance = {"covariance": "low_rank", "rank": 1} if "low rank" in name else {}
+        model = mmlp.MultivariateRegressor(**settings, **family, **covariance).fit(X, y)
+        arrays = [model.predict(X), model.predict_covariance(X), model.log_density(X, y)]
+    else:
+        cli = importlib.import_module("mmlp.cli")
+        days = [f"2024-01-{1 + i % 28:02d}" for i in range(60)]
+        words = [("north", "south", "")[i % 3] for i in range(60)]
+        rows = zip(days, words, X.tolist(), y.tolist(), strict=True)
+        lines = [",".join(map(str, (day, word, *x, *u))) for day, word, x, u in rows]
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            Path("table.csv").write_text("\n".join(["day,place,a,b,c,u,v", *lines, ""]))
+            fit = "fit regression table.csv --targets u,v --epochs 5 --quiet"
+            with contextlib.redirect_stdout(io.StringIO()):
+                for command in (fit, "predict table.safetensors table.csv -o forecast.csv"):
+                    assert cli.main(command.split()) == 0
+            arrays = [np.loadtxt("forecast.csv", delimiter=",", skiprows=1)]
+    return [np.asarray(array, float).tolist() for array in arrays]
+
+
 def work() -> None:
     """Answer requests, a line of JSON each."""
     kept = {}
     for line in sys.stdin:
-        print(json.dumps(answer(kept, **json.loads(line))), flush=True)
+        request = json.loads(line)
+        if request["task"] == "estimators":
+            result = predict_with_estimator(request["name"])
+        else:
+            result = answer(kept, **request)
+        print(json.dumps(result), flush=True)
 
 
 class Tree:
@@ -185,6 +242,22 @@ def compare_numbers(names, against: Path, sgd: bool) -> None:
         tree.close()
 
 
+def compare_estimators(names, against: Path) -> None:
+    """Print how far the predictions of estimators are apart, relative to the largest of them."""
+    import numpy as np
+
+    options = {"JAX_ENABLE_X64": "1", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
+    trees = Tree(against, **options), Tree(HERE, **options)
+    print(f"{'largest relative difference after 5 epochs':45}{'predictions':>12}")
+    for name in names:
+        old, new = (tree.ask("estimators", name, 0) for tree in trees)
+        pairs = [(np.array(a), np.array(b)) for a, b in zip(old, new, strict=True)]
+        largest = max(abs(a - b).max() / abs(a).max() for a, b in pairs)
+        print(f"{name:45}{largest:12.1e}", flush=True)
+    for tree in trees:
+        tree.close()
+
+
 def difference(old: list, new: list) -> float:
     """Of two lists of arrays in any order: each is compared with the nearest of its shape."""
     import numpy as np
@@ -204,6 +277,7 @@ def main() -> None:
     )
     parser.add_argument("--against", type=Path, metavar="DIR")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--estimators", action="store_true")
     parser.add_argument("--sgd", action="store_true")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="of the cases in `models`")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
@@ -214,7 +288,9 @@ def main() -> None:
         parser.error("--against must name a checkout, a folder that holds mmlp/")
     sys.path.insert(0, str(HERE))
     against = arguments.against.resolve()
-    if arguments.check:
+    if arguments.estimators:
+        compare_estimators(arguments.only or ESTIMATORS, against)
+    elif arguments.check:
         cases = models(importlib.import_module("mmlp"), *SIZES["check"])
         compare_numbers(arguments.only or cases, against, arguments.sgd)
     else:

@@ -37,9 +37,9 @@ from mmlp.estimators.covariance import FAMILIES, FLOOR, Centred, Separated, minu
 from mmlp.estimators.ensemble import Scaling, Training, fit_folds, folds, held
 from mmlp.estimators.full import Full, drawn_in
 from mmlp.estimators.pieces import predictions
-from mmlp.initialisation import calibrate
-from mmlp.kernels import Linear
 from mmlp.networks import Dense, JointMatrixMLP, MatrixMLP, Perceptron, Triangular
+from mmlp.networks.calibration import calibrate
+from mmlp.networks.kernels import Linear
 
 FORM, HEAD = Full(), FAMILIES["power_exponential"]
 

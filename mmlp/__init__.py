@@ -9,7 +9,6 @@ if TYPE_CHECKING:  # at run time, on first use: JAX takes a second to import, sc
     from mmlp import estimators as estimators
     from mmlp import metrics as metrics
     from mmlp import plotting as plotting
-    from mmlp.checkpoint import load, register, save
     from mmlp.distributions import (
         Elliptical,
         TraceOneGaussian,
@@ -28,21 +27,26 @@ if TYPE_CHECKING:  # at run time, on first use: JAX takes a second to import, sc
     from mmlp.estimators import MatrixVAE as MatrixVAE
     from mmlp.estimators import MultivariateRegressor as MultivariateRegressor
     from mmlp.estimators import SPDRegressor as SPDRegressor
-    from mmlp.heads import GaussianHead, PowerExponentialHead, StudentTHead
-    from mmlp.initialisation import calibrate
-    from mmlp.kernels import Linear, MercerSigmoid, RadialBasis
     from mmlp.networks import (
         CholeskyMLP,
         Dense,
         Diagonal,
+        GaussianHead,
         JointMatrixMLP,
+        Linear,
         LowRank,
         MatrixMLP,
+        MercerSigmoid,
+        PowerExponentialHead,
+        RadialBasis,
         ShallowMatrixMLP,
+        StudentTHead,
         Triangular,
+        calibrate,
     )
     from mmlp.program_cache import cache_programs
     from mmlp.reporting import report as report
+    from mmlp.serialization import load, register, save
     from mmlp.spd import SPD, DiagonalGram, Gram, LowRankGram
     from mmlp.training import (
         EpochInfo,
@@ -101,22 +105,21 @@ __all__ = [
 ]
 
 _NAMES = {
-    "checkpoint": "load register save",
     "distributions": "Elliptical TraceOneGaussian TraceOnePowerExponential TraceOneStudentT "
     "kl_divergence",
     "divergences": "affine_invariant bures_wasserstein log_euclidean quadratic stein von_neumann",
     "estimators": "MatrixVAE MultivariateRegressor SPDRegressor",
-    "heads": "GaussianHead PowerExponentialHead StudentTHead",
-    "initialisation": "calibrate",
-    "kernels": "Linear MercerSigmoid RadialBasis",
     "networks": "CholeskyMLP Dense Diagonal JointMatrixMLP LowRank MatrixMLP ShallowMatrixMLP "
-    "Triangular",
-    "reporting": "report",
-    "spd": "SPD DiagonalGram Gram LowRankGram",
+    "Triangular calibrate GaussianHead PowerExponentialHead StudentTHead Linear MercerSigmoid "
+    "RadialBasis",
     "program_cache": "cache_programs",
+    "reporting": "report",
+    "serialization": "load register save",
+    "spd": "SPD DiagonalGram Gram LowRankGram",
     "training": "EpochInfo FitResult NonFiniteError default_optimizer fit fit_many",
     "vae": "VAE paper_vae",
 }
-_MODULES = """checkpoint datasets distributions divergences estimators heads initialisation kernels
-linalg metrics networks plotting registry spd training vae"""
-__getattr__, __dir__ = _lazy.attach(__name__, _NAMES, _MODULES)
+_MODULES = """datasets distributions divergences estimators linalg metrics networks plotting
+registry serialization spd training vae"""
+_MOVED_MODULES = "checkpoint heads initialisation kernels"  # which warn when they are used
+__getattr__, __dir__ = _lazy.attach(__name__, _NAMES, f"{_MODULES} {_MOVED_MODULES}")

@@ -14,9 +14,9 @@ def attach(
 ) -> "tuple[Callable[[str], Any], Callable[[], list[str]]]":
     """`__getattr__` and `__dir__` of a package: `names` of each module, and `modules` themselves.
 
-    >>> get, _ = attach("mmlp", {"vae": "paper_vae"}, "kernels")
-    >>> get("paper_vae").__module__, get("kernels").__name__
-    ('mmlp.vae', 'mmlp.kernels')
+    >>> get, _ = attach("mmlp", {"vae": "paper_vae"}, "spd")
+    >>> get("paper_vae").__module__, get("spd").__name__
+    ('mmlp.vae', 'mmlp.spd')
     """
     homes = {name: module for module, words in names.items() for name in words.split()}
     homes |= dict.fromkeys(modules.split())
@@ -32,5 +32,36 @@ def attach(
 
     def directory() -> list[str]:
         return sorted({*vars(sys.modules[package]), *homes})
+
+    return get, directory
+
+
+def redirect(old: str, new: str) -> "tuple[Callable[[str], Any], Callable[[], list[str]]]":
+    """Return `__getattr__` and `__dir__` of a module that has moved, which warn of it.
+
+    Parameters
+    ----------
+    old : the name under which the module was imported
+    new : the name under which it is found now
+    """
+
+    def get(name: str) -> "Any":
+        import warnings
+
+        if name.startswith("__"):  # what the import system and other tools look for
+            raise AttributeError(f"module {old!r} has no attribute {name!r}")
+        try:
+            value = getattr(importlib.import_module(new), name)
+        except AttributeError:
+            raise AttributeError(f"module {old!r} has no attribute {name!r}") from None
+        warnings.warn(
+            f"`{old}` is now `{new}`; the old name will be removed in the next release.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return value
+
+    def directory() -> list[str]:
+        return dir(importlib.import_module(new))
 
     return get, directory

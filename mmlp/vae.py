@@ -15,10 +15,10 @@ from jax.scipy.special import logsumexp
 
 from mmlp.distributions import TraceOneGaussian, kl_divergence
 from mmlp.divergences import von_neumann
-from mmlp.heads import GaussianHead, PowerExponentialHead
-from mmlp.kernels import MercerSigmoid
 from mmlp.linalg.checks import checked_size
 from mmlp.networks import Dense, Diagonal, MatrixMLP, Output
+from mmlp.networks.heads import GaussianHead, PowerExponentialHead
+from mmlp.networks.kernels import MercerSigmoid
 from mmlp.networks.layers import calibrated
 from mmlp.registry import register
 from mmlp.spd import DiagonalGram

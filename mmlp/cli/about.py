@@ -5,9 +5,9 @@ import math
 from pathlib import Path
 from typing import Any
 
-from mmlp.checkpoint import header
 from mmlp.cli.arguments import Info
 from mmlp.cli.messages import SETTINGS
+from mmlp.serialization import header
 from mmlp.tables.terminal import escape_controls
 
 

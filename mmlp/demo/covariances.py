@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from mmlp.datasets import turning_factors
 from mmlp.demo.tables import table
 from mmlp.divergences import quadratic, stein, von_neumann
-from mmlp.initialisation import calibrate
 from mmlp.networks import CholeskyMLP, MatrixMLP
+from mmlp.networks.calibration import calibrate
 from mmlp.spd import Gram
 from mmlp.training import default_optimizer, fit
 from reproduction.spd import models as baselines

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from mmlp import checkpoint
+from mmlp import serialization
 from mmlp.estimators import saved
 from mmlp.estimators.arguments import Arguments
 from mmlp.estimators.ensemble import Scaling, Training, unfinished
@@ -114,14 +114,16 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
         """With the networks as arrays and a description: `jnp.tanh` cannot be pickled."""
         state: Any = super().__getstate__()
         if "models_" in state:
-            packed = checkpoint.packed(state["models_"], f"pickle of {type(self).__name__}")
+            packed = serialization.packed(state["models_"], f"pickle of {type(self).__name__}")
             state = {**state, "models_": packed}
         return state
 
     def __setstate__(self, state):
         if "models_" in state:
             check_not_forked(type(self).__name__)
-            models = checkpoint.unpacked(f"the pickle of {type(self).__name__}", *state["models_"])
+            models = serialization.unpacked(
+                f"the pickle of {type(self).__name__}", *state["models_"]
+            )
             state = {**self._absent_in_old_files, **state, "models_": models}
         super().__setstate__(state)
 

@@ -13,10 +13,10 @@ from jax import Array
 
 from mmlp.estimators.ensemble import compile_folds
 from mmlp.estimators.pieces import as_one, predictions
-from mmlp.heads import GaussianHead, Head, PowerExponentialHead, StudentTHead
-from mmlp.initialisation import calibrate
-from mmlp.kernels import Linear
 from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP, Perceptron
+from mmlp.networks.calibration import calibrate
+from mmlp.networks.heads import GaussianHead, Head, PowerExponentialHead, StudentTHead
+from mmlp.networks.kernels import Linear
 from mmlp.registry import register
 from mmlp.spd import SPD, Gram
 

@@ -17,9 +17,9 @@ from mmlp.estimators.ensemble import Scaling, check_alike, fit_folds
 from mmlp.estimators.low_rank import chosen_rank, evenly, fitted_rank
 from mmlp.estimators.pieces import predictions
 from mmlp.estimators.target_columns import is_constant, name_columns
-from mmlp.initialisation import calibrate
 from mmlp.linalg.checks import checked_size
 from mmlp.networks import CholeskyMLP, JointMatrixMLP, LowRank
+from mmlp.networks.calibration import calibrate
 from mmlp.vae import MODELS, VAE, paper_vae
 
 WARM_UP = 0.2  # of training, in which the KL term gains its weight: without it the VAE collapses

@@ -20,9 +20,9 @@ from mmlp.estimators.covariance import FAMILIES, Centred, Form, check_range, che
 from mmlp.estimators.ensemble import Part
 from mmlp.estimators.pieces import PIECE, each, only, predictions
 from mmlp.estimators.target_columns import TargetColumns
-from mmlp.heads import Head
-from mmlp.initialisation import calibrate
 from mmlp.networks import CholeskyMLP, JointMatrixMLP, LowRank
+from mmlp.networks.calibration import calibrate
+from mmlp.networks.heads import Head
 from mmlp.spd import DiagonalGram, LowRankGram
 
 MOST = 64  # the highest rank that is chosen

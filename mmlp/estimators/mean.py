@@ -20,8 +20,8 @@ from mmlp.estimators.covariance import FEW
 from mmlp.estimators.ensemble import Part, among, fit_folds, held
 from mmlp.estimators.pieces import as_one, only, predictions
 from mmlp.estimators.smooth import MOST, shares, smooth_mean
-from mmlp.initialisation import calibrate
 from mmlp.networks import Perceptron
+from mmlp.networks.calibration import calibrate
 from mmlp.training import FitResult
 
 ERRORS = 2.0  # standard errors by which an input that is kept must matter

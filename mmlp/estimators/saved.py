@@ -14,12 +14,12 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from mmlp import checkpoint
-from mmlp.checkpoint import files, header
+from mmlp import serialization
 from mmlp.columns.encoder import Encoder
 from mmlp.columns.number_format import NumberFormat
 from mmlp.estimators.ensemble import Scaling
 from mmlp.linalg.checks import checked_size
+from mmlp.serialization import files, header
 from mmlp.training.forks import check_not_forked
 
 NAMES = ("feature_names_in_", "target_names_")  # of columns, where there are any
@@ -35,7 +35,7 @@ def kinds(having: str = "fit") -> dict[str, Any]:
 def save(estimator, path: str | os.PathLike, **names: Sequence[str]) -> None:
     """Write a fitted estimator: arguments, numbers, networks and, given or its own, `NAMES`."""
     name = type(estimator).__name__
-    arrays, content = checkpoint.packed(estimator.models_, f"{name}.save")
+    arrays, content = serialization.packed(estimator.models_, f"{name}.save")
     params = {name: _builtin(value) for name, value in estimator.get_params().items()}
     params["dtype"] = np.dtype(estimator.dtype).name
     if isinstance(estimator.random_state, np.random.RandomState):
@@ -48,12 +48,12 @@ def save(estimator, path: str | os.PathLike, **names: Sequence[str]) -> None:
         fitted["number_format_"] = estimator.number_format_.plain()
     metadata = {"kind": "estimator", "version": files.VERSION, "estimator": name}
     metadata["about"] = about(estimator)
-    metadata |= {"params": checkpoint.describe(params, "", {}), "fitted": fitted}
+    metadata |= {"params": serialization.describe(params, "", {}), "fitted": fitted}
     files.write(Path(path), arrays, metadata | content)
 
 
 def about(estimator) -> dict:
-    """What `checkpoint.header` cannot know without the class."""
+    """What `serialization.header` cannot know without the class."""
     sizes = {"n_targets": estimator.n_targets, "rank": getattr(estimator, "rank_", None)}
     return {"kind": estimator.kind, **sizes}
 
@@ -73,7 +73,7 @@ def load(path: str | os.PathLike) -> Any:
     missing = [name for name in needed if isinstance(fitted, dict) and name not in fitted]
     if missing:
         raise ValueError(f"{what} has no {missing[0]}: another version wrote it; fit anew.")
-    models = checkpoint.unpacked(path, arrays, metadata)
+    models = serialization.unpacked(path, arrays, metadata)
     try:
         return _restored(CLASSES[kind], metadata["params"], fitted, models)
     except Exception as error:  # a network with another one's fields may fail in any way
@@ -84,7 +84,7 @@ def load(path: str | os.PathLike) -> Any:
 
 def _restored(kind, params, fitted, models):
     """The estimator of these arguments, numbers and networks, checked against each other."""
-    arguments: Any = checkpoint.build(params, {})
+    arguments: Any = serialization.build(params, {})
     _check_params(arguments)
     estimator = kind(**arguments)
     if estimator.dtype not in ("float32", "float64"):

@@ -16,8 +16,8 @@ from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.ensemble import Scaling, check_alike, fit_folds, folds
 from mmlp.estimators.inputs import LOOSE, TableInputs, by_cells
 from mmlp.estimators.outliers import Columns
-from mmlp.initialisation import calibrate
 from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP
+from mmlp.networks.calibration import calibrate
 from mmlp.spd import Gram
 
 WIDTH = 100  # of the layers of the vector path, by default

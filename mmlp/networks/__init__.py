@@ -1,7 +1,14 @@
-"""Networks from a vector to an SPD value of trace one, or to a vector and such a value."""
+"""Networks from a vector to an SPD value of trace one, or to a vector and such a value.
 
+With what they are made of, kernels, layers and outputs; with heads, which read what a network
+returns as a distribution; and with `calibrate`, which prepares a network for training.
+"""
+
+from mmlp.networks.calibration import calibrate
 from mmlp.networks.cholesky import CholeskyMLP
+from mmlp.networks.heads import GaussianHead, Head, PowerExponentialHead, StudentTHead
 from mmlp.networks.joint import JointMatrixMLP
+from mmlp.networks.kernels import Linear, MercerSigmoid, RadialBasis
 from mmlp.networks.layers import MatrixLayer, Network, Perceptron, VectorLayer
 from mmlp.networks.low_rank import LowRank
 from mmlp.networks.matrix_mlp import MatrixMLP
@@ -12,14 +19,22 @@ __all__ = [
     "CholeskyMLP",
     "Dense",
     "Diagonal",
+    "GaussianHead",
+    "Head",
     "JointMatrixMLP",
+    "Linear",
     "LowRank",
     "MatrixLayer",
     "MatrixMLP",
+    "MercerSigmoid",
     "Network",
     "Output",
     "Perceptron",
+    "PowerExponentialHead",
+    "RadialBasis",
     "ShallowMatrixMLP",
+    "StudentTHead",
     "Triangular",
     "VectorLayer",
+    "calibrate",
 ]

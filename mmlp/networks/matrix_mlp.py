@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from mmlp.kernels import Kernel, MercerSigmoid
 from mmlp.linalg.checks import checked_size, checked_sizes
 from mmlp.linalg.primitive import full_precision
 from mmlp.networks.hidden import Hidden
+from mmlp.networks.kernels import Kernel, MercerSigmoid
 from mmlp.networks.layers import MatrixLayer, Network, VectorLayer
 from mmlp.networks.outputs import Dense, Output, checked_output
 from mmlp.registry import register

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from mmlp.kernels import Kernel, Linear
+from mmlp.networks.kernels import Kernel, Linear
 from mmlp.networks.layers import MATRIX_SPREAD, MatrixLayer, random_bias
 from mmlp.registry import register
 from mmlp.spd import SPD, DiagonalGram, Gram

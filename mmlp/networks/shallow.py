@@ -6,9 +6,9 @@ import equinox as eqx
 import jax
 from jax import Array
 
-from mmlp.kernels import Kernel, MercerSigmoid
 from mmlp.linalg.checks import checked_size, checked_sizes
 from mmlp.linalg.primitive import full_precision
+from mmlp.networks.kernels import Kernel, MercerSigmoid
 from mmlp.networks.layers import Network, Perceptron
 from mmlp.networks.outputs import Dense, Output, checked_output
 from mmlp.registry import register

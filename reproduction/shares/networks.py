@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from mmlp.distributions import TraceOneGaussian
-from mmlp.initialisation import calibrate
 from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP, LowRank, MatrixMLP, Triangular
+from mmlp.networks.calibration import calibrate
 from mmlp.spd import SPD, DiagonalGram
 from mmlp.training import default_optimizer, fit_many
 from reproduction.shares import market as data

@@ -18,8 +18,6 @@ import optax
 
 from mmlp.compilation import Compiled
 from mmlp.datasets.covariances import MEASURES
-from mmlp.initialisation import calibrate
-from mmlp.kernels import Linear, MercerSigmoid
 from mmlp.networks import (
     CholeskyMLP,
     Dense,
@@ -28,6 +26,8 @@ from mmlp.networks import (
     ShallowMatrixMLP,
     Triangular,
 )
+from mmlp.networks.calibration import calibrate
+from mmlp.networks.kernels import Linear, MercerSigmoid
 from mmlp.spd import SPD, Gram
 from mmlp.training import fit_many
 from mmlp.training.optimizers import CLIP, default_optimizer, equal_by_arguments

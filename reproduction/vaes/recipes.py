@@ -12,9 +12,6 @@ import jax.numpy as jnp
 import optax
 from optax.contrib import muon
 
-from mmlp.heads import GaussianHead
-from mmlp.initialisation import calibrate
-from mmlp.kernels import Linear, MercerSigmoid
 from mmlp.networks import (
     CholeskyMLP,
     Dense,
@@ -25,6 +22,9 @@ from mmlp.networks import (
     Output,
     Triangular,
 )
+from mmlp.networks.calibration import calibrate
+from mmlp.networks.heads import GaussianHead
+from mmlp.networks.kernels import Linear, MercerSigmoid
 from mmlp.training.optimizers import CLIP, equal_by_arguments
 from mmlp.vae import VAE, paper_vae
 

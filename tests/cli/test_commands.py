@@ -13,9 +13,9 @@ from command import no_training, run, start, without_jax
 
 import mmlp
 from mmlp import cli, metrics, tables
-from mmlp.checkpoint import files
 from mmlp.cli import commands
 from mmlp.estimators import MultivariateRegressor, base, ensemble
+from mmlp.serialization import files
 
 
 def test_predict_by_kind_and_by_format(here, capsys):

@@ -7,7 +7,7 @@ import fuzz
 import pytest
 from command import run
 
-from mmlp.checkpoint import files
+from mmlp.serialization import files
 from mmlp.tables.terminal import escape_controls
 
 ESCAPE = "\x1b]0;owned\x07"

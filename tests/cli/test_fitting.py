@@ -15,11 +15,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from mmlp import Gram, tables
-from mmlp.checkpoint import files
 from mmlp.estimators import ensemble, saved
 from mmlp.estimators.base import NetworkEstimator
 from mmlp.estimators.ensemble import Scaling
 from mmlp.estimators.saved import check_scaling
+from mmlp.serialization import files
 from mmlp.training import FitResult, NonFiniteError
 from mmlp.training.runs import AnotherRunError, RunDirectory
 from mmlp.training.state import Metrics

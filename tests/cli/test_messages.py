@@ -10,12 +10,12 @@ import pytest
 from command import run
 
 from mmlp import Gram, estimators, fit
-from mmlp.checkpoint import files
 from mmlp.cli import commands
 from mmlp.cli.messages import in_words
 from mmlp.estimators import covariance, pieces
 from mmlp.estimators.spd import factored
 from mmlp.linalg.checks import checked_size
+from mmlp.serialization import files
 
 PYTHON = re.compile(
     r"fit_many|from_dense|predict_|log_density|max_epochs|n_models|random_state|batch_size|dtype=|"

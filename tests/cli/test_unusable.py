@@ -9,7 +9,7 @@ import pytest
 from command import run
 
 import mmlp
-from mmlp.checkpoint import files
+from mmlp.serialization import files
 
 
 @pytest.fixture(scope="module")

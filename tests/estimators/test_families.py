@@ -9,7 +9,7 @@ from small_estimators import REGRESSION, X, Y
 from mmlp import TraceOneStudentT, estimators
 from mmlp.estimators import MultivariateRegressor
 from mmlp.estimators.covariance import FAMILIES
-from mmlp.heads import Head
+from mmlp.networks.heads import Head
 from mmlp.registry import register
 
 STUDENT_T = REGRESSION | {"family": "student_t", "max_epochs": 5}

@@ -15,8 +15,8 @@ from small_estimators import X, Y, outputs
 
 import mmlp
 from mmlp import estimators
-from mmlp.checkpoint import files
 from mmlp.estimators import MultivariateRegressor
+from mmlp.serialization import files
 
 
 @pytest.mark.parametrize(

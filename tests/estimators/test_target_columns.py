@@ -7,10 +7,10 @@ from sklearn.base import clone
 from small_estimators import REGRESSION, X, Y
 
 from mmlp import estimators, metrics
-from mmlp.checkpoint import files
 from mmlp.estimators import MultivariateRegressor
 from mmlp.estimators.target_columns import ConstantTargetWarning, is_constant
 from mmlp.reporting import report
+from mmlp.serialization import files
 
 CONSTANT = 0.3
 ROUNDED = np.where(np.arange(len(Y)) % 3, 0.3, 0.1 + 0.2)

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import safetensors.numpy
 
-from mmlp.checkpoint import files as _files
+from mmlp.serialization import files as _files
 
 DEEP = "deep nesting goes here"
 ODD = [

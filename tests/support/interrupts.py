@@ -271,7 +271,7 @@ def judge(ending: Ending, command: Command, place: Path, finished: Path) -> tupl
 def _is_whole(output: Path, finished: Path) -> bool:
     """Whether a file is as complete as that of an undisturbed command."""
     if output.suffix == ".safetensors":
-        from mmlp.checkpoint import files
+        from mmlp.serialization import files
 
         files.read(output)
         return True

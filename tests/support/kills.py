@@ -45,7 +45,7 @@ def work(mode: str, folder: Path) -> None:
 
     import mmlp
     from mmlp import cli, estimators
-    from mmlp.checkpoint import files
+    from mmlp.serialization import files
     from mmlp.training import runs
 
     jax.config.update("jax_enable_x64", True)
@@ -152,7 +152,7 @@ def state(folder: Path) -> list:
 
 def content(folder: Path) -> tuple | None:
     """All bits of a model; not those of its file, whose entries have no order."""
-    from mmlp.checkpoint import files
+    from mmlp.serialization import files
 
     if not (folder / MODEL).exists():
         return None

@@ -17,7 +17,7 @@ import optax
 import pytest
 
 import mmlp
-from mmlp.checkpoint import files
+from mmlp.serialization import files
 from mmlp.training import interrupts, runs
 from mmlp.training.state import Metrics
 

@@ -9,7 +9,7 @@ import pytest
 from checkpoints import ADAM, KEY, StopError, X, fit, loss, same, stop_after
 
 import mmlp
-from mmlp.checkpoint import files
+from mmlp.serialization import files
 from mmlp.training import runs
 from mmlp.training.longer import depends_on_last
 from mmlp.training.optimizers import optimizer_by_progress

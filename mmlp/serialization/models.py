@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import mmlp.heads
 import mmlp.networks
+import mmlp.networks.heads
 import mmlp.vae  # noqa: F401 - with what files may name, before users name more
-from mmlp.checkpoint import files
-from mmlp.checkpoint.architecture import build, describe, is_array, misfit, name_of
 from mmlp.registry import register as register
+from mmlp.serialization import files
+from mmlp.serialization.architecture import build, describe, is_array, misfit, name_of
 
 
 def save(model, path: str | os.PathLike) -> None:

@@ -11,7 +11,7 @@ import pytest
 from checkpoints import ADAM, KEY, StopError, X, damaged, fit, loss, same, stop_after
 
 import mmlp
-from mmlp.checkpoint import files as _files
+from mmlp.serialization import files as _files
 from mmlp.training import runs
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mmlp.checkpoint import files
+from mmlp.serialization import files
 
 MAX_DEPTH_OF_SETTINGS = 20  # far more than `save` writes, far less than Python's recursion
 

@@ -19,8 +19,8 @@ import pytest
 
 import mmlp
 from mmlp import estimators
-from mmlp.checkpoint import architecture
 from mmlp.estimators import ensemble
+from mmlp.serialization import architecture
 from mmlp.training import runs
 from mmlp.training.data import Program, split
 from mmlp.training.state import first_state
@@ -86,7 +86,7 @@ class Readers:
         self.path, self.directory = folder / "model.safetensors", folder / "run"
         run(self.directory)
         for file in self.directory.glob("checkpoint-*"):
-            _, metadata = mmlp.checkpoint.files.read(file)
+            _, metadata = mmlp.serialization.files.read(file)
             if metadata["epoch"] != 2:
                 file.unlink()
         self.newest = self.directory / "checkpoint-00000002.safetensors"

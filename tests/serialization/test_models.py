@@ -12,9 +12,10 @@ import pytest
 from checkpoints import MODELS, X, fit, model, same
 
 import mmlp
-from mmlp import heads, kernels, networks
-from mmlp.checkpoint import files as _files
+from mmlp import networks
+from mmlp.networks import heads, kernels
 from mmlp.registry import REGISTRY
+from mmlp.serialization import files as _files
 
 
 class Own(eqx.Module):

@@ -15,7 +15,7 @@ import safetensors.numpy
 from checkpoints import MODELS, StopError, damaged, fit, model, same, stop_after
 
 import mmlp
-from mmlp.checkpoint import files as _files
+from mmlp.serialization import files as _files
 from mmlp.training import runs
 
 

@@ -21,7 +21,7 @@ from mmlp import (
     TraceOnePowerExponential,
     TraceOneStudentT,
 )
-from mmlp.heads import Head
+from mmlp.networks.heads import Head
 
 HEADS: list = [
     (GaussianHead, TraceOneGaussian, 1),
