@@ -1,6 +1,8 @@
 """Tables: what can be read is read as it stands; what cannot is told in one line, with a remedy."""
 
 import gzip
+import os
+import threading
 
 import numpy as np
 import pytest
@@ -276,3 +278,23 @@ def test_faults_are_kept_for_one_answer_and_refused_otherwise(tmp_path):
     table = tables.read(path, keep_faults=True)
     with pytest.raises(ValueError, match=r"has 51 problems:\n  line 52, column 'b': 'x' is not a"):
         table.refuse(table.numbers(["b"])[1])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("cells", ["1,2", "a,2"])
+def test_a_pipe_is_read_once(cells, tmp_path):
+    pipe = tmp_path / "table.csv"
+    os.mkfifo(pipe)
+
+    def write():
+        pipe.write_text(f"x,y\n{cells}\n")
+        pipe.write_text("")  # what a second reader would get
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert tables.read(pipe).numbers(["y"])[0].tolist() == [[2.0]]
+    finally:
+        os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
+        writer.join(timeout=10)
+    assert not writer.is_alive()
