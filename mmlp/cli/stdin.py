@@ -52,8 +52,12 @@ def read_stdin(command: Any) -> Iterator[Any]:
 
 def _read_pieces() -> Iterator[bytes]:
     """Read stdin piece by piece; an error tells that it was reading which failed."""
+    binary = getattr(sys.stdin, "buffer", None)
     try:
-        while piece := sys.stdin.buffer.read(PIECE_BYTES):
+        if binary is None:  # a stand-in for stdin in a program that calls the command
+            yield sys.stdin.read().encode()
+            return
+        while piece := binary.read(PIECE_BYTES):
             yield piece
     except OSError as error:
         if error.errno == errno.EBADF:

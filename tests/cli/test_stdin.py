@@ -88,6 +88,13 @@ def test_a_model_file_is_replaced_only_with_overwrite(here, capsys, monkeypatch)
     assert (here / "kept.safetensors").read_bytes() != before
 
 
+def test_a_stand_in_for_stdin_may_hold_text_alone(here, capsys, monkeypatch):
+    """As a notebook or a test has one."""
+    words = ("predict", "regression.safetensors")
+    monkeypatch.setattr(sys, "stdin", io.StringIO((here / "wind.csv").read_text()))
+    assert run(capsys, *words, "-") == run(capsys, *words, "wind.csv")
+
+
 class UnreadableStdin:
     """A terminal that is gone."""
 
