@@ -1,4 +1,4 @@
-"""Ctrl-C (SIGINT) and SIGTERM end the command with one line, wherever it is.
+"""Ctrl-C (SIGINT), SIGTERM and SIGHUP end the command with one line, wherever it is.
 
 Python calls a signal handler only when the main thread is back in the interpreter, which takes
 minutes while XLA compiles. And an exception that a handler raises within a callback of the garbage
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+if hasattr(signal, "SIGHUP"):  # not on Windows
+    WORDS[signal.SIGHUP] = "the terminal was closed"
 USUAL_COLUMNS = 80  # of a terminal
 MAX_SECONDS_TO_PRINT = 1.0
 

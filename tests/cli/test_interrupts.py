@@ -138,10 +138,17 @@ def test_an_interrupt_ends_the_command_at_once_with_one_line_and_nothing_left(pr
     assert time.monotonic() - began < 9  # where nothing ends it, the work takes longer
 
 
-def test_sigterm_removes_unfinished_files_too(tmp_path):
-    process = start(PROGRAM.format(work=WHILE_WRITING), tmp_path, "SIGTERM")
+@pytest.mark.parametrize(
+    ("name", "status", "message"),
+    [
+        ("SIGTERM", 143, b"mmlp: terminated\n"),
+        ("SIGHUP", 129, b"mmlp: the terminal was closed\n"),
+    ],
+)
+def test_other_signals_remove_unfinished_files_too(name, status, message, tmp_path):
+    process = start(PROGRAM.format(work=WHILE_WRITING), tmp_path, name)
     _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (143, b"mmlp: terminated\n")
+    assert (process.returncode, err) == (status, message)
     assert list(tmp_path.iterdir()) == []
 
 

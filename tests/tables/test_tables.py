@@ -286,15 +286,12 @@ def test_a_pipe_is_read_once(cells, tmp_path):
     pipe = tmp_path / "table.csv"
     os.mkfifo(pipe)
 
-    def write():
-        pipe.write_text(f"x,y\n{cells}\n")
-        pipe.write_text("")  # what a second reader would get
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        assert tables.read(pipe).numbers(["y"])[0].tolist() == [[2.0]]
-    finally:
-        os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
-        writer.join(timeout=10)
-    assert not writer.is_alive()
+    found = []
+    reader = threading.Thread(target=lambda: found.append(tables.read(pipe)), daemon=True)
+    reader.start()
+    pipe.write_text(f"x,y\n{cells}\n")
+    reader.join(timeout=10)
+    if reader.is_alive():
+        os.close(os.open(pipe, os.O_WRONLY))  # lets a second reader end
+        pytest.fail("the pipe was opened a second time")
+    assert found[0].numbers(["y"])[0].tolist() == [[2.0]]
