@@ -231,11 +231,17 @@ def _create_and_lock(folder: Path) -> int | None:
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # removed since: create it again
             lock = _open_lock(folder)
-            if lock is None:
-                return None
-            if os.path.samestat(os.fstat(lock), os.stat(folder / LOCK_FILE)):
+            if lock is None or _is_file_at(folder / LOCK_FILE, lock):
                 return lock
             os.close(lock)
+
+
+def _is_file_at(path: Path, descriptor: int) -> bool:
+    """Whether an open file is still the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _open_lock(folder: Path) -> int | None:
