@@ -13,6 +13,7 @@ import errno
 import glob
 import os
 import stat
+import sys
 import tempfile
 import threading
 import time
@@ -166,7 +167,9 @@ def _user() -> int | None:
 
 def _create_temporary(target: Path) -> tuple[int, Path]:
     """Create a file beside `target` that only this process knows and only this user can read."""
-    name = os.fsencode(target.name)[:MAX_BYTES_OF_NAME].decode(errors="ignore")
+    # Half a character at the cut is left out: some systems refuse names that are not text.
+    encoding = sys.getfilesystemencoding()
+    name = os.fsencode(target.name)[:MAX_BYTES_OF_NAME].decode(encoding, errors="ignore")
     prefix = f".{name}."
     _remove_stale_temporaries(target.parent, prefix)
     descriptor, path = tempfile.mkstemp(TEMPORARY_SUFFIX, prefix, target.parent)

@@ -286,3 +286,18 @@ def test_threads_that_write_one_file_do_not_disturb_each_other(tmp_path):
     assert path.read_bytes() in contents
     assert os.umask(before) == before
     assert os.listdir(tmp_path) == ["model.bin"]
+
+
+@posix_only
+def test_a_name_is_written_where_the_system_has_no_encoding_for_it(tmp_path):
+    """Python reads its bytes as surrogates there, and they must become the same bytes again."""
+    program = "import sys; from pathlib import Path; from mmlp import atomic_files as a; "
+    program += "a.replace_file(Path(sys.argv[1]), b'content')"
+    variables = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "été.csv"],
+        env=environment(__file__, **variables),
+        check=True,
+        timeout=60,
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["été.csv"]

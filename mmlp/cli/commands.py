@@ -40,6 +40,7 @@ def demo(command: Demo) -> int:
 def fit(command: FitOptions) -> int:
     suffix = tables.extension(command.data, tables.INPUTS, "read")
     out = _model_file(command.out or Path(command.data.name[: -len(suffix)] + ".safetensors"))
+    _check_apart(out, data=command.data)
     if out.exists() and not command.overwrite:
         remedy = "--overwrite replaces it, or choose another -o"
         raise ValueError(f"{out} is there already; {remedy}.")
@@ -55,7 +56,7 @@ def fit(command: FitOptions) -> int:
 @execute.register
 def predict(command: Predict) -> int:
     estimator, inputs, targets = _loaded(command.model)
-    out = _results_file(command.out, command.data)
+    out = _results_file(command.out, data=command.data, model=command.model)
     text = out is None or tables.check_output(out, estimator.result_names()) == ".csv"
     table = _read_table(command, estimator)
     X, _, gaps = read_for(estimator, table, inputs)
@@ -113,7 +114,8 @@ def report(command: Report) -> int:
 
 @execute.register
 def sample(command: Sample) -> int:
-    (estimator, inputs, _), out = _loaded(command.model), _results_file(command.out)
+    estimator, inputs, _ = _loaded(command.model)
+    out = _results_file(command.out, model=command.model)
     draw = getattr(estimator, "sample", None)
     if draw is None:
         able = " or ".join(f"`mmlp fit {kind}`" for kind in kinds(having="sample"))
@@ -166,16 +168,15 @@ def _blanked(pieces: Iterable[dict[str, np.ndarray]], gaps: np.ndarray):
         yield piece
 
 
-def _results_file(path: Path | None, data: Path | None = None) -> Path | None:
-    """Where results go, checked before the work; None is stdout."""
+def _results_file(path: Path | None, **sources: Path) -> Path | None:
+    """Where results go, checked before the work; None is stdout. No source is written over."""
     out = tables.find_results_file(path)
     if out is None:
         return None
     _check_writable(out)
     if atomic_files.is_stream(out):
         return out
-    if data is not None and out.exists() and data.exists() and out.samefile(data):
-        raise ValueError(f"{out} would be written over the data; choose another -o.")
+    _check_apart(out, **sources)
     return out
 
 
@@ -185,6 +186,13 @@ def _model_file(path: Path) -> Path:
     if atomic_files.is_stream(path):
         raise ValueError(f"{path} is a pipe or a device; choose another -o for the model.")
     return path
+
+
+def _check_apart(out: Path, **sources: Path) -> None:
+    """Refuse to write over a file that the command reads, also where a link leads there."""
+    for name, source in sources.items():
+        if out.exists() and source.exists() and out.samefile(source):
+            raise ValueError(f"{out} would be written over the {name}; choose another -o.")
 
 
 def _check_writable(path: Path) -> None:

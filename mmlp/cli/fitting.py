@@ -1,6 +1,5 @@
 """`mmlp fit`: a file and the arguments of a kind in, a trained model out, and how good it is."""
 
-import contextlib
 import shutil
 import sys
 import warnings
@@ -18,12 +17,12 @@ from mmlp.cli.fit_arguments import BESIDE, FitOptions
 from mmlp.cli.names import explain_split_name
 from mmlp.columns.number_format import BY_COLUMN, NumberFormat
 from mmlp.columns.problems import ProblemsError, listed
+from mmlp.columns.terminal import escape_controls
 from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
 from mmlp.estimators.saved import kinds, save
 from mmlp.estimators.spd import factored
 from mmlp.estimators.target_columns import ConstantTargetWarning, describe_constants
-from mmlp.tables.terminal import escape_controls
-from mmlp.training.runs import AnotherRunError, UnusableCheckpointError
+from mmlp.training.runs import AnotherRunError, UnusableCheckpointError, lock_directory
 
 
 class Rows(NamedTuple):
@@ -48,19 +47,22 @@ def fit(command: FitOptions, out: Path) -> dict:
     if rows.told and not command.quiet:
         print(escape_controls(rows.told), file=sys.stderr)
     checkpoint = out.with_name(f"{out.name}.checkpoint") / command.kind
-    with interrupts.Resumable(checkpoint):
-        _fit_or_explain(
-            command.data,
-            estimator,
-            train,
-            checkpoint,
-            place=lambda row: rows.place(int(used[row])),
-            overwrite=command.overwrite,
-        )
-    # first of all: whatever is wrong with the test rows, it is not lost
-    if rows.number_format != BY_COLUMN:
-        estimator.number_format_ = rows.number_format
-    save(estimator, out, feature_names_in_=rows.inputs, target_names_=rows.targets)
+    with lock_directory(checkpoint.parent):
+        with interrupts.Resumable(checkpoint):
+            _fit_or_explain(
+                command.data,
+                estimator,
+                train,
+                checkpoint,
+                place=lambda row: rows.place(int(used[row])),
+                overwrite=command.overwrite,
+            )
+        # first of all: whatever is wrong with the test rows, it is not lost
+        if rows.number_format != BY_COLUMN:
+            estimator.number_format_ = rows.number_format
+        save(estimator, out, feature_names_in_=rows.inputs, target_names_=rows.targets)
+        if checkpoint.exists():  # not every estimator needs one
+            shutil.rmtree(checkpoint)
     columns = getattr(estimator, "_target_columns", None)
     if columns is not None and len(columns.constant):
         warnings.warn(describe_constants(columns, rows.targets), stacklevel=2)
@@ -71,10 +73,6 @@ def fit(command: FitOptions, out: Path) -> dict:
             f"{estimator.epochs} epochs; a larger --epochs may give a better model.",
             stacklevel=2,
         )
-    if checkpoint.exists():  # not every estimator needs one
-        shutil.rmtree(checkpoint)
-    with contextlib.suppress(OSError):  # it holds other files
-        checkpoint.parent.rmdir()
     tested = scores(estimator, *test) if len(test[0]) else {}
     results: dict = {f"test_{name}": value for name, value in tested.items()}
     if command.report is not None:
@@ -200,8 +198,7 @@ def _fit_or_explain(
     """Fit, from the checkpoint if it is one of the same training; explain errors by options.
 
     `place` tells where a row of the data stands in the file. With `overwrite`, a checkpoint of
-    another training is discarded. Nobody else is at work there: the training would have been
-    refused before as one that is in use.
+    another training is discarded. Nobody else is at work there: the caller holds the lock.
     """
     try:
         try:

@@ -1,4 +1,4 @@
-"""Ctrl-C (SIGINT) and SIGTERM end the command with one line, wherever it is.
+"""Ctrl-C (SIGINT), SIGTERM and SIGHUP end the command with one line, wherever it is.
 
 Python calls a signal handler only when the main thread is back in the interpreter, which takes
 minutes while XLA compiles. And an exception that a handler raises within a callback of the garbage
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+if hasattr(signal, "SIGHUP"):  # not on Windows
+    WORDS[signal.SIGHUP] = "the terminal was closed"
 USUAL_COLUMNS = 80  # of a terminal
 MAX_SECONDS_TO_PRINT = 1.0
 
@@ -33,8 +35,9 @@ _watcher: "Watcher | None" = None
 class Watcher:
     """What a signal does to this process, decided in a thread that waits for one."""
 
-    def __init__(self, pipe: int):
+    def __init__(self, pipe: int, stderr: int | None):
         self.pipe = pipe
+        self.stderr = stderr  # a descriptor of its own: number 2 may lead elsewhere for a while
         self.stopping = False  # training was asked to stop
         self.status: int | None = None  # of a command that has done its work
         self.checkpoint: Path | None = None  # the folder from which the command would resume
@@ -53,7 +56,7 @@ class Watcher:
             self.stopping = True
             return
         try:
-            _print_last_line(self._message(number))
+            _print_last_line(self._message(number), self.stderr)
         finally:
             os._exit(128 + number)
 
@@ -73,8 +76,8 @@ def watch() -> None:
     global _watcher
     if _watcher is not None or threading.current_thread() is not threading.main_thread():
         return
-    reading, writing = _open_pipe()
-    _watcher = Watcher(reading)
+    reading, writing, stderr = _open_descriptors()
+    _watcher = Watcher(reading, stderr)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     for number in WORDS:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -114,20 +117,23 @@ def _leave_to_watcher(_number: int, _frame: "FrameType | None") -> None:
     """Handle a signal in the main thread, where nothing is left to be done."""
 
 
-def _open_pipe() -> tuple[int, int]:
-    """Open a pipe to read from and to write to without waiting, apart from standard streams.
+def _open_descriptors() -> tuple[int, int, int | None]:
+    """Open a pipe to read from and to write to without waiting, and stderr, if it is open.
 
-    Where one of these is closed its number is free, and would be taken for the stream.
+    They stay apart from the standard streams: where one of these is closed its number is free, and
+    would be taken for the stream.
     """
     taken = [os.open(os.devnull, os.O_RDONLY)]
     while taken[-1] <= 2:
         taken.append(os.open(os.devnull, os.O_RDONLY))
     reading, writing = os.pipe()
+    # Not `sys.stderr`, which is another one where it was closed.
+    stderr = None if sys.__stderr__ is None else os.dup(sys.__stderr__.fileno())
     for descriptor in taken:
         os.close(descriptor)
     if os.name == "posix":
         os.set_blocking(writing, False)
-    return reading, writing
+    return reading, writing, stderr
 
 
 def _stop_after_epoch(number: int) -> bool:
@@ -136,10 +142,8 @@ def _stop_after_epoch(number: int) -> bool:
     return stop is not None and stop(number)
 
 
-def _print_last_line(message: str) -> None:
+def _print_last_line(message: str, stderr: int | None) -> None:
     """Remove unfinished files, and print a line after which nothing else is printed."""
-    stream = sys.__stderr__  # `sys.stderr` is another one while arguments are parsed
-    stderr = None if stream is None else os.dup(stream.fileno())
     silence = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):  # from here on the main thread is not heard
         os.dup2(silence, descriptor)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from mmlp.cli import interrupts
-from mmlp.cli.streams import discard_output, open_missing_streams
+from mmlp.cli.streams import MessageStream, discard_output, open_missing_streams
 
 MAX_SIZE = 2**31 - 1  # of epochs, models, latent variables, loadings, rows to draw
 
@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is not None:
         return _run_and_flush(argv)
     interrupts.watch()
+    sys.stderr = MessageStream(sys.stderr)  # pyright: ignore
     status = _run_and_flush(None)
     interrupts.finish(status)
     return status
@@ -102,7 +103,7 @@ def _run(argv: Sequence[str], *, own_process: bool) -> int:
         raise
     except (ValueError, OSError, ArithmeticError, MemoryError, *of_jax()) as error:
         say(reason(error))
-        return 1 if isinstance(error, OSError) else status
+        return 1 if isinstance(error, OSError | UnicodeEncodeError) else status
 
 
 def check(command) -> None:

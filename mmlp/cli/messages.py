@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from mmlp.tables.terminal import escape_controls
+from mmlp.columns.terminal import escape_controls
 
 REMEDIES = {
     FileNotFoundError: "; check the spelling and the folder",
@@ -97,6 +97,12 @@ def reason(error: Exception) -> str:
         if error.strerror == system:
             return f"cannot write to stdout: {system.lower()}; write to another place."
         return str(error.strerror)
+    if isinstance(error, UnicodeEncodeError):
+        character = error.object[error.start]
+        return (
+            f"the output has the character {character!r}, which its encoding {error.encoding} "
+            "lacks; put PYTHONIOENCODING=utf-8 before the command, or write to a file with -o."
+        )
     if isinstance(error, of_jax()):  # with lists of its own
         return " ".join(str(error).split())
     return str(error) or "not enough memory; use fewer rows or columns."

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +12,8 @@ from typing import Any
 
 from mmlp import temporary_files
 from mmlp.cli.messages import say
+
+PIECE_BYTES = 2**20
 
 
 class Stdin(type(Path())):
@@ -36,16 +37,34 @@ def read_stdin(command: Any) -> Iterator[Any]:
         say(f"reading a table in CSV from stdin; {end} it.")
     with _temporary_folder() as folder:
         path = Stdin(folder, "stdin.csv")
-        with open(path, "wb") as file:
-            try:
-                shutil.copyfileobj(sys.stdin.buffer, file)
-            except OSError as error:
-                if error.errno != errno.EBADF:
-                    raise
-                raise ValueError(
-                    "stdin is closed; name a file as DATA, or send a table to stdin."
-                ) from None
+        try:
+            with open(path, "wb") as file:
+                file.writelines(_read_pieces())
+        except OSError as error:
+            cause = (error.strerror or str(error)).lower()
+            raise OSError(
+                error.errno,
+                f"could not copy stdin to {folder} ({cause}); free space there, name another "
+                "folder in TMPDIR, or name a file as DATA.",
+            ) from error
         yield replace(command, data=path)
+
+
+def _read_pieces() -> Iterator[bytes]:
+    """Read stdin piece by piece; an error tells that it was reading which failed."""
+    binary = getattr(sys.stdin, "buffer", None)
+    try:
+        if binary is None:  # a stand-in for stdin in a program that calls the command
+            yield sys.stdin.read().encode()
+            return
+        while piece := binary.read(PIECE_BYTES):
+            yield piece
+    except OSError as error:
+        if error.errno == errno.EBADF:
+            problem = "stdin is closed"
+        else:
+            problem = f"cannot read stdin: {(error.strerror or str(error)).lower()}"
+        raise ValueError(f"{problem}; name a file as DATA, or send a table to stdin.") from None
 
 
 @contextlib.contextmanager

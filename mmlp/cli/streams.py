@@ -1,8 +1,10 @@
-"""Standard streams that are closed: what would go to one of them must not end up elsewhere.
+"""Standard streams that are closed or full: what was meant for one must not end up elsewhere.
 
 A program may be started with stdin, stdout or stderr closed (`<&-`, `>&-`, `2>&-`). The next file
 that it opens then takes the free number, so that messages would be written into it, and Python's
 `print` sends to stdout what is meant for a stderr that is not there.
+
+Stderr may also be a file on a disk that is full. Messages are then lost, but not the work.
 """
 
 import contextlib
@@ -35,6 +37,37 @@ def open_missing_streams() -> None:
         if is_missing:
             mode = "r" if name == "stdin" else "w"
             setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", errors="replace"))
+
+
+class MessageStream:
+    """Stderr for messages: one that cannot be written does not end the work.
+
+    A pipe whose reader has gone raises `BrokenPipeError` as usual: `mmlp fit ... 2>&1 | head` ends.
+    """
+
+    def __init__(self, stream: "TextIO"):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text, or lose it."""
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            raise
+        except OSError:
+            return len(text)
+
+    def flush(self) -> None:
+        """Write what is left, or lose it."""
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError:
+            pass
 
 
 def discard_output(stream: "TextIO") -> None:

@@ -14,6 +14,7 @@ from mmlp.columns.encoder import CHOICES, Encoder
 from mmlp.columns.kinds import Numbers, Options
 from mmlp.columns.problems import ProblemsError
 from mmlp.columns.summary import remarkable, summary
+from mmlp.columns.terminal import escape_controls
 from mmlp.estimators.ensemble import Scaling
 
 LOOSE: dict[str, Any] = {"dtype": None, "ensure_all_finite": "allow-nan"}
@@ -112,7 +113,8 @@ class TableInputs:
         except ValueError as error:
             raise ValueError(f"`{type(self).__name__}.fit`: {error}") from None
         if getattr(self, "verbose", 0) and remarkable(encoder):
-            print("\n".join(summary(encoder, names)), file=sys.stderr, flush=True)
+            text = "\n".join(summary(encoder, names))
+            print(escape_controls(text), file=sys.stderr, flush=True)
         return encoded, [array[rows] for array in others]
 
     def _encoder(self: Any, *given) -> Encoder:

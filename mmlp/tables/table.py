@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mmlp import atomic_files
 from mmlp.columns.cells import Cells, decimal_commas
 from mmlp.columns.kinds import Numbers, column, unread
 from mmlp.columns.number_format import BY_COLUMN, NumberFormat, find_ambiguous, find_decimal_comma
@@ -195,7 +196,9 @@ def read(
     if suffix == ".arff":
         text = read_arff(path)
     else:
-        numbers = read_numbers(path) if number_format.is_plain else None
+        # Where the quick reader gives up, the other one begins anew, which a pipe does not allow.
+        quick = number_format.is_plain and not atomic_files.is_stream(path)
+        numbers = read_numbers(path) if quick else None
         if numbers is not None:
             names, rows, first_line = numbers
             return Table(path, names, rows, line=first_line)

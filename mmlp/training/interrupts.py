@@ -19,6 +19,9 @@ _current: "Interrupts | None" = None  # the training that can be asked to stop
 class Interrupts(contextlib.AbstractContextManager):
     """Notes SIGINT and SIGTERM; a second one acts at once. In the main thread only.
 
+    A signal that the process ignores, as a command does that `nohup` or a script has started in the
+    background, stays ignored.
+
     Attributes
     ----------
     received : int
@@ -32,7 +35,8 @@ class Interrupts(contextlib.AbstractContextManager):
 
     def __enter__(self):
         for number in SIGNALS if self.active else ():
-            self.previous[number] = signal.signal(number, self._note)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self.previous[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_):

@@ -124,5 +124,6 @@ def _info(task: Task, state: State, done: list[Metrics]) -> EpochInfo:
 def _stop(number: int, text: str) -> NoReturn:
     if number == signal.SIGINT:
         raise KeyboardInterrupt(text)
-    print(text, file=sys.stderr)
+    with contextlib.suppress(OSError):  # whether or not someone reads it, the status is the same
+        print(text, file=sys.stderr)
     raise SystemExit(128 + number)

@@ -8,7 +8,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
@@ -27,6 +27,7 @@ except ImportError:  # not on Windows
     fcntl = None
 
 KEEP = 3
+LOCK_FILE = ".lock"
 KINDS = Metrics(loss="f", validation="f", skipped="i", scale="f", stopped="b")  # of dtypes
 MORE = {"epochs", "patience"}  # of which a longer run has more
 SHARE = 20  # writing takes at most about one part in this many of the time
@@ -38,6 +39,41 @@ class UnusableCheckpointError(ValueError):
 
 class AnotherRunError(UnusableCheckpointError):
     """The directory holds the checkpoints of another run."""
+
+
+@contextlib.contextmanager
+def lock_directory(path: Path) -> Iterator[None]:
+    """Keep other processes out of a directory of several runs, where the system can.
+
+    Each `RunDirectory` has a lock as well, but only while its own run is trained. The directory is
+    created if it is missing, and removed at the end of the block if nothing is left in it.
+
+    Parameters
+    ----------
+    path : Path
+        The directory.
+
+    Raises
+    ------
+    ValueError
+        If another process has locked it.
+    OSError
+        If it cannot be created or written to.
+    """
+    try:
+        lock = _create_and_lock(path)
+    except OSError as error:
+        raise _unusable_directory(path, error) from error
+    try:
+        yield
+    finally:
+        if lock is not None:
+            # The file is removed while it is locked, so that no other process relies on it.
+            with contextlib.suppress(OSError):
+                (path / LOCK_FILE).unlink()
+            os.close(lock)
+        with contextlib.suppress(OSError):  # it holds checkpoints
+            path.rmdir()
 
 
 class RunDirectory(contextlib.AbstractContextManager):
@@ -69,8 +105,7 @@ class RunDirectory(contextlib.AbstractContextManager):
                         stray.unlink(missing_ok=True)
             except OSError as error:
                 self.lock.close()
-                text = f"`fit(checkpoint=...)` cannot use the directory {self.path}: {error}"
-                raise OSError(error.errno, text) from error
+                raise _unusable_directory(self.path, error) from error
         return self
 
     def __exit__(self, *_):
@@ -78,20 +113,9 @@ class RunDirectory(contextlib.AbstractContextManager):
 
     def _lock(self) -> None:
         """Keep other runs out, where the system can."""
-        if fcntl is None:
-            return
-        file = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
-        self.lock.callback(os.close, file)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.lock.close()
-            raise ValueError(
-                f"`fit(checkpoint=...)`: {self.path} is in use by another run. Wait for it, or use "
-                "another directory."
-            ) from None
-        except OSError:  # a file system without locks
-            pass
+        lock = _open_lock(self.path)
+        if lock is not None:
+            self.lock.callback(os.close, lock)
 
     def files(self) -> list[Path]:
         """Checkpoints, newest first."""
@@ -199,6 +223,56 @@ class RunDirectory(contextlib.AbstractContextManager):
         atomic_files.replace_file(self.path / "history.jsonl", lines.encode())
         self.written_at = time.monotonic()
         self.duration = self.written_at - start
+
+
+def _create_and_lock(folder: Path) -> int | None:
+    """Lock a directory that another process may remove at any time; see `_open_lock`."""
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # removed since: create it again
+            lock = _open_lock(folder)
+            if lock is None or _is_file_at(folder / LOCK_FILE, lock):
+                return lock
+            os.close(lock)
+
+
+def _is_file_at(path: Path, descriptor: int) -> bool:
+    """Whether an open file is still the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _open_lock(folder: Path) -> int | None:
+    """Open and lock the file that stands for a directory; None where the system has no locks.
+
+    Raises
+    ------
+    ValueError
+        If another process has locked it.
+    """
+    if fcntl is None:
+        return None
+    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ValueError(
+            f"`fit(checkpoint=...)`: {folder} is in use by another run. Wait for it, or use "
+            "another directory."
+        ) from None
+    except OSError:  # a file system without locks
+        pass
+    return descriptor
+
+
+def _unusable_directory(path: Path, error: OSError) -> OSError:
+    """Return the error that says why checkpoints cannot be kept in a directory."""
+    reason = (error.strerror or str(error)).lower()
+    text = f"cannot write to {path} ({reason}); allow it, or use another directory."
+    return OSError(error.errno, f"`fit(checkpoint=...)`: {text}")
 
 
 def _less(theirs, ours: int) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 
@@ -235,3 +236,24 @@ def test_report_writes_a_page_beside_and_names_it(here, capsys):
     assert "<h1>regression.safetensors on wind.csv</h1>" in page
     assert '<th scope="row">line ' in page  # the worst rows
     assert "2 inputs (a, b), 2 targets (u, v)" in page
+
+
+@pytest.mark.skipif(os.name != "posix", reason="makes links")
+def test_no_command_writes_over_what_it_reads(here, tmp_path, capsys):
+    data, model = tmp_path / "wind.csv", tmp_path / "model.safetensors"
+    shutil.copy(here / "wind.csv", data)
+    shutil.copy(here / "regression.safetensors", model)
+    before = data.read_bytes(), model.read_bytes()
+    results, other_model = tmp_path / "results.csv", tmp_path / "other.safetensors"
+    results.symlink_to(model)
+    other_model.symlink_to(data)
+    fit = ("fit", "regression", data, "--targets", "u,v", "--overwrite")
+    for out, source, *words in (
+        (data, "data", "predict", model, data),
+        (results, "model", "predict", model, data),
+        (other_model, "data", *fit),
+    ):
+        status, printed, err = run(capsys, *words, "-o", out)
+        assert (status, printed) == (1, "")
+        assert err == f"mmlp: {out} would be written over the {source}; choose another -o.\n"
+    assert (data.read_bytes(), model.read_bytes()) == before

@@ -21,7 +21,7 @@ from mmlp.estimators.ensemble import Scaling
 from mmlp.estimators.saved import check_scaling
 from mmlp.serialization import files
 from mmlp.training import FitResult, NonFiniteError
-from mmlp.training.runs import AnotherRunError, RunDirectory
+from mmlp.training.runs import AnotherRunError, RunDirectory, lock_directory
 from mmlp.training.state import Metrics
 
 
@@ -85,6 +85,38 @@ def test_overwrite_starts_anew_after_an_interrupted_fit_with_other_settings(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["X.npy", "m.safetensors"]
 
 
+def test_overwrite_leaves_a_training_in_another_process_alone(here, tmp_path, capsys, monkeypatch):
+    """A regressor trains several runs in turn, so that no single one is in use all the time."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(here / "X.npy", tmp_path)
+    training = Training()
+    monkeypatch.setattr(ensemble, "fit_many", training)
+    words = ("fit", "vae", "X.npy", "-o", "m.safetensors", "--quiet", "--epochs")
+    assert run(capsys, *words, "7")[0] == 130
+    folder = tmp_path / "m.safetensors.checkpoint"
+    kept = sorted(folder.rglob("checkpoint-*"))
+    training.interrupted = False
+    with lock_directory(folder):  # as the other process does
+        status, _, err = run(capsys, *words, "5", "--overwrite")
+    assert status == 1
+    assert err == (
+        "mmlp: m.safetensors.checkpoint is in use by another run. Wait for it, or choose another "
+        "-o.\n"
+    )
+    assert sorted(folder.rglob("checkpoint-*")) == kept
+
+
+def test_a_checkpoint_that_cannot_be_kept_is_told(here, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(ensemble, "fit_many", Training())
+    (tmp_path / "m.safetensors.checkpoint").touch()
+    status, out, err = run(capsys, "fit", "vae", "X.npy", "-o", tmp_path / "m.safetensors")
+    assert (status, out) == (1, "")
+    assert err == (
+        f"mmlp: cannot write to {tmp_path / 'm.safetensors.checkpoint'} (file exists); allow it, "
+        "or choose another -o.\n"
+    )
+
+
 def test_overwrite_resumes_an_interrupted_fit_with_the_same_settings(
     here, tmp_path, capsys, monkeypatch
 ):
@@ -117,6 +149,18 @@ def test_overwrite_starts_anew_where_a_checkpoint_cannot_be_used(
     assert err.endswith("Or start anew with --overwrite.\n")
     assert run(capsys, *words, "--overwrite")[0] == 0
     assert not folder.exists()
+
+
+def test_names_of_columns_do_not_control_the_terminal(here, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(ensemble, "fit_many", no_training)
+    lines = (here / "wind.csv").read_text().splitlines()
+    data = tmp_path / "wind.csv"
+    data.write_text("\n".join(["sta\x1b[2Jtion,a,b,u,v", *lines[1:]]))
+    out = ("-o", tmp_path / "wind.safetensors", "--epochs", "2")
+    status, out, err = run(capsys, "fit", "regression", data, "--targets", "u,v", *out)
+    assert status == 0
+    assert r"text      sta\x1b[2Jtion (3 levels)" in err
+    assert "\x1b" not in out + err
 
 
 def test_training_that_fails_is_one_line_and_leaves_no_model(here, capsys, monkeypatch):

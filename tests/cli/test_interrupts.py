@@ -68,6 +68,12 @@ WHILE_STDERR_IS_ANOTHER = """
         send()
         time.sleep(10)
 """
+WHILE_MESSAGES_ARE_HIDDEN = """
+    from mmlp import program_cache
+    with program_cache.hide_loader_messages():
+        send()
+        time.sleep(10)
+"""
 WHILE_IMPORTING = """
 import os, signal, sys
 
@@ -117,6 +123,7 @@ def start(program, folder, signal_name, **streams):
         pytest.param(PROGRAM.format(work=WHILE_WRITING), id="writing"),
         pytest.param(PROGRAM.format(work=WHILE_READING_STDIN), id="reading stdin"),
         pytest.param(PROGRAM.format(work=WHILE_STDERR_IS_ANOTHER), id="stderr is another"),
+        pytest.param(PROGRAM.format(work=WHILE_MESSAGES_ARE_HIDDEN), id="messages are hidden"),
     ],
 )
 def test_an_interrupt_ends_the_command_at_once_with_one_line_and_nothing_left(program, tmp_path):
@@ -131,10 +138,17 @@ def test_an_interrupt_ends_the_command_at_once_with_one_line_and_nothing_left(pr
     assert time.monotonic() - began < 9  # where nothing ends it, the work takes longer
 
 
-def test_sigterm_removes_unfinished_files_too(tmp_path):
-    process = start(PROGRAM.format(work=WHILE_WRITING), tmp_path, "SIGTERM")
+@pytest.mark.parametrize(
+    ("name", "status", "message"),
+    [
+        ("SIGTERM", 143, b"mmlp: terminated\n"),
+        ("SIGHUP", 129, b"mmlp: the terminal was closed\n"),
+    ],
+)
+def test_other_signals_remove_unfinished_files_too(name, status, message, tmp_path):
+    process = start(PROGRAM.format(work=WHILE_WRITING), tmp_path, name)
     _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (143, b"mmlp: terminated\n")
+    assert (process.returncode, err) == (status, message)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,7 +1,10 @@
 """`-` as DATA: tables through pipes, and models that are not overwritten."""
 
+import contextlib
+import errno
 import io
 import json
+import os
 import subprocess
 import sys
 
@@ -9,6 +12,7 @@ import pytest
 from command import no_training, run
 from processes import environment
 
+from mmlp.cli import stdin
 from mmlp.estimators import ensemble
 
 
@@ -82,3 +86,46 @@ def test_a_model_file_is_replaced_only_with_overwrite(here, capsys, monkeypatch)
     assert (here / "kept.safetensors").read_bytes() == before
     assert run(capsys, *words, "--seed", "1", "--overwrite")[0] == 0
     assert (here / "kept.safetensors").read_bytes() != before
+
+
+def test_a_stand_in_for_stdin_may_hold_text_alone(here, capsys, monkeypatch):
+    """As a notebook or a test has one."""
+    words = ("predict", "regression.safetensors")
+    monkeypatch.setattr(sys, "stdin", io.StringIO((here / "wind.csv").read_text()))
+    assert run(capsys, *words, "-") == run(capsys, *words, "wind.csv")
+
+
+class UnreadableStdin:
+    """A terminal that is gone."""
+
+    buffer = property(lambda self: self)
+
+    def isatty(self) -> bool:
+        return False
+
+    def read(self, _size: int) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_stdin_that_cannot_be_read_is_told(here, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", UnreadableStdin())
+    status, out, err = run(capsys, "predict", "regression.safetensors", "-")
+    assert (status, out) == (1, "")
+    assert err == (
+        "mmlp: cannot read stdin: input/output error; name a file as DATA, or send a table to "
+        "stdin.\n"
+    )
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+def test_a_full_temporary_folder_is_told(here, tmp_path, capsys, monkeypatch):
+    (tmp_path / "stdin.csv").symlink_to("/dev/full")
+    folder = contextlib.nullcontext(str(tmp_path))
+    monkeypatch.setattr(stdin, "_temporary_folder", lambda: folder)
+    monkeypatch.setattr(sys, "stdin", Piped("a,b\n1,2\n"))
+    status, out, err = run(capsys, "predict", "regression.safetensors", "-")
+    assert (status, out) == (1, "")
+    assert err == (
+        f"mmlp: could not copy stdin to {tmp_path} (no space left on device); free space there, "
+        "name another folder in TMPDIR, or name a file as DATA.\n"
+    )

@@ -1,5 +1,6 @@
 """With stdin, stdout or stderr closed there is no traceback, and nothing in the wrong stream."""
 
+import io
 import os
 import shutil
 import subprocess
@@ -8,6 +9,8 @@ import sys
 import pytest
 from command import run
 from processes import environment
+
+from mmlp import cli
 
 SHELL = shutil.which("sh")
 pytestmark = pytest.mark.skipif(SHELL is None, reason="a shell closes the streams")
@@ -93,6 +96,31 @@ def test_a_file_that_has_taken_the_number_of_a_stream_is_not_written_to(tmp_path
 def test_a_stderr_that_cannot_be_written_to_does_not_change_the_status(redirections, here):
     assert run_closed(here, redirections, *WRONG) == (2, "", "")
     assert run_closed(here, redirections, "info", "missing.safetensors") == (1, "", "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+def test_a_full_stderr_does_not_end_the_work(here):
+    """Such as `2> log` on a full disk; of a report each step is a message."""
+    main = """
+from mmlp.cli import about, main
+def execute(command):
+    print("a message", file=sys.stderr, flush=True)
+    print("the result")
+    return 0
+about.execute = execute
+sys.exit(main())
+"""
+    assert run_closed(here, "2>/dev/full", *INFO, main=main) == (0, "the result\n", "")
+
+
+def test_a_character_that_stdout_cannot_write_is_told(here, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="ascii"))
+    shutil.copy(here / "regression.safetensors", here / "modèle.safetensors")
+    assert cli.main(["info", "modèle.safetensors"]) == 1
+    assert capsys.readouterr().err == (
+        "mmlp: the output has the character 'è', which its encoding ascii lacks; put "
+        "PYTHONIOENCODING=utf-8 before the command, or write to a file with -o.\n"
+    )
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="needs the devices of POSIX")

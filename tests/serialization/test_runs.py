@@ -1,5 +1,9 @@
 """Runs go on where they stopped: interruptions and damage."""
 
+import concurrent.futures
+import contextlib
+import threading
+import time
 import warnings
 
 import equinox as eqx
@@ -187,3 +191,39 @@ def test_other_files_in_the_directory_are_left_alone(tmp_path, each_epoch):
         other.write_bytes(b"")
     assert same(fit(tmp_path), fit())
     assert all(other.exists() for other in others)
+
+
+def test_a_locked_directory_is_refused_and_leaves_nothing_behind(tmp_path):
+    folder = tmp_path / "model.checkpoint"
+    with runs.lock_directory(folder):
+        with (
+            pytest.raises(ValueError, match="is in use by another run"),
+            runs.lock_directory(folder),
+        ):
+            pass
+        assert folder.is_dir()
+    assert not folder.exists()
+    with runs.lock_directory(folder):
+        (folder / "checkpoint").touch()
+    assert [path.name for path in folder.iterdir()] == ["checkpoint"]
+
+
+def test_of_many_processes_one_at_a_time_holds_a_directory_that_comes_and_goes(tmp_path):
+    """The file of the lock is removed each time: a lock of a removed file would not count."""
+    folder = tmp_path / "model.checkpoint"
+    held = threading.Lock()
+    wrong = []
+
+    def enter(_):
+        for _ in range(50):
+            with contextlib.suppress(ValueError), runs.lock_directory(folder):
+                if not held.acquire(blocking=False):
+                    wrong.append("two at once")
+                    continue
+                time.sleep(0.0005)
+                held.release()
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(enter, range(4)))
+    assert not wrong
+    assert not folder.exists()

@@ -1,6 +1,8 @@
 """Tables: what can be read is read as it stands; what cannot is told in one line, with a remedy."""
 
 import gzip
+import os
+import threading
 
 import numpy as np
 import pytest
@@ -276,3 +278,20 @@ def test_faults_are_kept_for_one_answer_and_refused_otherwise(tmp_path):
     table = tables.read(path, keep_faults=True)
     with pytest.raises(ValueError, match=r"has 51 problems:\n  line 52, column 'b': 'x' is not a"):
         table.refuse(table.numbers(["b"])[1])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("cells", ["1,2", "a,2"])
+def test_a_pipe_is_read_once(cells, tmp_path):
+    pipe = tmp_path / "table.csv"
+    os.mkfifo(pipe)
+
+    found = []
+    reader = threading.Thread(target=lambda: found.append(tables.read(pipe)), daemon=True)
+    reader.start()
+    pipe.write_text(f"x,y\n{cells}\n")
+    reader.join(timeout=10)
+    if reader.is_alive():
+        os.close(os.open(pipe, os.O_WRONLY))  # lets a second reader end
+        pytest.fail("the pipe was opened a second time")
+    assert found[0].numbers(["y"])[0].tolist() == [[2.0]]

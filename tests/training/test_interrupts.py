@@ -18,7 +18,7 @@ import pytest
 
 import mmlp
 from mmlp.serialization import files
-from mmlp.training import interrupts, runs
+from mmlp.training import interrupts, loop, runs
 from mmlp.training.state import Metrics
 
 PROGRAM = """
@@ -228,6 +228,31 @@ def test_without_a_checkpoint_signals_are_left_alone():
         **OPTIONS,
     )
     assert set(handlers) == {signal.getsignal(signal.SIGINT)}
+
+
+@pytest.mark.parametrize("number", interrupts.SIGNALS)
+def test_a_signal_that_is_ignored_stays_ignored_during_training(number):
+    """As by `nohup`, or in a job that a script has started in the background."""
+    previous = signal.signal(number, signal.SIG_IGN)
+    try:
+        with interrupts.Interrupts(active=True) as training:
+            assert signal.getsignal(number) is signal.SIG_IGN
+            signal.raise_signal(number)
+        assert training.received == 0
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, previous)
+
+
+def test_sigterm_gives_its_status_where_nobody_reads_stderr(monkeypatch):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w", buffering=1) as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with pytest.raises(SystemExit) as info:
+            loop._stop(signal.SIGTERM, "Training stopped.\n")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), writing)  # to be closed without a complaint
+    assert info.value.code == 128 + signal.SIGTERM
 
 
 def test_another_thread_can_stop_training_after_the_running_epoch(tmp_path):
