@@ -213,7 +213,7 @@ def _ambiguous_numbers(
 
 def _values(kind: Numbers | Dates, column: np.ndarray, name: str) -> np.ndarray | Problem:
     """A column as numbers, NaN where there are none."""
-    if is_plain(column) and isinstance(kind, Numbers) and not kind.durations:
+    if isinstance(kind, Numbers) and _are_values_of(kind, column):
         values = column.astype(np.float64)
     else:
         cells = Cells.of(column)
@@ -224,6 +224,13 @@ def _values(kind: Numbers | Dates, column: np.ndarray, name: str) -> np.ndarray 
         text = f"column {name!r} has {count} missing cells, but had none in training"
         warnings.warn(f"{text}: its median is used there.", ColumnsWarning, stacklevel=2)
     return values
+
+
+def _are_values_of(kind: Numbers, column: np.ndarray) -> bool:
+    """Whether an array holds the numbers of this kind as they are, so that no cell can be wrong."""
+    if not is_plain(column) or kind.durations:
+        return False
+    return kind.binary or column.dtype.kind != "b"
 
 
 def _levels(kind: Words, cells: Cells, name: str) -> np.ndarray:

@@ -8,7 +8,10 @@ of words True and 1 are the same level, "1". Durations are numbers of days, and 
 numbers that have no unit.
 """
 
+import decimal
 import math
+import numbers
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -17,6 +20,7 @@ import numpy as np
 
 from mmlp.columns import dates as days
 from mmlp.columns.cells import (
+    MAX_EXACT_FLOAT,
     Cells,
     canonical,
     decimal_commas,
@@ -32,6 +36,7 @@ MOSTLY = 0.9  # of the cells are numbers, or dates: the others are mistakes
 MAX_STRAY_CELLS = 3
 MAX_STRAY_SHARE = 0.02
 KEPT = 1000  # rare levels that are remembered, to tell unknown ones
+DIGITS = re.compile(r"[-+]?\d+")
 NO_VALUE, RARE = "(missing)", "(rare)"
 Reader = Callable[[Any], float | None]
 
@@ -140,7 +145,8 @@ class Words:
             return NO_VALUE
         value = number(cell)
         if value is not None:
-            return str(int(value)) if math.isfinite(value) and value == int(value) else str(value)
+            is_whole = math.isfinite(value) and value == int(value)
+            return _whole_number(cell, value) if is_whole else str(value)
         if found := days.duration(cell):
             return str(found)
         if found := days.moment(cell):
@@ -149,6 +155,17 @@ class Words:
 
     def level(self, word: str) -> str:
         return word if word in self.levels else RARE
+
+
+def _whole_number(cell: Any, value: float) -> str:
+    """Return the digits of a cell whose float is a whole number.
+
+    Codes of more than 53 bits, such as 9007199254740993, are different though their floats are not.
+    """
+    is_exact = isinstance(cell, str | numbers.Integral | decimal.Decimal)
+    if is_exact and abs(value) >= MAX_EXACT_FLOAT and DIGITS.fullmatch(str(cell)):
+        return str(int(decimal.Decimal(str(cell))))  # `int` has a limit of digits
+    return str(int(value))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mmlp.columns.cells import Cells, decimal_commas
+from mmlp.columns.cells import MAX_EXACT_FLOAT, Cells, decimal_commas
 from mmlp.columns.kinds import Numbers, column, unread
 from mmlp.columns.number_format import BY_COLUMN, NumberFormat, find_ambiguous, find_decimal_comma
 from mmlp.columns.problems import Problem, listed
@@ -162,7 +162,11 @@ class Table:
 
 
 def read(
-    path: Path, number_format: NumberFormat = BY_COLUMN, *, keep_faults: bool = False
+    path: Path,
+    number_format: NumberFormat = BY_COLUMN,
+    *,
+    keep_faults: bool = False,
+    has_codes: bool = False,
 ) -> Table:
     """Read the table in a file.
 
@@ -173,6 +177,8 @@ def read(
     number_format : how numbers in text are written; by default each column shows it.
     keep_faults : whether to return a table with faulty names or ragged lines, so that
         `Table.refuse` can tell them together with what is wrong with the cells.
+    has_codes : whether columns of numbers may be codes, of which no digit may be lost: whole
+        numbers that a float cannot hold are then kept as text.
 
     Raises
     ------
@@ -196,6 +202,8 @@ def read(
         text = read_arff(path)
     else:
         numbers = read_numbers(path) if number_format.is_plain else None
+        if numbers is not None and has_codes and np.any(np.abs(numbers[1]) >= MAX_EXACT_FLOAT):
+            numbers = None
         if numbers is not None:
             names, rows, first_line = numbers
             return Table(path, names, rows, line=first_line)
