@@ -185,7 +185,7 @@ def by_cells(X):
 
 
 def _loses_digits(X: Any) -> bool:
-    """Whether integers of a data frame, such as long codes, are rounded beside columns of floats."""
+    """Whether integers of a data frame, such as long codes, are rounded beside floats."""
     if len(set(X.dtypes)) < 2:
         return False
     integers = [j for j, dtype in enumerate(X.dtypes) if _is_of_64_bits(dtype)]
