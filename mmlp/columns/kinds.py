@@ -208,7 +208,7 @@ def kind_of(name: str, cells: Cells, options: Options, *, forced: bool) -> Kind 
 def column(kind: Numbers | Dates, cells: Cells) -> np.ndarray:
     """A column as numbers, (n,), NaN where a value is missing or cannot be read."""
     if isinstance(kind, Dates):
-        kind = _with_order(kind, cells)
+        kind = with_order_of(kind, cells)
     return cells.spread([None if missing(cell) else kind.read(cell) for cell in cells.values])
 
 
@@ -219,7 +219,7 @@ def unread(name: str, cells: Cells, kind: Numbers | Dates) -> Problem | None:
         advice += "dates day-first or month-first"
         if problem := _order_problem(name, cells, advice):
             return problem
-        kind = _with_order(kind, cells)
+        kind = with_order_of(kind, cells)
     if isinstance(kind, Numbers) and not kind.durations:
         kind = replace(kind, binary=kind.binary and _is_binary(kind, cells))
     wrong = [k for k, x in enumerate(cells.values) if not missing(x) and kind.read(x) is None]
@@ -331,7 +331,7 @@ def _dates(name: str, cells: Cells, present: list[int], gone: int, options: Opti
         if problem := _order_problem(name, cells, advice):
             return problem
     kind = Dates(0.0, 0.0, 0.0, day_first, False, False, alone, gone, aware)
-    kind = _with_order(kind, cells)
+    kind = with_order_of(kind, cells)
 
     found = column(kind, cells)
     known = found[np.isfinite(found)]
@@ -397,7 +397,7 @@ def _order_problem(name: str, cells: Cells, advice: str) -> Problem | None:
     return Problem(text, name, cells.row(unclear[0]), int(cells.counts[unclear].sum()) - 1)
 
 
-def _with_order(kind: Dates, cells: Cells) -> Dates:
+def with_order_of(kind: Dates, cells: Cells) -> Dates:
     """Return the kind with the order of day and month that only these cells tell, if they do."""
     if kind.day_first is not None:
         return kind

@@ -164,6 +164,12 @@ class TableInputs:
         X = np.asarray(validate_data(self, by_cells(X), reset=False, **LOOSE))
         return self.columns_(X, self._column_names())
 
+    def _reader_of(self, X) -> Any:
+        reader: Any = object.__new__(type(self))
+        vars(reader).update(vars(self))
+        reader.columns_ = self.columns_.with_order_of(np.asarray(by_cells(X)))
+        return reader
+
     @property
     def _width(self: Any) -> int:
         kinds = getattr(self.columns_, "kinds", ())

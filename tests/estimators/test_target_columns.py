@@ -239,3 +239,53 @@ def test_arrays_and_series_have_no_names_to_check(constant):
     assert model.score(X, FRAME["u"].rename("other")) == model.score(X, Y[:, 0])
     numbered = pandas.DataFrame(WITH_CONSTANT)
     assert constant.score(X, numbered) == constant.score(X, FRAME)
+
+
+DATES = pandas.Series(pandas.date_range("2020-01-01", periods=len(X)))
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        DATES,
+        DATES.where(DATES.index > 0),  # NumPy makes -9e18 of the missing date
+        DATES.dt.tz_localize("UTC"),
+        (DATES - DATES[0]).to_numpy(),
+        pandas.DataFrame({"u": Y[:, 0], "day": DATES}),
+    ],
+)
+def test_dates_and_durations_are_no_targets(y, regressor):
+    with pytest.raises(ValueError, match=r"fit\(y=\.\.\.\)` holds dates or durations.*count them"):
+        MultivariateRegressor(**REGRESSION).fit(X, y)
+    with pytest.raises(ValueError, match=r"log_density\(y=\.\.\.\)` holds dates or durations"):
+        regressor.log_density(X, y)
+
+
+def test_a_missing_target_of_any_type_of_pandas_leaves_its_row_out():
+    y = pandas.DataFrame({"u": pandas.array([None, *Y[1:, 0]], "Float64"), "v": Y[:, 1]})
+    with pytest.warns(UserWarning, match="1 of 60 rows are left out: a target is missing"):
+        nullable = MultivariateRegressor(**LINEAR).fit(X, y)
+    with pytest.warns(UserWarning, match="1 of 60 rows are left out: a target is missing"):
+        plain = MultivariateRegressor(**LINEAR).fit(X, y.astype(float))
+    np.testing.assert_array_equal(nullable.predict(X), plain.predict(X))
+
+
+def test_two_targets_of_one_name_are_refused():
+    y = pandas.DataFrame(Y, columns=["u", "u"])
+    with pytest.raises(
+        ValueError, match=r"fit\(y=\.\.\.\)` has two columns called 'u'; rename one"
+    ):
+        MultivariateRegressor(**REGRESSION).fit(X, y)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [("a", "u"), ("a", "v")], [2020, "v"]])
+def test_the_order_of_labels_that_are_not_text_is_checked(labels):
+    y = pandas.DataFrame(Y)
+    y.columns = pandas.Index(labels)
+    model = MultivariateRegressor(**LINEAR).fit(X, y)
+    swapped = y.iloc[:, ::-1]
+    assert model.score(X, y) == model.score(X, Y) == model.score(X, y.rename(columns=str))
+    with pytest.raises(ValueError, match=r"score\(y=.*in the same order as they were in `fit`"):
+        model.score(X, swapped)
+    with pytest.raises(ValueError, match=r"fit\(y_val=.*in the same order as they were in `fit`"):
+        MultivariateRegressor(**LINEAR).fit(X, y, X_val=X, y_val=swapped)
