@@ -5,7 +5,7 @@ import decimal
 import math
 import numbers
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -16,6 +16,8 @@ from mmlp.columns.dates import Duration, duration
 MAX_EXACT_FLOAT = 2**53  # below it, every whole number is a float
 BOOLEANS = {"true": True, "false": False}
 MISSING = {"", "?", "na", "n/a", "nan", "null", "none", "-", ".", "nat", "<na>"}
+MISSING |= {"#n/a", "#na"}  # as spreadsheets write it
+MISSING |= {"\u2212", "\u2013", "\u2014"}  # the dashes of typesetting
 
 THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+")
 # Numbers that are written for people. Typesetting has other minus signs (U+2212, U+2013), spaces
@@ -175,6 +177,22 @@ def decimal_commas(texts: Iterable[Any]) -> bool:
         return False
     plain = all(_with_point(text) is not None for text in with_comma)
     return plain and any(not THOUSANDS.fullmatch(text) for text in with_comma)
+
+
+def find_mixed_marks(texts: Sequence[Any]) -> tuple[int, int] | None:
+    """Return where a text such as "1,234" and one such as "2.5" stand, if there are no others.
+
+    In such a column the comma stands between thousands, also if training had decimal commas.
+
+    >>> find_mixed_marks(["7", "1,234", "2.5"]), find_mixed_marks(["1,234", "2.5", "12,5"])
+    ((1, 2), None)
+    """
+    # Cells with decimal commas beside decimal points are clear, each by itself.
+    numeric = {k: text for k, text in enumerate(texts) if looks_like_number(text)}
+    groups = [k for k, text in numeric.items() if THOUSANDS.fullmatch(text)]
+    points = [k for k, text in numeric.items() if "," not in text and "." in text]
+    others = [k for k, text in numeric.items() if "," in text and k not in groups]
+    return (groups[0], points[0]) if groups and points and not others else None
 
 
 def _with_point(text: Any) -> float | None:

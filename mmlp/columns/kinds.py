@@ -24,6 +24,7 @@ from mmlp.columns.cells import (
     Cells,
     canonical,
     decimal_commas,
+    find_mixed_marks,
     looks_like_number,
     missing,
     number,
@@ -222,11 +223,24 @@ def unread(name: str, cells: Cells, kind: Numbers | Dates) -> Problem | None:
         kind = with_order_of(kind, cells)
     if isinstance(kind, Numbers) and not kind.durations:
         kind = replace(kind, binary=kind.binary and _is_binary(kind, cells))
+        if kind.commas and (mixed := find_mixed_marks(cells.values)):
+            return _mixed_marks_problem(name, cells, *mixed)
     wrong = [k for k, x in enumerate(cells.values) if not missing(x) and kind.read(x) is None]
     if not wrong:
         return None
     more = int(cells.counts[wrong].sum()) - 1
     return Problem(kind.wrong(cells.values[wrong[0]]), name, cells.row(wrong[0]), more)
+
+
+def _mixed_marks_problem(name: str, cells: Cells, group: int, point: int) -> Problem:
+    """Return the problem of "1,234" beside "2.5" where training had decimal commas."""
+    text = cells.values[group]
+    message = (
+        f"{text!r} may be {text.replace(',', '.')} as in training or {text.replace(',', '')}, as "
+        f"another cell is {cells.values[point]!r:.40}; write all decimals with a point and no "
+        "thousands separators"
+    )
+    return Problem(message, name, cells.row(group))
 
 
 def _wrong(

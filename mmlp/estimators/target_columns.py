@@ -101,7 +101,7 @@ def find_columns(
     """
     columns = TargetColumns.of(y)
     if not len(columns.varying):
-        which = "y is" if y.shape[1] == 1 else f"all {y.shape[1]} targets are"
+        which = "the target is" if y.shape[1] == 1 else f"all {y.shape[1]} targets are"
         raise ValueError(
             f"`{call}`: {which} constant over the {len(y)} rows that are used: there is nothing to "
             "learn. Give a target that varies."

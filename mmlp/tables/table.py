@@ -27,6 +27,12 @@ OPTIONS = {
     "say it by dates": "say it by --dates",
     "say that the column holds categories": "say by --categories that the column holds categories",
     "give numbers instead of text": "describe the numbers by --decimal and --thousands",
+    "write decimals with a point, or leave": (
+        "write decimals with a point, or describe the numbers by --decimal, or leave"
+    ),
+    "and no thousands separators": (
+        "and no thousands separators, or describe the numbers by --decimal and --thousands"
+    ),
     "write 1234.5": "write 1234.5, or describe the numbers by --decimal and --thousands",
 }
 

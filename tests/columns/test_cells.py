@@ -23,7 +23,24 @@ DAY = 19787.0  # 2024-03-05
 
 
 @pytest.mark.parametrize(
-    "cell", ["", " ", "NA", "n/a", "NaN", "null", "None", "?", "-", None, math.nan, pd.NA, pd.NaT]
+    "cell",
+    [
+        "",
+        " ",
+        "NA",
+        "n/a",
+        "NaN",
+        "null",
+        "None",
+        "?",
+        "-",
+        "#N/A",
+        "\u2014",
+        None,
+        math.nan,
+        pd.NA,
+        pd.NaT,
+    ],
 )
 def test_missing_cells(cell):
     assert missing(cell)

@@ -420,3 +420,13 @@ def test_codes_beyond_the_floats_are_different_levels(form):
     assert Words.word("1" * 5000) == "inf"
     assert Words.word("0" * 5000 + "7") == "7"
     assert Words.word(1e22) == Words.word("1e22") == "1" + "0" * 22
+
+
+def test_commas_between_thousands_are_not_the_decimal_commas_of_training():
+    encoder, names = encoded(a=["0,5", "1,25", "12,5"] * 4), ["a"]
+    cells = {form: table(a=[form, "2.5"])[0] for form in ("1,234", "12,5", "1234")}
+    with pytest.raises(ProblemsError, match=r"'1,234' may be 1\.234 as in training or 1234, as"):
+        encoder(cells["1,234"], names)
+    assert encoder(cells["12,5"], names).ravel().tolist() == [12.5, 2.5]
+    assert encoder(cells["1234"], names).ravel().tolist() == [1234, 2.5]
+    assert encoder(table(a=["1,234", "7"])[0], names).ravel().tolist() == [1.234, 7]

@@ -167,8 +167,8 @@ def test_a_target_is_constant_among_the_rows_that_count():
 @pytest.mark.parametrize(
     ("y", "match"),
     [
-        (np.full(60, 2.5), "y is constant over the 60 rows"),
-        (ROUNDED[:, None], "y is constant over the 60 rows"),
+        (np.full(60, 2.5), "the target is constant over the 60 rows"),
+        (ROUNDED[:, None], "the target is constant over the 60 rows"),
         (np.ones((60, 3)), "all 3 targets are constant over the 60 rows"),
     ],
 )
