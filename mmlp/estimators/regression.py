@@ -264,7 +264,11 @@ class MultivariateRegressor(
         """Return that of the mean (n, d) of y (n, d), averaged over the targets that vary."""
         from sklearn.metrics import r2_score  # here: predictions start without it
 
-        return float(r2_score(self._varying(y), self._varying(mean), sample_weight=weight))
+        # R squared is the same about any origin. About a row of y, rows that are all equal are
+        # zero, and have no variance from the rounding of their mean.
+        origin = y[:1]
+        scored = self._varying(y - origin)
+        return float(r2_score(scored, self._varying(mean - origin), sample_weight=weight))
 
     results: ClassVar = {"mean": Marginals.predict}  # and what the form of the covariance tells
 

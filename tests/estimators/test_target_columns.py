@@ -4,6 +4,7 @@ import numpy as np
 import pandas
 import pytest
 from sklearn.base import clone
+from sklearn.metrics import r2_score
 from small_estimators import REGRESSION, X, Y
 
 from mmlp import estimators, metrics
@@ -289,3 +290,11 @@ def test_the_order_of_labels_that_are_not_text_is_checked(labels):
         model.score(X, swapped)
     with pytest.raises(ValueError, match=r"fit\(y_val=.*in the same order as they were in `fit`"):
         MultivariateRegressor(**LINEAR).fit(X, y, X_val=X, y_val=swapped)
+
+
+def test_r_squared_of_equal_rows_does_not_come_from_rounding(regressor, spd):
+    """The mean of 30 times 0.1 is not 0.1; so R squared was -1e31, and 0 for 40 rows."""
+    for n in (30, 40, 50):
+        assert regressor.score(X[:n], np.full((n, 2), 0.1)) == 0
+        assert spd.score(X[:n], np.full((n, 1, 1), 0.1) * np.eye(2)) == 0
+    assert regressor.score(X, Y) == pytest.approx(r2_score(Y, regressor.predict(X)), abs=1e-12)
