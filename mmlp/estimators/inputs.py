@@ -192,7 +192,7 @@ def by_cells(X):
 
 def _loses_digits(X: Any) -> bool:
     """Whether integers of a data frame, such as long codes, are rounded beside floats."""
-    if len(set(X.dtypes)) < 2:
+    if not len(X) or len(set(X.dtypes)) < 2:
         return False
     integers = [j for j, dtype in enumerate(X.dtypes) if _is_of_64_bits(dtype)]
     extremes = [(X.iloc[:, j].min(), X.iloc[:, j].max()) for j in integers]

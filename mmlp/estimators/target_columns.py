@@ -210,9 +210,11 @@ def column_labels(call: str, y: Any) -> list[Any] | None:
     if columns is None or callable(columns):
         return None
     labels = list(columns)
-    for j, label in enumerate(labels):
-        if label in labels[:j]:
+    seen = set()
+    for label in labels:
+        if label in seen:
             raise ValueError(f"`{call}(y=...)` has two columns called {label!r}; rename one.")
+        seen.add(label)
     return labels
 
 

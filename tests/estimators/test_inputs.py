@@ -157,4 +157,5 @@ def test_long_codes_of_a_data_frame_stay_different_beside_floats():
     codes = [2**60, 2**60 + 1, 2**60 + 2] * 20
     table = pd.DataFrame({"a": X.a, "code": codes})
     assert by_cells(table).to_numpy()[:3, 1].tolist() == codes[:3]
+    assert len(by_cells(table[:0])) == 0
     assert by_cells(X[["a", "code"]]).dtypes.tolist() == X[["a", "code"]].dtypes.tolist()
