@@ -16,6 +16,7 @@ from mmlp.cli import about, fitting
 from mmlp.cli.arguments import Demo, Predict, Report, Sample, Score
 from mmlp.cli.examined import expects_decimal_commas, known_rows, read_for, told_by_lines
 from mmlp.cli.fit_arguments import BESIDE, FitOptions, ReadOptions
+from mmlp.columns.kinds import Words
 from mmlp.columns.number_format import NumberFormat
 from mmlp.estimators.saved import kinds
 
@@ -142,7 +143,9 @@ def _read_table(command: Any, estimator) -> tables.Table:
     if not number_format.is_given:
         found_in_inputs = NumberFormat(expects_commas=expects_decimal_commas(estimator))
         number_format = getattr(estimator, "number_format_", found_in_inputs)
-    return tables.read(command.data, number_format, keep_faults=True)
+    kinds_of_columns = estimator.columns_.kinds if estimator.any_columns else ()
+    has_codes = any(isinstance(kind, Words) for kind in kinds_of_columns)
+    return tables.read(command.data, number_format, keep_faults=True, has_codes=has_codes)
 
 
 def _shown(pieces: Iterable[dict[str, np.ndarray]], n: int) -> Iterator[dict[str, np.ndarray]]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mmlp.cli.names import format_argument
-from mmlp.columns.cells import Cells
+from mmlp.columns.cells import Cells, find_mixed_marks
 from mmlp.columns.encoder import Encoder
 from mmlp.columns.kinds import Kind, LeftOut, Numbers, Options, column, kind_of
 from mmlp.columns.problems import Problem, ProblemsError
@@ -165,6 +165,8 @@ def _as_numbers(X: np.ndarray, kinds: Sequence[Kind]) -> np.ndarray:
     for j, kind in enumerate(kinds):
         if isinstance(kind, Numbers):
             cells = Cells.of(X[:, j])
+            if kind.commas and find_mixed_marks(cells.values):
+                continue  # the estimator refuses it
             values = [kind.read(cell) for cell in cells.values]
             settled = [
                 cell if value is None else value
@@ -208,7 +210,7 @@ def plain_numbers(X: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, list
 
 def leaks(found: Examined) -> Iterator[str]:
     """Inputs that tell a target, almost exactly."""
-    if not found.targets:
+    if not found.targets or len(found.X) < 3:  # two points are always on a line
         return
     X, names = plain_numbers(found.X, found.inputs)
     x, y = (values - values.mean(axis=0) for values in (X, found.y))

@@ -118,7 +118,8 @@ def _read(command: FitOptions, estimator) -> Rows:
     """The rows that an estimator of columns is fitted to."""
     options = vars(command)
     number_format = NumberFormat.from_options(options.get("decimal"), options.get("thousands"))
-    table = tables.read(command.data, number_format, keep_faults=True)
+    has_codes = not isinstance(getattr(estimator, "categories", "auto"), str)
+    table = tables.read(command.data, number_format, keep_faults=True, has_codes=has_codes)
     for option in ("targets", "ignore", "categories"):
         _check_split_names(table, option, options.get(option, ()))
     ignore = options.get("ignore", ())

@@ -1,21 +1,33 @@
 """Cells of any kind: is one missing, is it a number? And a column as its different values."""
 
+import datetime
 import decimal
 import math
 import numbers
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mmlp.columns.dates import Duration, duration
 
+MAX_EXACT_FLOAT = 2**53  # below it, every whole number is a float
 BOOLEANS = {"true": True, "false": False}
 MISSING = {"", "?", "na", "n/a", "nan", "null", "none", "-", ".", "nat", "<na>"}
+MISSING |= {"#n/a", "#na"}  # as spreadsheets write it
+MISSING |= {"\u2212", "\u2013", "\u2014"}  # the dashes of typesetting
 
 THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+")
-FORMATTED = re.compile(r"[-+]?[$€£¥]? ?\d{1,3}(\d*|([ ,.'\u00a0\u202f]\d{3})*)([.,]\d+)? ?[%$€£¥]?")
+# Numbers that are written for people. Typesetting has other minus signs (U+2212, U+2013), spaces
+# and apostrophes than keyboards have, and accountants write -5 as (5).
+SPACE = r"[ \u00a0\u2009\u202f]"
+AMOUNT = (
+    rf"[$€£¥]?{SPACE}?\d{{1,3}}(?:\d*|(?:(?:{SPACE}|[,.'\u2019])\d{{3}})*)(?:[.,]\d+)?"
+    rf"{SPACE}?[%$€£¥]?"
+)
+FORMATTED = re.compile(rf"[-+\u2212\u2013]?{AMOUNT}|\({AMOUNT}\)")
 
 
 class Cells(NamedTuple):
@@ -33,18 +45,25 @@ class Cells(NamedTuple):
         # Python holds True, 1 and 1.0 for equal; a boolean among numbers must stay one.
         cells: dict[Any, int] = {}
         values: dict[Any, int] = {}
+        column = list(column)
+        # It also holds the two times 02:30 of the night in which clocks are set back for equal.
+        has_times = any(issubclass(kind, datetime.datetime) for kind in {*map(type, column)})
+        folds = [getattr(cell, "fold", 0) for cell in column] if has_times else repeat(0)
         try:
-            codes = [cells.setdefault((cell.__class__, cell), len(cells)) for cell in column]
-            canonical_cells = [canonical(cell) for _, cell in cells]
+            codes = [
+                cells.setdefault((cell.__class__, fold, cell), len(cells))
+                for cell, fold in zip(column, folds, strict=False)
+            ]
+            canonical_cells = [(fold, canonical(cell)) for _, fold, cell in cells]
             code_of_cell = [
-                values.setdefault((isinstance(cell, bool), cell), len(values))
-                for cell in canonical_cells
+                values.setdefault((isinstance(cell, bool), fold, cell), len(values))
+                for fold, cell in canonical_cells
             ]
         except TypeError:  # a list or a dictionary
             raise TypeError(
                 "a cell of a table holds a Python object; the argument must be a string or a number"
             ) from None
-        return cls([cell for _, cell in values], np.array(code_of_cell, int)[codes])
+        return cls([cell for _, _, cell in values], np.array(code_of_cell, int)[codes])
 
     @property
     def counts(self) -> np.ndarray:
@@ -160,15 +179,33 @@ def decimal_commas(texts: Iterable[Any]) -> bool:
     return plain and any(not THOUSANDS.fullmatch(text) for text in with_comma)
 
 
+def find_mixed_marks(texts: Sequence[Any]) -> tuple[int, int] | None:
+    """Return where a text such as "1,234" and one such as "2.5" stand, if there are no others.
+
+    In such a column the comma stands between thousands, also if training had decimal commas.
+
+    >>> find_mixed_marks(["7", "1,234", "2.5"]), find_mixed_marks(["1,234", "2.5", "12,5"])
+    ((1, 2), None)
+    """
+    # Cells with decimal commas beside decimal points are clear, each by itself.
+    numeric = {k: text for k, text in enumerate(texts) if looks_like_number(text)}
+    groups = [k for k, text in numeric.items() if THOUSANDS.fullmatch(text)]
+    points = [k for k, text in numeric.items() if "," not in text and "." in text]
+    others = [k for k, text in numeric.items() if "," in text and k not in groups]
+    return (groups[0], points[0]) if groups and points and not others else None
+
+
 def _with_point(text: Any) -> float | None:
     """Read a text as a number after its commas are turned into points."""
     return number(text.replace(",", ".")) if isinstance(text, str) else None
 
 
 def looks_like_number(cell) -> bool:
-    """Whether a text is a number in a form that is not read: 1,234.5, 12 %, $3.
+    """Whether a text is a number in a form that is not read: 1,234.5, 12 %, $3, (5).
 
     >>> [looks_like_number(text) for text in ("1,234.5", "12%", "$3", "1 234", "north", "A4")]
     [True, True, True, True, False, False]
+    >>> [looks_like_number(text) for text in ("\u22123.2", "(5)", "5-", "5-7")]
+    [True, True, False, False]
     """
     return isinstance(cell, str) and FORMATTED.fullmatch(cell) is not None

@@ -6,7 +6,7 @@ kinds, and nothing else: so it goes into a file without code.
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,7 @@ from mmlp.columns.kinds import (
     Words,
     kind_of,
     unread,
+    with_order_of,
 )
 from mmlp.columns.kinds import column as read_column
 from mmlp.columns.number_format import find_ambiguous
@@ -106,6 +107,17 @@ class Encoder:
         """Which rows lack a value in a column that is used, (n,)."""
         used = [j for j, kind in enumerate(self.kinds) if not isinstance(kind, LeftOut)]
         return np.any([_absent(X[:, j]) for j in used], axis=0)
+
+    def with_order_of(self, X: np.ndarray) -> "Encoder":
+        """Return the encoder that reads 05/03/2024 as the whole table X (n, p) shows it.
+
+        Pieces of the table need not show the order of day and month themselves.
+        """
+        kinds = tuple(
+            with_order_of(kind, Cells.of(X[:, j])) if isinstance(kind, Dates) else kind
+            for j, kind in enumerate(self.kinds)
+        )
+        return replace(self, kinds=kinds)
 
     def plain(self) -> dict:
         """As JSON."""
@@ -213,7 +225,7 @@ def _ambiguous_numbers(
 
 def _values(kind: Numbers | Dates, column: np.ndarray, name: str) -> np.ndarray | Problem:
     """A column as numbers, NaN where there are none."""
-    if is_plain(column) and isinstance(kind, Numbers) and not kind.durations:
+    if isinstance(kind, Numbers) and _are_values_of(kind, column):
         values = column.astype(np.float64)
     else:
         cells = Cells.of(column)
@@ -224,6 +236,13 @@ def _values(kind: Numbers | Dates, column: np.ndarray, name: str) -> np.ndarray 
         text = f"column {name!r} has {count} missing cells, but had none in training"
         warnings.warn(f"{text}: its median is used there.", ColumnsWarning, stacklevel=2)
     return values
+
+
+def _are_values_of(kind: Numbers, column: np.ndarray) -> bool:
+    """Whether an array holds the numbers of this kind as they are, so that no cell can be wrong."""
+    if not is_plain(column) or kind.durations:
+        return False
+    return kind.binary or column.dtype.kind != "b"
 
 
 def _levels(kind: Words, cells: Cells, name: str) -> np.ndarray:

@@ -8,7 +8,10 @@ of words True and 1 are the same level, "1". Durations are numbers of days, and 
 numbers that have no unit.
 """
 
+import decimal
 import math
+import numbers
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -17,9 +20,11 @@ import numpy as np
 
 from mmlp.columns import dates as days
 from mmlp.columns.cells import (
+    MAX_EXACT_FLOAT,
     Cells,
     canonical,
     decimal_commas,
+    find_mixed_marks,
     looks_like_number,
     missing,
     number,
@@ -32,6 +37,7 @@ MOSTLY = 0.9  # of the cells are numbers, or dates: the others are mistakes
 MAX_STRAY_CELLS = 3
 MAX_STRAY_SHARE = 0.02
 KEPT = 1000  # rare levels that are remembered, to tell unknown ones
+DIGITS = re.compile(r"[-+]?\d+")
 NO_VALUE, RARE = "(missing)", "(rare)"
 Reader = Callable[[Any], float | None]
 
@@ -140,7 +146,8 @@ class Words:
             return NO_VALUE
         value = number(cell)
         if value is not None:
-            return str(int(value)) if math.isfinite(value) and value == int(value) else str(value)
+            is_whole = math.isfinite(value) and value == int(value)
+            return _whole_number(cell, value) if is_whole else str(value)
         if found := days.duration(cell):
             return str(found)
         if found := days.moment(cell):
@@ -149,6 +156,17 @@ class Words:
 
     def level(self, word: str) -> str:
         return word if word in self.levels else RARE
+
+
+def _whole_number(cell: Any, value: float) -> str:
+    """Return the digits of a cell whose float is a whole number.
+
+    Codes of more than 53 bits, such as 9007199254740993, are different though their floats are not.
+    """
+    is_exact = isinstance(cell, str | numbers.Integral | decimal.Decimal)
+    if is_exact and abs(value) >= MAX_EXACT_FLOAT and DIGITS.fullmatch(str(cell)):
+        return str(int(decimal.Decimal(str(cell))))  # `int` has a limit of digits
+    return str(int(value))
 
 
 @dataclass(frozen=True)
@@ -191,7 +209,7 @@ def kind_of(name: str, cells: Cells, options: Options, *, forced: bool) -> Kind 
 def column(kind: Numbers | Dates, cells: Cells) -> np.ndarray:
     """A column as numbers, (n,), NaN where a value is missing or cannot be read."""
     if isinstance(kind, Dates):
-        kind = _with_order(kind, cells)
+        kind = with_order_of(kind, cells)
     return cells.spread([None if missing(cell) else kind.read(cell) for cell in cells.values])
 
 
@@ -202,14 +220,27 @@ def unread(name: str, cells: Cells, kind: Numbers | Dates) -> Problem | None:
         advice += "dates day-first or month-first"
         if problem := _order_problem(name, cells, advice):
             return problem
-        kind = _with_order(kind, cells)
+        kind = with_order_of(kind, cells)
     if isinstance(kind, Numbers) and not kind.durations:
         kind = replace(kind, binary=kind.binary and _is_binary(kind, cells))
+        if kind.commas and (mixed := find_mixed_marks(cells.values)):
+            return _mixed_marks_problem(name, cells, *mixed)
     wrong = [k for k, x in enumerate(cells.values) if not missing(x) and kind.read(x) is None]
     if not wrong:
         return None
     more = int(cells.counts[wrong].sum()) - 1
     return Problem(kind.wrong(cells.values[wrong[0]]), name, cells.row(wrong[0]), more)
+
+
+def _mixed_marks_problem(name: str, cells: Cells, group: int, point: int) -> Problem:
+    """Return the problem of "1,234" beside "2.5" where training had decimal commas."""
+    text = cells.values[group]
+    message = (
+        f"{text!r} may be {text.replace(',', '.')} as in training or {text.replace(',', '')}, as "
+        f"another cell is {cells.values[point]!r:.40}; write all decimals with a point and no "
+        "thousands separators"
+    )
+    return Problem(message, name, cells.row(group))
 
 
 def _wrong(
@@ -314,7 +345,7 @@ def _dates(name: str, cells: Cells, present: list[int], gone: int, options: Opti
         if problem := _order_problem(name, cells, advice):
             return problem
     kind = Dates(0.0, 0.0, 0.0, day_first, False, False, alone, gone, aware)
-    kind = _with_order(kind, cells)
+    kind = with_order_of(kind, cells)
 
     found = column(kind, cells)
     known = found[np.isfinite(found)]
@@ -380,7 +411,7 @@ def _order_problem(name: str, cells: Cells, advice: str) -> Problem | None:
     return Problem(text, name, cells.row(unclear[0]), int(cells.counts[unclear].sum()) - 1)
 
 
-def _with_order(kind: Dates, cells: Cells) -> Dates:
+def with_order_of(kind: Dates, cells: Cells) -> Dates:
     """Return the kind with the order of day and month that only these cells tell, if they do."""
     if kind.day_first is not None:
         return kind

@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from mmlp import serialization
+from mmlp.columns.encoder import ColumnsWarning
 from mmlp.estimators import saved
 from mmlp.estimators.arguments import Arguments
 from mmlp.estimators.ensemble import Scaling, Training, unfinished
@@ -95,8 +96,16 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
     def predicted_pieces(self, X, *, text: bool = False) -> Iterator[dict[str, np.ndarray]]:
         """`predicted`, `ROWS` rows at a time, after all rows have been checked."""
         self._standard(X)
+        reader = self._reader_of(X)
         for start in range(0, len(X), ROWS):
-            yield self.predicted(X[start : start + ROWS], text=text)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ColumnsWarning)  # the check has given them
+                results = reader.predicted(X[start : start + ROWS], text=text)
+            yield results
+
+    def _reader_of(self, X) -> "NetworkEstimator":
+        """Return the estimator that reads any piece of X as it reads the whole of X."""
+        return self
 
     @abc.abstractmethod
     def _check_fitted(self) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import validate_data
 
+from mmlp.columns.cells import MAX_EXACT_FLOAT
 from mmlp.columns.encoder import CHOICES, Encoder
 from mmlp.columns.kinds import Numbers, Options
 from mmlp.columns.problems import ProblemsError
@@ -165,6 +166,12 @@ class TableInputs:
         X = np.asarray(validate_data(self, by_cells(X), reset=False, **LOOSE))
         return self.columns_(X, self._column_names())
 
+    def _reader_of(self, X) -> Any:
+        reader: Any = object.__new__(type(self))
+        vars(reader).update(vars(self))
+        reader.columns_ = self.columns_.with_order_of(np.asarray(by_cells(X)))
+        return reader
+
     @property
     def _width(self: Any) -> int:
         kinds = getattr(self.columns_, "kinds", ())
@@ -181,7 +188,21 @@ def by_cells(X):
     """
     if not hasattr(X, "iloc") or not hasattr(X, "columns"):
         return X
-    return X if all(map(_is_kept_by_numpy, X.dtypes)) else X.astype(object)
+    is_kept = all(map(_is_kept_by_numpy, X.dtypes)) and not _loses_digits(X)
+    return X if is_kept else X.astype(object)
+
+
+def _loses_digits(X: Any) -> bool:
+    """Whether integers of a data frame, such as long codes, are rounded beside floats."""
+    if not len(X) or len(set(X.dtypes)) < 2:
+        return False
+    integers = [j for j, dtype in enumerate(X.dtypes) if _is_of_64_bits(dtype)]
+    extremes = [(X.iloc[:, j].min(), X.iloc[:, j].max()) for j in integers]
+    return any(max(abs(int(low)), abs(int(high))) >= MAX_EXACT_FLOAT for low, high in extremes)
+
+
+def _is_of_64_bits(dtype: Any) -> bool:
+    return isinstance(dtype, np.dtype) and dtype.kind in "iu" and dtype.itemsize == 8
 
 
 def _is_kept_by_numpy(dtype: Any) -> bool:

@@ -37,8 +37,11 @@ from mmlp.estimators.target_columns import (
     TargetColumns,
     check_constants,
     check_names,
+    check_order,
     checked_targets,
+    column_labels,
     frame_columns,
+    numeric_targets,
 )
 from mmlp.metrics.scores import checked_weight, weighted_mean
 
@@ -101,6 +104,8 @@ class MultivariateRegressor(
         "constant_targets_": np.zeros(0, int),
         "constant_values_": np.zeros(0),
     }
+    # Those of a data frame, of any type; a file does not keep them.
+    _target_labels = None
     _may_be_none = ("max_epochs", "batch_size", "learning_rate", "patience")
 
     family: str = "power_exponential"
@@ -125,6 +130,7 @@ class MultivariateRegressor(
         seed = self._checked_seed(checkpoint)
         names = names_of(y)
         self._take_names(y)
+        y = numeric_targets(f"{type(self).__name__}.fit", y)
         rows, weight, X, y, self.is_vector_ = self._table(X, y, sample_weight)
         self._check_cells(rows, X, Columns("y", y, names))
         y = select_targets(self, y, names, stacklevel=3)
@@ -165,10 +171,14 @@ class MultivariateRegressor(
 
     def _take_names(self, y) -> None:
         """Keep the names of targets, of a data frame; with `warm_start` they must be the same."""
+        call = f"{type(self).__name__}.fit"
+        labels = column_labels(call, y)
         if self._warm:
-            check_names(f"{type(self).__name__}.fit", y, getattr(self, "target_names_", None))
+            check_names(call, y, getattr(self, "target_names_", None))
+            check_order(call, y, self._target_labels)
             return
         vars(self).pop("target_names_", None)
+        self._target_labels = labels
         names = frame_columns(y)
         if names is not None:
             self.target_names_ = np.array(names, object)
@@ -254,7 +264,11 @@ class MultivariateRegressor(
         """Return that of the mean (n, d) of y (n, d), averaged over the targets that vary."""
         from sklearn.metrics import r2_score  # here: predictions start without it
 
-        return float(r2_score(self._varying(y), self._varying(mean), sample_weight=weight))
+        # R squared is the same about any origin. About a row of y, rows that are all equal are
+        # zero, and have no variance from the rounding of their mean.
+        origin = y[:1]
+        scored = self._varying(y - origin)
+        return float(r2_score(scored, self._varying(mean - origin), sample_weight=weight))
 
     results: ClassVar = {"mean": Marginals.predict}  # and what the form of the covariance tells
 

@@ -131,7 +131,8 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
 
         prediction = self.predict(X)
         Y = _matrices(prediction, y, "score")
-        flat = (values.reshape(len(values), -1) for values in (Y, prediction))
+        # About one of the matrices, as that of `MultivariateRegressor`: equal ones are then zero.
+        flat = ((values - Y[:1]).reshape(len(values), -1) for values in (Y, prediction))
         return float(r2_score(*flat, sample_weight=sample_weight, multioutput="variance_weighted"))
 
     def scores(self, X, y: Any = None) -> dict[str, float]:

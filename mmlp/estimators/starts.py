@@ -62,7 +62,8 @@ def scaled(regressor: Any, X, y, weight) -> tuple[np.ndarray, np.ndarray, dict[s
         regressor.target_ = Scaling.of_varying(y, weight)
         tiny = np.flatnonzero(regressor.target_.scale**2 < np.finfo(np.float64).tiny)
         if len(tiny):
-            target = name_columns(regressor.varying_targets_[tiny[:1]], None)
+            names = getattr(regressor, "target_names_", None)
+            target = name_columns(regressor.varying_targets_[tiny[:1]], names)
             raise ValueError(
                 f"`{type(regressor).__name__}.fit`: the variance of {target} underflows; use other "
                 "units."

@@ -101,7 +101,7 @@ def find_columns(
     """
     columns = TargetColumns.of(y)
     if not len(columns.varying):
-        which = "y is" if y.shape[1] == 1 else f"all {y.shape[1]} targets are"
+        which = "the target is" if y.shape[1] == 1 else f"all {y.shape[1]} targets are"
         raise ValueError(
             f"`{call}`: {which} constant over the {len(y)} rows that are used: there is nothing to "
             "learn. Give a target that varies."
@@ -151,6 +151,35 @@ def frame_columns(y: Any) -> list[str] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
+def numeric_targets(call: str, y: Any, argument: str = "y") -> Any:
+    """Return y, with floats in the place of pandas' own types of numbers.
+
+    NumPy makes numbers of dates and durations without a word, in whatever unit they are stored, and
+    a large negative one of a missing date.
+
+    Raises
+    ------
+    ValueError
+        If a column holds dates or durations, or anything else that is not a number.
+    """
+    is_frame = hasattr(y, "iloc") and hasattr(y, "columns")
+    dtypes = list(y.dtypes) if is_frame else [getattr(y, "dtype", None)]
+    names = [str(name) for name in y.columns] if is_frame else None
+    timed = [j for j, dtype in enumerate(dtypes) if getattr(dtype, "kind", None) in ("m", "M")]
+    if timed:
+        where = "" if len(dtypes) == 1 else f" in {name_columns(np.array(timed), names)}"
+        raise ValueError(
+            f"`{call}({argument}=...)` holds dates or durations{where}, and must hold numbers: "
+            "count them in a unit, such as `(y - y.min()) / np.timedelta64(1, 'D')`."
+        )
+    if is_frame and not all(isinstance(dtype, np.dtype) for dtype in dtypes):
+        try:
+            return y.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"`{call}({argument}=...)` must hold numbers: {error}.") from None
+    return y
+
+
 def check_names(call: str, y: Any, fitted: Sequence[str] | None, argument: str = "y") -> None:
     """Refuse a data frame whose columns have other names, or another order, than those of `fit`.
 
@@ -177,7 +206,38 @@ def check_names(call: str, y: Any, fitted: Sequence[str] | None, argument: str =
     raise ValueError(" ".join(texts))
 
 
-def _join_names(names: Sequence[str]) -> str:
+def column_labels(call: str, y: Any) -> list[Any] | None:
+    """Return the labels of the columns of a data frame, of any type, which must be different."""
+    columns = getattr(y, "columns", None)
+    if columns is None or callable(columns):
+        return None
+    labels = list(columns)
+    seen = set()
+    for label in labels:
+        if label in seen:
+            raise ValueError(f"`{call}(y=...)` has two columns called {label!r}; rename one.")
+        seen.add(label)
+    return labels
+
+
+def check_order(call: str, y: Any, fitted: Sequence[Any] | None, argument: str = "y") -> None:
+    """Refuse a data frame with the labels of `fit` in another order.
+
+    This is for labels that are not text, such as numbers or those of a MultiIndex: `check_names`
+    does not know them, and other labels are no error.
+    """
+    columns = getattr(y, "columns", None)
+    if columns is None or callable(columns) or fitted is None:
+        return
+    labels = list(columns)
+    if labels != list(fitted) and len(labels) == len(fitted) and set(labels) == set(fitted):
+        raise ValueError(
+            f"`{call}({argument}=...)`: the columns must be in the same order as they were in "
+            f"`fit`: {_join_names(list(fitted))}; got {_join_names(labels)}."
+        )
+
+
+def _join_names(names: Sequence[Any]) -> str:
     """Return quoted names with commas between them, at most `MAX_NAMES_SHOWN`."""
     more = f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
     return ", ".join(map(repr, names[:MAX_NAMES_SHOWN])) + more
@@ -194,7 +254,8 @@ def checked_targets(
     name = type(regressor).__name__
     d = regressor.n_targets
     check_names(f"{name}.{call}", y, getattr(regressor, "target_names_", None), argument)
-    y = np.asarray(y, np.float64)
+    check_order(f"{name}.{call}", y, getattr(regressor, "_target_labels", None), argument)
+    y = np.asarray(numeric_targets(f"{name}.{call}", y, argument), np.float64)
     if y.shape != (n, d) and (y.shape, d) != ((n,), 1):
         raise ValueError(
             f"`{name}.{call}({argument}=...)` needs {argument} of shape ({n}, {d}), a row for each "

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from mmlp import atomic_files
-from mmlp.columns.cells import Cells, decimal_commas
+from mmlp.columns.cells import MAX_EXACT_FLOAT, Cells, decimal_commas
 from mmlp.columns.kinds import Numbers, column, unread
 from mmlp.columns.number_format import BY_COLUMN, NumberFormat, find_ambiguous, find_decimal_comma
 from mmlp.columns.problems import Problem, listed
@@ -28,6 +28,12 @@ OPTIONS = {
     "say it by dates": "say it by --dates",
     "say that the column holds categories": "say by --categories that the column holds categories",
     "give numbers instead of text": "describe the numbers by --decimal and --thousands",
+    "write decimals with a point, or leave": (
+        "write decimals with a point, or describe the numbers by --decimal, or leave"
+    ),
+    "and no thousands separators": (
+        "and no thousands separators, or describe the numbers by --decimal and --thousands"
+    ),
     "write 1234.5": "write 1234.5, or describe the numbers by --decimal and --thousands",
 }
 
@@ -163,7 +169,11 @@ class Table:
 
 
 def read(
-    path: Path, number_format: NumberFormat = BY_COLUMN, *, keep_faults: bool = False
+    path: Path,
+    number_format: NumberFormat = BY_COLUMN,
+    *,
+    keep_faults: bool = False,
+    has_codes: bool = False,
 ) -> Table:
     """Read the table in a file.
 
@@ -174,6 +184,8 @@ def read(
     number_format : how numbers in text are written; by default each column shows it.
     keep_faults : whether to return a table with faulty names or ragged lines, so that
         `Table.refuse` can tell them together with what is wrong with the cells.
+    has_codes : whether columns of numbers may be codes, of which no digit may be lost: whole
+        numbers that a float cannot hold are then kept as text.
 
     Raises
     ------
@@ -199,6 +211,8 @@ def read(
         # Where the quick reader gives up, the other one begins anew, which a pipe does not allow.
         quick = number_format.is_plain and not atomic_files.is_stream(path)
         numbers = read_numbers(path) if quick else None
+        if numbers is not None and has_codes and np.any(np.abs(numbers[1]) >= MAX_EXACT_FLOAT):
+            numbers = None
         if numbers is not None:
             names, rows, first_line = numbers
             return Table(path, names, rows, line=first_line)

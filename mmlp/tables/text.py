@@ -28,7 +28,7 @@ SEPARATOR_LINE = re.compile(r'"?sep=(?P<separator>[^\w"\n\r])"?(?P=separator)*',
 
 
 class Row(NamedTuple):
-    line: int  # in the file, from 1
+    line: int  # in the file, from 1; the first of a row with line breaks in its cells
     cells: list[str]
 
 
@@ -58,8 +58,12 @@ def read_csv(path: Path) -> Text:
         text = text[:blank_lines] + text[blank_lines + len(first_line) :]
     lines = io.StringIO(text.rstrip("\n "))
     reader = csv.reader(lines, delimiter=separator, skipinitialspace=separator != " ", strict=True)
+    rows = []
+    line = 1
     try:
-        rows = [Row(reader.line_num, cells or [""]) for cells in reader]
+        for cells in reader:
+            rows.append(Row(line, cells or [""]))
+            line = reader.line_num + 1  # a cell in quotation marks may take several lines
     except csv.Error as error:
         raise _left_open(f"{path}, line {reader.line_num}", error) from None
     while rows and rows[0].cells == [""]:

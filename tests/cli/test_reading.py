@@ -8,6 +8,7 @@ from command import no_training, run
 
 import mmlp
 from mmlp.cli import fitting
+from mmlp.cli.examined import Examined, leaks
 from mmlp.cli.parsing import parse
 from mmlp.columns.encoder import Encoder
 from mmlp.columns.kinds import Numbers, Options, Words
@@ -385,3 +386,58 @@ def test_the_separator_line_of_excel(at, capsys):
     assert err.startswith("mmlp: offers.csv, line 44, column 'price': 'oops' is not a number;")
     write_offers(at / "offers.csv", "700", line="sep=;")
     assert read("regression", "offers.csv", "--targets", "rent")["area"].commas
+
+
+def test_commas_between_thousands_beside_points_are_not_decimal_commas(at, capsys):
+    write_offers(at / "offers.csv", "600")
+    fit(capsys, "regression", "offers.csv", "--targets", "rent")
+    (at / "new.csv").write_text('area,price\n2.5,700\n"1,234",800\n')
+    err = refuse(capsys, "predict", "offers.safetensors", "new.csv")
+    assert err == (
+        "mmlp: new.csv, line 3, column 'area': '1,234' may be 1.234 as in training or 1234, as "
+        "another cell is '2.5'; write all decimals with a point and no thousands separators, or "
+        "describe the numbers by --decimal and --thousands.\n"
+    )
+    words = ("predict", "offers.safetensors", "new.csv", "--decimal", ".", "--thousands", ",")
+    as_thousand = run(capsys, *words)
+    (at / "new.csv").write_text("area,price\n2.5,700\n1234,800\n")
+    assert run(capsys, "predict", "offers.safetensors", "new.csv") == as_thousand
+
+
+def test_a_decimal_comma_in_a_column_of_whole_numbers_is_read_with_the_option(at, capsys):
+    write_offers(at / "offers.csv", "600")
+    fit(capsys, "regression", "offers.csv", "--targets", "rent")
+    (at / "new.csv").write_text("area;price\n52,5;700,5\n")
+    err = refuse(capsys, "predict", "offers.safetensors", "new.csv")
+    assert "'700,5' is not a number; write decimals with a point, or describe the numbers by" in err
+    assert run(capsys, "predict", "offers.safetensors", "new.csv", "--decimal", ",")[0] == 0
+
+
+@pytest.mark.filterwarnings("always")
+def test_long_codes_of_a_file_of_numbers_stay_different(at, capsys):
+    """A float holds no whole number of more than 53 bits."""
+    codes = [2**60 + 1, 2**60 + 2, 2**60 + 3]
+    lines = [f"{codes[i % 3]},{i % 7},{i % 5}" for i in range(30)]
+    (at / "t.csv").write_text("\n".join(["code,a,u", *lines]))
+    fit(capsys, "regression", "t.csv", "--targets", "u", "--categories", "code")
+    model = mmlp.estimators.load(at / "t.safetensors")
+    assert model.columns_.kinds[0] == Words(tuple(map(str, codes)))
+    (at / "new.csv").write_text(f"code,a\n{2**60},1\n")
+    status, _, err = run(capsys, "predict", "t.safetensors", "new.csv")
+    assert status == 0
+    assert f"values that training had not: '{2**60}'" in err
+
+
+def test_of_two_rows_no_input_is_a_copy_of_a_target():
+    """Two points are always on a line."""
+    X = np.array([[1.0], [2.0], [5.0]])
+    y = 2 * X
+    for n, count in ((2, 0), (3, 1)):
+        found = Examined(X[:n], y[:n], ["a"], ["u"], np.arange(n), "")
+        assert len(list(leaks(found))) == count
+
+
+def test_a_target_that_is_constant_is_not_called_y(at, capsys):
+    (at / "same.csv").write_text("\n".join(["a,u", *(f"{i},7" for i in range(30))]))
+    err = refuse(capsys, "fit", "regression", "same.csv", "--targets", "u", *QUICK)
+    assert "the target is constant over the 30 rows" in err

@@ -3,19 +3,44 @@
 import datetime
 import math
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from mmlp.columns import dates
-from mmlp.columns.cells import Cells, canonical, decimal_commas, missing, number
+from mmlp.columns.cells import (
+    Cells,
+    canonical,
+    decimal_commas,
+    looks_like_number,
+    missing,
+    number,
+)
 
 DAY = 19787.0  # 2024-03-05
 
 
 @pytest.mark.parametrize(
-    "cell", ["", " ", "NA", "n/a", "NaN", "null", "None", "?", "-", None, math.nan, pd.NA, pd.NaT]
+    "cell",
+    [
+        "",
+        " ",
+        "NA",
+        "n/a",
+        "NaN",
+        "null",
+        "None",
+        "?",
+        "-",
+        "#N/A",
+        "\u2014",
+        None,
+        math.nan,
+        pd.NA,
+        pd.NaT,
+    ],
 )
 def test_missing_cells(cell):
     assert missing(cell)
@@ -217,3 +242,24 @@ def test_a_boolean_among_equal_numbers_stays_one():
     for cell in ([1], np.ones(2)):
         with pytest.raises(TypeError, match="argument must be a string or a number"):
             Cells.of([cell])
+
+
+def test_the_hour_that_a_clock_shows_twice_is_two_values():
+    """Python compares these times as equal; they are an hour apart."""
+    first = datetime.datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    second = first.replace(fold=1)
+    days = [dates.moment(cell).days(None) for cell in Cells.of([first, second]).values]
+    assert len(days) == 2
+    assert 24 * (days[1] - days[0]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "text", ["\u22123.2", "\u20131.5", "(1,234.50)", "1\u2009234", "1\u2019234.5", "-$3"]
+)
+def test_numbers_of_typesetting_and_of_accounts_look_like_numbers(text):
+    assert looks_like_number(text)
+
+
+@pytest.mark.parametrize("text", ["65+", "2-", "5-7", "(a)", "(5", "1\n234"])
+def test_texts_that_do_not_look_like_numbers(text):
+    assert not looks_like_number(text)

@@ -396,3 +396,37 @@ def test_a_stray_word_among_dates_and_decimal_commas():
     for stray in ("n.v.", "none of both, or", "unknown"):
         with pytest.raises(ProblemsError, match=rf"row 60 \(from 0\).*'{stray}' is not a number"):
             kind(["3,5", "4,5", "5,5"] * 20 + [stray])
+
+
+def test_an_array_of_booleans_is_refused_where_its_text_is():
+    encoder, names = encoded(a=[20, 30, 40, 50]), ["a"]
+    for X in (np.array([[True]]), np.array([["True"]]), np.array([[True]], object)):
+        with pytest.raises(ProblemsError, match="'True' stands in a column of numbers other"):
+            encoder(X, names)
+
+
+@pytest.mark.parametrize("text", ["\u2212{}.5", "({}.5)", "{}\u2009234", "{}\u2019234"])
+def test_numbers_in_forms_that_are_not_read_are_not_left_out(text):
+    cells = [text.format(i) if i % 3 == 0 else f"{i}.25" for i in range(1, 60)]
+    with pytest.raises(ProblemsError, match="looks like a number in a form that is not read"):
+        kind(cells)
+
+
+@pytest.mark.parametrize("form", [int, str, Decimal, np.int64])
+def test_codes_beyond_the_floats_are_different_levels(form):
+    cells = [form(9007199254740992 + i % 3) for i in range(18)]
+    found = encoded(forced="a", a=cells).kinds[0]
+    assert found == Words(("9007199254740992", "9007199254740993", "9007199254740994"))
+    assert Words.word("1" * 5000) == "inf"
+    assert Words.word("0" * 5000 + "7") == "7"
+    assert Words.word(1e22) == Words.word("1e22") == "1" + "0" * 22
+
+
+def test_commas_between_thousands_are_not_the_decimal_commas_of_training():
+    encoder, names = encoded(a=["0,5", "1,25", "12,5"] * 4), ["a"]
+    cells = {form: table(a=[form, "2.5"])[0] for form in ("1,234", "12,5", "1234")}
+    with pytest.raises(ProblemsError, match=r"'1,234' may be 1\.234 as in training or 1234, as"):
+        encoder(cells["1,234"], names)
+    assert encoder(cells["12,5"], names).ravel().tolist() == [12.5, 2.5]
+    assert encoder(cells["1234"], names).ravel().tolist() == [1234, 2.5]
+    assert encoder(table(a=["1,234", "7"])[0], names).ravel().tolist() == [1.234, 7]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sources import SOURCES, cells_of
 
+from mmlp import tables
 from mmlp.columns.encoder import Encoder
 from mmlp.columns.kinds import Dates, LeftOut, Numbers, Options, Words
 
@@ -100,3 +101,19 @@ def test_kinds_of_times_and_durations(tmp_path):
     assert isinstance(durations, Numbers)
     assert durations.durations
     assert durations.fill == pytest.approx(1 + 3 * 11.5 / 24)
+
+
+def test_long_codes_keep_their_digits_from_all_sources(tmp_path):
+    """A float holds no whole number of more than 53 bits, so that two codes would be one level."""
+    codes = [2**60 + 1 + i % 3 for i in range(N)]
+    columns = {"x": [0.5 * i for i in range(N)], "code": codes}
+    for source, make in SOURCES.items():
+        if source in ("CSV", "CSV of pandas"):
+            make(columns, tmp_path)
+            X = tables.read(tmp_path / "table.csv", has_codes=True).columns(list(columns))
+        elif source == "NumPy native":  # NumPy makes floats of integers beside floats
+            continue
+        else:
+            X = make(columns, tmp_path)
+        found = encoder_of(X, list(columns), [False, True]).kinds[1]
+        assert found == Words(tuple(map(str, codes[:3]))), source

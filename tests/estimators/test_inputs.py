@@ -1,5 +1,7 @@
 """Data frames as they come, in the regressors."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,8 @@ import mmlp
 from mmlp.columns.encoder import ColumnsWarning
 from mmlp.columns.kinds import Dates, Numbers, Words
 from mmlp.columns.problems import ProblemsError
+from mmlp.estimators import base
+from mmlp.estimators.inputs import by_cells
 
 TINY = {"max_epochs": 2, "hidden_dims": (), "hidden_features": (4,), "n_models": 2}
 rng = np.random.default_rng(0)
@@ -124,3 +128,34 @@ def test_a_stray_word_is_refused_by_its_row_among_all_rows_given(as_table):
         pytest.raises(ProblemsError, match=r"row 30 \(from 0\), column .*'unknown' is not a numb"),
     ):
         regressor().fit(table, y, sample_weight=weight)
+
+
+def test_pieces_of_a_table_are_read_like_the_whole(fitted, monkeypatch):
+    """One row shows that dates begin with the day; the pieces after it do not."""
+    monkeypatch.setattr(base, "ROWS", 4)
+    table = X.assign(c=["25/03/2021", *["05/03/2021"] * 59], a=[*X.a[:30], *[None] * 30])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pieces = list(fitted.predicted_pieces(table))
+    assert len(pieces) == 15
+    whole = fitted.predicted(table)
+    for name, values in whole.items():
+        assert np.array_equal(np.concatenate([piece[name] for piece in pieces]), values)
+    with pytest.raises(ProblemsError, match="may begin with the day or the month"):
+        fitted.predict(table[4:8])
+
+
+def test_pieces_of_a_table_repeat_no_warning(fitted, monkeypatch):
+    monkeypatch.setattr(base, "ROWS", 4)
+    table = X.assign(t=["x", "w"] * 30)
+    with pytest.warns(ColumnsWarning, match="'w'") as warned:
+        list(fitted.predicted_pieces(table))
+    assert len(warned) == 1
+
+
+def test_long_codes_of_a_data_frame_stay_different_beside_floats():
+    codes = [2**60, 2**60 + 1, 2**60 + 2] * 20
+    table = pd.DataFrame({"a": X.a, "code": codes})
+    assert by_cells(table).to_numpy()[:3, 1].tolist() == codes[:3]
+    assert len(by_cells(table[:0])) == 0
+    assert by_cells(X[["a", "code"]]).dtypes.tolist() == X[["a", "code"]].dtypes.tolist()

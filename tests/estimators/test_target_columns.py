@@ -4,6 +4,7 @@ import numpy as np
 import pandas
 import pytest
 from sklearn.base import clone
+from sklearn.metrics import r2_score
 from small_estimators import REGRESSION, X, Y
 
 from mmlp import estimators, metrics
@@ -167,8 +168,8 @@ def test_a_target_is_constant_among_the_rows_that_count():
 @pytest.mark.parametrize(
     ("y", "match"),
     [
-        (np.full(60, 2.5), "y is constant over the 60 rows"),
-        (ROUNDED[:, None], "y is constant over the 60 rows"),
+        (np.full(60, 2.5), "the target is constant over the 60 rows"),
+        (ROUNDED[:, None], "the target is constant over the 60 rows"),
         (np.ones((60, 3)), "all 3 targets are constant over the 60 rows"),
     ],
 )
@@ -239,3 +240,61 @@ def test_arrays_and_series_have_no_names_to_check(constant):
     assert model.score(X, FRAME["u"].rename("other")) == model.score(X, Y[:, 0])
     numbered = pandas.DataFrame(WITH_CONSTANT)
     assert constant.score(X, numbered) == constant.score(X, FRAME)
+
+
+DATES = pandas.Series(pandas.date_range("2020-01-01", periods=len(X)))
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        DATES,
+        DATES.where(DATES.index > 0),  # NumPy makes -9e18 of the missing date
+        DATES.dt.tz_localize("UTC"),
+        (DATES - DATES[0]).to_numpy(),
+        pandas.DataFrame({"u": Y[:, 0], "day": DATES}),
+    ],
+)
+def test_dates_and_durations_are_no_targets(y, regressor):
+    with pytest.raises(ValueError, match=r"fit\(y=\.\.\.\)` holds dates or durations.*count them"):
+        MultivariateRegressor(**REGRESSION).fit(X, y)
+    with pytest.raises(ValueError, match=r"log_density\(y=\.\.\.\)` holds dates or durations"):
+        regressor.log_density(X, y)
+
+
+def test_a_missing_target_of_any_type_of_pandas_leaves_its_row_out():
+    y = pandas.DataFrame({"u": pandas.array([None, *Y[1:, 0]], "Float64"), "v": Y[:, 1]})
+    with pytest.warns(UserWarning, match="1 of 60 rows are left out: a target is missing"):
+        nullable = MultivariateRegressor(**LINEAR).fit(X, y)
+    with pytest.warns(UserWarning, match="1 of 60 rows are left out: a target is missing"):
+        plain = MultivariateRegressor(**LINEAR).fit(X, y.astype(float))
+    np.testing.assert_array_equal(nullable.predict(X), plain.predict(X))
+
+
+def test_two_targets_of_one_name_are_refused():
+    y = pandas.DataFrame(Y, columns=["u", "u"])
+    with pytest.raises(
+        ValueError, match=r"fit\(y=\.\.\.\)` has two columns called 'u'; rename one"
+    ):
+        MultivariateRegressor(**REGRESSION).fit(X, y)
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [("a", "u"), ("a", "v")], [2020, "v"]])
+def test_the_order_of_labels_that_are_not_text_is_checked(labels):
+    y = pandas.DataFrame(Y)
+    y.columns = pandas.Index(labels)
+    model = MultivariateRegressor(**LINEAR).fit(X, y)
+    swapped = y.iloc[:, ::-1]
+    assert model.score(X, y) == model.score(X, Y) == model.score(X, y.rename(columns=str))
+    with pytest.raises(ValueError, match=r"score\(y=.*in the same order as they were in `fit`"):
+        model.score(X, swapped)
+    with pytest.raises(ValueError, match=r"fit\(y_val=.*in the same order as they were in `fit`"):
+        MultivariateRegressor(**LINEAR).fit(X, y, X_val=X, y_val=swapped)
+
+
+def test_r_squared_of_equal_rows_does_not_come_from_rounding(regressor, spd):
+    """The mean of 30 times 0.1 is not 0.1; so R squared was -1e31, and 0 for 40 rows."""
+    for n in (30, 40, 50):
+        assert regressor.score(X[:n], np.full((n, 2), 0.1)) == 0
+        assert spd.score(X[:n], np.full((n, 1, 1), 0.1) * np.eye(2)) == 0
+    assert regressor.score(X, Y) == pytest.approx(r2_score(Y, regressor.predict(X)), abs=1e-12)

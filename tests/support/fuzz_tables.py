@@ -245,8 +245,13 @@ def spell(cell: Any, style: Style, rng: Rng) -> str:
     return text
 
 
-def write_csv(columns: Columns, path: Path, style: Style, rng: Rng) -> Path:
-    """Write columns in a style and return the path, which ends in .gz if it is compressed."""
+def write_csv(
+    columns: Columns, path: Path, style: Style, rng: Rng, training: Columns | None = None
+) -> Path:
+    """Write columns in a style and return the path, which ends in .gz if it is compressed.
+
+    Those of a table to predict are written like the columns of `training`.
+    """
     text = io.StringIO()
     # A file with one column does not show its separator: its cells need quotation marks.
     quote_all = style.quote_all or len(columns) == 1
@@ -257,7 +262,9 @@ def write_csv(columns: Columns, path: Path, style: Style, rng: Rng) -> Path:
     writer.writerow(columns)
     # Only a column of nothing but such numbers shows that its commas are decimal ones.
     point = replace(style, decimal_comma=False)
-    styles = [style if _are_floats(cells) else point for cells in columns.values()]
+    with_commas = {name for name, cells in columns.items() if _are_floats(cells)}
+    with_commas &= {name for name, cells in (training or columns).items() if _are_floats(cells)}
+    styles = [style if name in with_commas else point for name in columns]
     for row in zip(*columns.values(), strict=True):
         writer.writerow([spell(*cell, rng) for cell in zip(row, styles, strict=True)])
 
@@ -377,7 +384,7 @@ def check_table(rng: Rng, folder: Path) -> str:
     names = [name.strip() for name in columns]
     if list(table.names) != names:
         raise BrokenLawError(f"the names are {table.names}, not {names}")
-    new_path = write_csv(other, folder / "other.csv", style, rng)
+    new_path = write_csv(other, folder / "other.csv", style, rng, training)
     new_table, refusal = answer(tables.read, new_path)
     if new_table is None:
         raise BrokenLawError(f"a table without damage is not read: {refusal:.300}")

@@ -54,6 +54,7 @@ def test_quoted_names_and_values_may_hold_separators_and_line_breaks(tmp_path):
     table = read(tmp_path, "t.csv", '"wind, speed","note"\n1.5,"two\nlines"\n2.5,ok\n')
     assert table.names == ("wind, speed", "note")
     assert table.columns(["wind, speed", "note"]).tolist() == [["1.5", "two\nlines"], ["2.5", "ok"]]
+    assert [table.place(row) for row in (0, 1)] == ["line 2", "line 4"]
     table = read(
         tmp_path,
         "t.arff",
