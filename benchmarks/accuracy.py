@@ -43,7 +43,9 @@ def random_factors(condition: float):
 def exact(T, x):
     """In float64, from the same float32 factor."""
     _, s, Vt = np.linalg.svd(T.astype(float))
-    white = np.linalg.solve(np.swapaxes(T, 1, 2).astype(float), x.astype(float)[..., None])
+    white = np.linalg.solve(
+        np.swapaxes(T, 1, 2).astype(float), x.astype(float)[..., None]
+    )
     logm = np.swapaxes(Vt, 1, 2) @ (2 * np.log(s)[..., None] * Vt)
     return 2 * np.log(s).sum(1), np.sum(white**2, (1, 2)), logm
 
@@ -62,7 +64,11 @@ def formed(T, x):
     white = jax.scipy.linalg.solve_triangular(L, x[..., None], lower=True)[..., 0]
     eigenvalues, V = jnp.linalg.eigh(A)
     logm = jnp.matmul(V * jnp.log(eigenvalues)[:, None], V.mT, precision="highest")
-    return 2 * jnp.log(jnp.diagonal(L, axis1=1, axis2=2)).sum(-1), jnp.sum(white**2, -1), logm
+    return (
+        2 * jnp.log(jnp.diagonal(L, axis1=1, axis2=2)).sum(-1),
+        jnp.sum(white**2, -1),
+        logm,
+    )
 
 
 def relative_error(value, reference):
@@ -101,20 +107,33 @@ def log_prob(family, A, x, *tail):
 def divergence_errors(name: str, T, S) -> list[float]:
     """The larger of the errors by T and by S, of each pair."""
     f = DIVERGENCES[name]
-    gradients = jax.jit(jax.vmap(jax.grad(lambda T, S: f(Gram(T), Gram(S)), argnums=(0, 1))))(T, S)
-    pairs = [multiprecision.divergence_gradients(name, t, s) for t, s in zip(T, S, strict=True)]
+    gradients = jax.jit(
+        jax.vmap(jax.grad(lambda T, S: f(Gram(T), Gram(S)), argnums=(0, 1)))
+    )(T, S)
+    pairs = [
+        multiprecision.divergence_gradients(name, t, s)
+        for t, s in zip(T, S, strict=True)
+    ]
     exact = [np.array(side) for side in zip(*pairs, strict=True)]  # by T, by S
-    return np.max([relative_error(g, e) for g, e in zip(gradients, exact, strict=True)], axis=0)
+    return np.max(
+        [relative_error(g, e) for g, e in zip(gradients, exact, strict=True)], axis=0
+    )
 
 
 def value_errors(name: str, T, b, c) -> list[float]:
-    gradient = jax.jit(jax.vmap(jax.grad(lambda T, b, c: VALUES[name](Gram(T), b, c))))(T, b, c)
-    exact = [multiprecision.value_gradient(name, *row) for row in zip(T, b, c, strict=True)]
+    gradient = jax.jit(jax.vmap(jax.grad(lambda T, b, c: VALUES[name](Gram(T), b, c))))(
+        T, b, c
+    )
+    exact = [
+        multiprecision.value_gradient(name, *row) for row in zip(T, b, c, strict=True)
+    ]
     return relative_error(gradient, np.array(exact))
 
 
 def gradients(dtype):
-    print(f"\n{np.dtype(dtype)} gradients by the factor, d = {SIZE}, against 60 digits:")
+    print(
+        f"\n{np.dtype(dtype)} gradients by the factor, d = {SIZE}, against 60 digits:"
+    )
     print(f"median relative error over {SAMPLES} draws\n")
     print_row("cond(T)", CONDITIONS)
     drawn = []
@@ -127,13 +146,18 @@ def gradients(dtype):
     eps = np.finfo(dtype).eps
     print_row("eps cond(T)", [eps * c for c in CONDITIONS])
     ratios = [
-        np.linalg.cond(T.astype(float) @ np.linalg.inv(S.astype(float))) for T, S, *_ in drawn
+        np.linalg.cond(T.astype(float) @ np.linalg.inv(S.astype(float)))
+        for T, S, *_ in drawn
     ]
     print_row("eps cond(T S^-1)", [eps * np.median(ratio) for ratio in ratios])
     for name in DIVERGENCES:
-        print_row(name, [np.median(divergence_errors(name, T, S)) for T, S, _, _ in drawn])
+        print_row(
+            name, [np.median(divergence_errors(name, T, S)) for T, S, _, _ in drawn]
+        )
     for name in VALUES:
-        print_row(name, [np.median(value_errors(name, T, b, c)) for T, _, b, c in drawn])
+        print_row(
+            name, [np.median(value_errors(name, T, b, c)) for T, _, b, c in drawn]
+        )
 
 
 def print_row(name: str, numbers) -> None:
@@ -157,13 +181,17 @@ def divergence_values():
 
 
 def main():
-    print(f"float32, d = {D}, trace one: largest relative error over {TRIALS} matrices,")
+    print(
+        f"float32, d = {D}, trace one: largest relative error over {TRIALS} matrices,"
+    )
     print("held by T / formed (failures)\n")
     print(f"{'cond(T)':>8}  {'log det':^26}  {'x A^-1 x':^26}  {'logm':^26}")
     for condition in (1e1, 1e2, 1e3, 1e4, 1e5, 1e6):
         T, x = random_factors(condition)
         row = f"{condition:8.0e}"
-        for ours, dense, reference in zip(held(T, x), formed(T, x), exact(T, x), strict=True):
+        for ours, dense, reference in zip(
+            held(T, x), formed(T, x), exact(T, x), strict=True
+        ):
             a, b = relative_error(ours, reference), relative_error(dense, reference)
             failed = np.isnan(b).sum()
             worst = f"{np.nanmax(b):.0e}" if failed < TRIALS else "  -  "

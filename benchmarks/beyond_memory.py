@@ -42,7 +42,10 @@ def make(path: Path, rows: int) -> None:
 def anonymous() -> float:
     """Memory of this process that is no page of a file, GB."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 2**20
+    return (
+        next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
+        / 2**20
+    )
 
 
 class Peak(threading.Thread):
@@ -72,8 +75,14 @@ def trained(table: np.ndarray, batch_size: int) -> tuple[float, float]:
         return -jnp.mean(jax.vmap(lambda x, y: model(x).log_prob(y))(inputs, targets))
 
     key, ends = jax.random.key(0), []
-    network = mmlp.CholeskyMLP(COLUMNS - TARGETS, TARGETS, (64, 64), TARGETS + 1, key=key)
-    options = {"key": key, "epochs": 2 if len(table) <= HELD else 1, "batch_size": batch_size}
+    network = mmlp.CholeskyMLP(
+        COLUMNS - TARGETS, TARGETS, (64, 64), TARGETS + 1, key=key
+    )
+    options = {
+        "key": key,
+        "epochs": 2 if len(table) <= HELD else 1,
+        "batch_size": batch_size,
+    }
     start = time.perf_counter()
     result = mmlp.fit(
         mmlp.GaussianHead(network),
@@ -84,7 +93,9 @@ def trained(table: np.ndarray, batch_size: int) -> tuple[float, float]:
         progress=False,
         **options,
     )
-    return ends[-1] - (ends[-2] if len(ends) > 1 else start), float(result.history["loss"][-1])
+    return ends[-1] - (ends[-2] if len(ends) > 1 else start), float(
+        result.history["loss"][-1]
+    )
 
 
 def limited(path: Path, gigabytes: float, batch_size: int) -> None:
@@ -117,10 +128,18 @@ def main(options) -> None:
         path = Path(folder) / "table.npy"
         start = time.perf_counter()
         make(path, options.rows)
-        size, steps = path.stat().st_size / 2**30, -(-options.rows // options.batch_size)
-        print(f"a file of {size:.1f} GB, made in {time.perf_counter() - start:.0f} s", flush=True)
+        size, steps = (
+            path.stat().st_size / 2**30,
+            -(-options.rows // options.batch_size),
+        )
+        print(
+            f"a file of {size:.1f} GB, made in {time.perf_counter() - start:.0f} s",
+            flush=True,
+        )
         common = ["--path", str(path), "--batch-size", str(options.batch_size)]
-        found = in_a_process_of_its_own("--do", "limited", "--limit", str(options.limit), *common)
+        found = in_a_process_of_its_own(
+            "--do", "limited", "--limit", str(options.limit), *common
+        )
         print(
             f"an epoch of {steps} steps under a limit of {options.limit:g} GB: "
             f"{found['seconds']:.0f} s with checks and compilation, loss {found['loss']:.4f}, "
@@ -130,7 +149,9 @@ def main(options) -> None:
         if options.rows > HELD:
             found = in_a_process_of_its_own("--do", "in_turns", *common)
             ratio = found["mapped"] / found["held"]
-            print(f"an epoch of {HELD} rows: mapped {ratio:.2f} times as long as in memory")
+            print(
+                f"an epoch of {HELD} rows: mapped {ratio:.2f} times as long as in memory"
+            )
 
 
 if __name__ == "__main__":

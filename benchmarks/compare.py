@@ -28,9 +28,18 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1]
 TURNS, EPOCHS, STEPS, ROUNDS = 12, 6, 20, 2
-SIZES = {"time": (20, 10, 3, (30, 30, 30)), "check": (5, 4, 2, (6, 6))}  # p, d, k, hidden
+SIZES = {
+    "time": (20, 10, 3, (30, 30, 30)),
+    "check": (5, 4, 2, (6, 6)),
+}  # p, d, k, hidden
 TIMED = (
-    *("MatrixMLP", "ShallowMatrixMLP", "CholeskyMLP", "GaussianHead(MatrixMLP)", "VAE EfNf"),
+    *(
+        "MatrixMLP",
+        "ShallowMatrixMLP",
+        "CholeskyMLP",
+        "GaussianHead(MatrixMLP)",
+        "VAE EfNf",
+    ),
     *(f"{head}Head(JointMatrixMLP)" for head in ("Gaussian", "PowerExponential")),
 )
 ESTIMATORS = (
@@ -60,13 +69,17 @@ def models(mmlp, p: int, d: int, k: int, hidden: tuple[int, ...]) -> dict:
         "CholeskyMLP, diagonal": partial(mmlp.CholeskyMLP, **diagonal),
     }
     made = {name: partial(make, p, d, hidden) for name, make in networks.items()}
-    cases = {name: made[name] for name in ("MatrixMLP", "MatrixMLP, Mercer", "CholeskyMLP")}
+    cases = {
+        name: made[name] for name in ("MatrixMLP", "MatrixMLP, Mercer", "CholeskyMLP")
+    }
     cases["ShallowMatrixMLP"] = partial(mmlp.ShallowMatrixMLP, p, d, hidden)
     for head, extra in ((mmlp.GaussianHead, 1), (mmlp.PowerExponentialHead, 3)):
         for name, make in made.items():
             cases[f"{head.__name__}({name})"] = partial(_headed, head, make, d + extra)
     vaes = ("NdNd", "EfNf", "EfEf")
-    return cases | {f"VAE {name}": partial(mmlp.paper_vae, name, p, k, hidden) for name in vaes}
+    return cases | {
+        f"VAE {name}": partial(mmlp.paper_vae, name, p, k, hidden) for name in vaes
+    }
 
 
 def _headed(head, make, out_features, *, key):
@@ -120,7 +133,9 @@ def answer(kept: dict, task: str, name: str, batch: int, sgd: bool) -> list:
         return [(end - start) / STEPS for start, end in itertools.pairwise(ends)]
     keys = jax.random.split(jax.random.key(1), 3)
     one = mmlp.fit(make(keys[0]), loss, data, key=keys[1], epochs=1, **options)
-    many = mmlp.fit_many(eqx.filter_vmap(make)(keys), loss, data, keys=keys, epochs=1, **options)
+    many = mmlp.fit_many(
+        eqx.filter_vmap(make)(keys), loss, data, keys=keys, epochs=1, **options
+    )
     results = []
     for result in (one, many):
         weights = jax.tree.leaves(eqx.filter(result.model, eqx.is_inexact_array))
@@ -153,7 +168,11 @@ def predict_with_estimator(name: str) -> list:
         family = {"family": "gaussian"} if "gaussian" in name else {}
         covariance = {"covariance": "low_rank", "rank": 1} if "low rank" in name else {}
         model = mmlp.MultivariateRegressor(**settings, **family, **covariance).fit(X, y)
-        arrays = [model.predict(X), model.predict_covariance(X), model.log_density(X, y)]
+        arrays = [
+            model.predict(X),
+            model.predict_covariance(X),
+            model.log_density(X, y),
+        ]
     else:
         cli = importlib.import_module("mmlp.cli")
         days = [f"2024-01-{1 + i % 28:02d}" for i in range(60)]
@@ -164,7 +183,10 @@ def predict_with_estimator(name: str) -> list:
             Path("table.csv").write_text("\n".join(["day,place,a,b,c,u,v", *lines, ""]))
             fit = "fit regression table.csv --targets u,v --epochs 5 --quiet"
             with contextlib.redirect_stdout(io.StringIO()):
-                for command in (fit, "predict table.safetensors table.csv -o forecast.csv"):
+                for command in (
+                    fit,
+                    "predict table.safetensors table.csv -o forecast.csv",
+                ):
                     assert cli.main(command.split()) == 0
             arrays = [np.loadtxt("forecast.csv", delimiter=",", skiprows=1)]
     return [np.asarray(array, float).tolist() for array in arrays]
@@ -218,11 +240,15 @@ def compare_times(names, against: Path) -> None:
                 order = trees if turn % 2 else trees[::-1]
                 pair = {tree: tree.ask("time", name, batch) for tree in order}
                 if turn:  # the first compiles
-                    times.setdefault((name, batch), []).append([pair[tree] for tree in trees])
+                    times.setdefault((name, batch), []).append(
+                        [pair[tree] for tree in trees]
+                    )
         for tree in trees:
             tree.close()
     for (name, batch), turns in times.items():
-        before, now = (statistics.median(t for turn in turns for t in turn[i]) for i in (0, 1))
+        before, now = (
+            statistics.median(t for turn in turns for t in turn[i]) for i in (0, 1)
+        )
         ratios = [statistics.median(new) / statistics.median(old) for old, new in turns]
         low, _, high = statistics.quantiles(ratios, n=4)
         numbers = f"{1e3 * before:9.3f}{1e3 * now:9.3f}{now / before:8.3f}  {low:.3f} to {high:.3f}"
@@ -264,7 +290,11 @@ def difference(old: list, new: list) -> float:
 
     rest, largest = [np.array(b) for b in new], 0.0
     for array in map(np.array, old):
-        same = [(abs(array - b).max(), i) for i, b in enumerate(rest) if b.shape == array.shape]
+        same = [
+            (abs(array - b).max(), i)
+            for i, b in enumerate(rest)
+            if b.shape == array.shape
+        ]
         nearest, i = min(same, default=(float("inf"), 0))
         largest = max(largest, float(nearest))
         rest.pop(i) if same else None
@@ -279,7 +309,9 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--estimators", action="store_true")
     parser.add_argument("--sgd", action="store_true")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="of the cases in `models`")
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", help="of the cases in `models`"
+    )
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work:

@@ -52,7 +52,11 @@ def step_seconds(batch_size: int) -> float:
 
     import mmlp
 
-    X = np.random.default_rng(0).normal(size=(STEPS * batch_size, FEATURES)).astype(np.float32)
+    X = (
+        np.random.default_rng(0)
+        .normal(size=(STEPS * batch_size, FEATURES))
+        .astype(np.float32)
+    )
     ends = []
     options = {"epochs": EPOCHS + 1, "batch_size": batch_size, "progress": False}
     watch = (lambda info: ends.append(time.perf_counter()),)
@@ -72,7 +76,11 @@ def sum_seconds(sizes: list[int], repeats: int) -> float:
 
         return jax.lax.scan(once, arrays, length=repeats)[0]
 
-    everywhere = {"in_specs": PartitionSpec(), "out_specs": PartitionSpec(), "check_vma": False}
+    everywhere = {
+        "in_specs": PartitionSpec(),
+        "out_specs": PartitionSpec(),
+        "check_vma": False,
+    }
     mesh = Mesh(np.array(jax.devices()), ("devices",))
     program = jax.jit(jax.shard_map(many, mesh=mesh, **everywhere))
     arrays = [np.ones(size, np.float32) for size in sizes]
@@ -91,13 +99,18 @@ def one_process(options) -> None:
 
     if options.address:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(options.address, num_processes=2, process_id=options.number)
+        jax.distributed.initialize(
+            options.address, num_processes=2, process_id=options.number
+        )
     found: dict = {"step": step_seconds(options.batch_size)}
     if options.address:
         weights = jax.tree.leaves(eqx.filter(model_and_loss()[0], eqx.is_array))
         sizes = [x.size for x in weights]
         found["weights"], found["arrays"] = sum(sizes), len(sizes)
-        found["apart"], found["joined"] = sum_seconds(sizes, 50), sum_seconds([sum(sizes)], 50)
+        found["apart"], found["joined"] = (
+            sum_seconds(sizes, 50),
+            sum_seconds([sum(sizes)], 50),
+        )
         found["large"] = sum_seconds([LARGE], 5)
         jax.distributed.shutdown()
     print(json.dumps(found))
@@ -115,9 +128,18 @@ def measured(way: str, batch_size: int) -> dict:
     children = []
     for number in range(processes):
         mine = ",".join(str(number * cores + core) for core in range(cores))
-        command = [sys.executable, __file__, "--batch-size", str(batch_size), "--cores", mine]
+        command = [
+            sys.executable,
+            __file__,
+            "--batch-size",
+            str(batch_size),
+            "--cores",
+            mine,
+        ]
         command += ["--number", str(number), "--address", address]
-        children.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE))
+        children.append(
+            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+        )
     outputs = [child.communicate()[0] for child in children]
     if any(child.returncode for child in children):
         sys.exit(f"{way}: a process failed")
@@ -134,7 +156,9 @@ def main(options) -> None:
     for way, times in zip(list(WAYS)[1:], others, strict=True):
         ratios = [a / b for a, b in zip(first, times, strict=True)]
         shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-        print(f"{way}: {statistics.median(ratios):.2f} times as fast as one core ({shown})")
+        print(
+            f"{way}: {statistics.median(ratios):.2f} times as fast as one core ({shown})"
+        )
     two = found["two processes on a core each"]
     sums = {name: 1e3 * statistics.median(run[name] for run in two) for name in SUMS}
     print(

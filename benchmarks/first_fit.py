@@ -48,8 +48,16 @@ print(json.dumps({
 def run(checkout: Path, rows: int, cache: Path | None, folder: str) -> dict[str, float]:
     """One fresh process."""
     unset = ("JAX_COMPILATION_CACHE_DIR", "MMLP_CACHE")
-    environment = {name: value for name, value in os.environ.items() if name not in unset}
-    command = [sys.executable, "-c", SCRIPT, str(rows), *([str(cache)] if cache else [])]
+    environment = {
+        name: value for name, value in os.environ.items() if name not in unset
+    }
+    command = [
+        sys.executable,
+        "-c",
+        SCRIPT,
+        str(rows),
+        *([str(cache)] if cache else []),
+    ]
     environment["PYTHONPATH"] = str(checkout)
     settings = {"env": environment, "cwd": folder, "capture_output": True, "text": True}
     done = subprocess.run(command, check=True, **settings)
@@ -61,7 +69,10 @@ def measured(checkouts: dict[str, Path], repeats: int, rows: int) -> dict[tuple,
     runs: dict[tuple, list] = {}
     with tempfile.TemporaryDirectory() as folder:
         caches = {name: Path(folder, f"cache {name}") for name in checkouts}
-        for name, checkout in checkouts.items():  # also writes what Python compiles of the sources
+        for (
+            name,
+            checkout,
+        ) in checkouts.items():  # also writes what Python compiles of the sources
             run(checkout, rows, caches[name], folder)
         for _ in range(repeats):
             for name, checkout in checkouts.items():
@@ -69,7 +80,9 @@ def measured(checkouts: dict[str, Path], repeats: int, rows: int) -> dict[tuple,
                     result = run(checkout, rows, cache, folder)
                     runs.setdefault((name, kind), []).append(result)
     return {
-        which: {key: statistics.median(one[key] for one in results) for key in results[0]}
+        which: {
+            key: statistics.median(one[key] for one in results) for key in results[0]
+        }
         for which, results in runs.items()
     }
 
@@ -91,7 +104,9 @@ def main() -> None:
     for kind in ("cold", "second") if given.against else ():
         ours, theirs = medians["here", kind], medians["against", "cold"]
         ratios = {key: ours[key] / theirs[key] for key in ("seconds", "cpu")}
-        print(f"{kind} / theirs cold: {ratios['seconds']:.2f} wall clock, {ratios['cpu']:.2f} cpu")
+        print(
+            f"{kind} / theirs cold: {ratios['seconds']:.2f} wall clock, {ratios['cpu']:.2f} cpu"
+        )
 
 
 if __name__ == "__main__":

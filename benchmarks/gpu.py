@@ -83,13 +83,18 @@ def divergence(function, n: int, d: int) -> float:
 def cases() -> dict:
     """What is timed -> a function of nothing."""
     found = {}
-    for d, batch, steps, form in ((10, 50, STEPS, ""), (560, 100, 10, ", dense output")):
+    for d, batch, steps, form in (
+        (10, 50, STEPS, ""),
+        (560, 100, 10, ", dense output"),
+    ):
         for name, optimizer in OPTIMIZERS.items():
             what = f"step of NfNf, 3 x 30, d = {d}, batch {batch}{form}, {name}"
             found[what] = partial(step_of_vae, d, batch, optimizer, steps)
     for name, function, sizes in DIVERGENCES:
         for n, d in sizes:
-            found[f"{name} with gradient, {n} x {d}"] = partial(divergence, function, n, d)
+            found[f"{name} with gradient, {n} x {d}"] = partial(
+                divergence, function, n, d
+            )
     return found
 
 
@@ -102,7 +107,9 @@ def main() -> None:
     device, rows = jax.devices()[0].device_kind, []
     print(f"jax {jax.__version__}, {device}")
     for what, run in cases().items():
-        rows.append({"what": what, "ms": float(f"{run():.4g}"), "before": before.get(what)})
+        rows.append(
+            {"what": what, "ms": float(f"{run():.4g}"), "before": before.get(what)}
+        )
         print(f"{rows[-1]['ms']:10.4g} ms  {what}", flush=True)
     if arguments.record:
         new = old | {"device": device, "jax": jax.__version__, "rows": rows}

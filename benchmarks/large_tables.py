@@ -64,7 +64,9 @@ def measured(n: int, seed: int, rate: float | None) -> dict[str, float]:
 def main() -> None:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=form)
-    parser.add_argument("--rows", nargs="+", type=int, default=[10_000, 100_000, 1_000_000])
+    parser.add_argument(
+        "--rows", nargs="+", type=int, default=[10_000, 100_000, 1_000_000]
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--out", type=Path, default=Path("results/large-tables.json"))
@@ -75,8 +77,12 @@ def main() -> None:
         rate = given.learning_rate
         step = "" if rate is None else f", rate {rate:g}"
         results[f"{n} rows, seed {given.seed}{step}"] = measured(n, given.seed, rate)
-        atomic_files.replace_file(given.out, (json.dumps(results, indent=1) + "\n").encode())
-    print(f"{'':36}{'seconds':>9}{'GB':>6}{'log score':>11}{'truth':>9}{'gap a target':>14}")
+        atomic_files.replace_file(
+            given.out, (json.dumps(results, indent=1) + "\n").encode()
+        )
+    print(
+        f"{'':36}{'seconds':>9}{'GB':>6}{'log score':>11}{'truth':>9}{'gap a target':>14}"
+    )
     for name, found in results.items():
         print(
             f"{name:36}{found['seconds']:9.0f}{found['memory_gb']:6.1f}{found['log_score']:11.4f}"

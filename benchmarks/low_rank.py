@@ -30,7 +30,9 @@ def regression(d: int, rank: int, key):
 
     output = mmlp.LowRank(rank)
     head = mmlp.GaussianHead(
-        mmlp.JointMatrixMLP(INPUTS, d, HIDDEN, out_features=d + 1, output=output, key=key)
+        mmlp.JointMatrixMLP(
+            INPUTS, d, HIDDEN, out_features=d + 1, output=output, key=key
+        )
     )
     X = jax.random.normal(key, (BATCH, INPUTS))
 
@@ -87,15 +89,30 @@ def measure(kind: str, d: int, rank: int, steps: int):
         times.append(time.perf_counter() - begun)
     stats = jax.devices()[0].memory_stats() or {}
     host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    row = {"seconds": min(times[1:]), "host": host, "device": stats.get("peak_bytes_in_use")}
+    row = {
+        "seconds": min(times[1:]),
+        "host": host,
+        "device": stats.get("peak_bytes_in_use"),
+    }
     print(json.dumps(row | {"name": jax.devices()[0].device_kind}))
 
 
 def in_a_process_of_its_own(kind: str, d: int, rank: int, steps: int) -> dict:
     environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}
-    arguments = ["--kind", kind, "--dims", str(d), "--rank", str(rank), "--steps", str(steps)]
+    arguments = [
+        "--kind",
+        kind,
+        "--dims",
+        str(d),
+        "--rank",
+        str(rank),
+        "--steps",
+        str(steps),
+    ]
     command = [sys.executable, __file__, *arguments]
-    return json.loads(subprocess.check_output(command, env=environment).splitlines()[-1])
+    return json.loads(
+        subprocess.check_output(command, env=environment).splitlines()[-1]
+    )
 
 
 def gibibytes(size: int | None) -> str:
@@ -103,7 +120,9 @@ def gibibytes(size: int | None) -> str:
 
 
 def table(dims: list[int], rank: int, steps: int):
-    print(f"one step, LowRank({rank}), batch {BATCH}, float32; memory in GiB at the peak\n")
+    print(
+        f"one step, LowRank({rank}), batch {BATCH}, float32; memory in GiB at the peak\n"
+    )
     print(f"{'':>10} {'d':>7} {'seconds':>9} {'process':>8} {'device':>7}")
     for kind in ("regression", "vae"):
         times = []
@@ -111,18 +130,29 @@ def table(dims: list[int], rank: int, steps: int):
             row = in_a_process_of_its_own(kind, d, rank, steps)
             times.append(row["seconds"])
             memory = f"{gibibytes(row['host']):>8} {gibibytes(row['device']):>7}"
-            print(f"{kind:>10} {d:7d} {row['seconds']:9.4f} {memory}  {row['name']}", flush=True)
+            print(
+                f"{kind:>10} {d:7d} {row['seconds']:9.4f} {memory}  {row['name']}",
+                flush=True,
+            )
         if len(dims) > 1:
             power = np.polyfit(np.log(dims), np.log(times), 1)[0]
             print(f"{'':>10} time grows like d^{power:.2f}\n")
 
 
 def main():
-    parser = argparse.ArgumentParser(description="One training step with the output LowRank.")
-    parser.add_argument("--dims", type=int, nargs="+", default=[1_000, 3_000, 10_000, 30_000])
+    parser = argparse.ArgumentParser(
+        description="One training step with the output LowRank."
+    )
+    parser.add_argument(
+        "--dims", type=int, nargs="+", default=[1_000, 3_000, 10_000, 30_000]
+    )
     parser.add_argument("--rank", type=int, default=32)
-    parser.add_argument("--steps", type=int, default=10, help="of which the fastest counts")
-    parser.add_argument("--kind", choices=["regression", "vae"], help="measure this one, here")
+    parser.add_argument(
+        "--steps", type=int, default=10, help="of which the fastest counts"
+    )
+    parser.add_argument(
+        "--kind", choices=["regression", "vae"], help="measure this one, here"
+    )
     options = parser.parse_args()
     if options.kind is None:
         table(options.dims, options.rank, options.steps)

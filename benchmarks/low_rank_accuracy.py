@@ -35,7 +35,10 @@ def draw(shape: str, condition: float):
     c, scale = condition**0.5, np.exp(rng.uniform(-0.1, 0.1, (TRIALS, D)))
     if shape == "loadings":  # long ones
         U *= c
-    elif shape in ("scales", "both"):  # of all sizes, or half of that and longer loadings
+    elif shape in (
+        "scales",
+        "both",
+    ):  # of all sizes, or half of that and longer loadings
         c = c if shape == "scales" else c**0.5
         spread = np.broadcast_to(np.geomspace(1, 1 / c, D), (TRIALS, D))
         scale = rng.permuted(spread, axis=1)
@@ -58,7 +61,9 @@ def exact(scale, U, x):
     T = np.concatenate([np.eye(D) * scale[:, None], U], axis=1, dtype=float)
     R = np.linalg.qr(T, mode="r")
     y = np.linalg.solve(np.swapaxes(R, 1, 2), x.astype(float)[..., None])
-    return 2 * np.log(np.abs(np.diagonal(R, axis1=1, axis2=2))).sum(1), np.sum(y**2, (1, 2))
+    return 2 * np.log(np.abs(np.diagonal(R, axis1=1, axis2=2))).sum(1), np.sum(
+        y**2, (1, 2)
+    )
 
 
 def of_value(A, x):
@@ -111,10 +116,15 @@ def gradient_errors(shape: str, condition: float) -> dict[str, list[float]]:
     """The largest relative errors of log det + x'A^-1 x by s and by U, against float64."""
     drawn, found = draw(shape, condition), {}
     with jax.enable_x64(True):
-        wide = [np.asarray(g) for g in GRADIENTS["dense"](*(a.astype(float) for a in drawn))]
+        wide = [
+            np.asarray(g) for g in GRADIENTS["dense"](*(a.astype(float) for a in drawn))
+        ]
     for name, gradient in GRADIENTS.items():
         pairs = zip((np.asarray(g, float) for g in gradient(*drawn)), wide, strict=True)
-        off = [(np.reshape(g - e, (TRIALS, -1)), np.reshape(e, (TRIALS, -1))) for g, e in pairs]
+        off = [
+            (np.reshape(g - e, (TRIALS, -1)), np.reshape(e, (TRIALS, -1)))
+            for g, e in pairs
+        ]
         norm = np.linalg.norm
         found[name] = [float(np.max(norm(a, axis=1) / norm(e, axis=1))) for a, e in off]
     return found
@@ -154,19 +164,27 @@ def near_equality(dtype, d: int = 1000, m: int = 8) -> dict[str, list[float]]:
 
     def computed(A, e):
         B = A.scaled(1 + e)
-        p, q = (mmlp.TraceOneGaussian.from_moments(jnp.zeros(d, dtype), V) for V in (B, A))
+        p, q = (
+            mmlp.TraceOneGaussian.from_moments(jnp.zeros(d, dtype), V) for V in (B, A)
+        )
         steins = mmlp.stein(A, B), mmlp.stein(A, B, symmetric=False)
         return jnp.stack([*steins, mmlp.kl_divergence(q, p), mmlp.quadratic(A, B)])
 
-    got = np.asarray(jax.jit(jax.vmap(computed, (None, 0)))(A, e.astype(dtype)), float).T
-    return {name: list(np.abs(x - exact[name])) for name, x in zip(exact, got, strict=True)}
+    got = np.asarray(
+        jax.jit(jax.vmap(computed, (None, 0)))(A, e.astype(dtype)), float
+    ).T
+    return {
+        name: list(np.abs(x - exact[name])) for name, x in zip(exact, got, strict=True)
+    }
 
 
 EPSILONS = (1e-1, 1e-3, 1e-5, 1e-7)
 
 
 def main():
-    print(f"\nfloat32, A = diag(s^2) + U'U with d = {D}, m = {RANK}: largest relative error over")
+    print(
+        f"\nfloat32, A = diag(s^2) + U'U with d = {D}, m = {RANK}: largest relative error over"
+    )
     print(f"{TRIALS} draws of log det A, x'A^-1 x: low rank / dense factor / textbook;")
     print("of the gradient by s, U, and of tr(A^-1 B): low rank / dense factor\n")
     for shape in SHAPES:
@@ -174,14 +192,18 @@ def main():
         for condition in CONDITIONS:
             row = [f"  cond(A) = {condition:.0e} "]
             for found in (errors(shape, condition), gradient_errors(shape, condition)):
-                row.append(" / ".join(" ".join(f"{x:5.0e}" for x in e) for e in found.values()))
+                row.append(
+                    " / ".join(" ".join(f"{x:5.0e}" for x in e) for e in found.values())
+                )
             row.append(" / ".join(f"{x:5.0e}" for x in trace_errors(shape, condition)))
             print("    ".join(row))
 
 
 def near():
     """Call it with 64-bit numbers enabled."""
-    print("\nabsolute errors at B = (1 + eps) A, d = 1000, m = 8, by determinants and traces\n")
+    print(
+        "\nabsolute errors at B = (1 + eps) A, d = 1000, m = 8, by determinants and traces\n"
+    )
     print(f"{'eps':>34}" + "".join(f"{e:9.0e}" for e in EPSILONS))
     for dtype in (np.float32, np.float64):
         for name, row in near_equality(dtype).items():

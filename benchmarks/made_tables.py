@@ -77,7 +77,9 @@ class Truth(NamedTuple):
         return constant - logdet - (nu + d) / 2 * np.log1p(u / nu)
 
 
-def sines(X: np.ndarray, d: int, rng: np.random.Generator, rate: float = 1.0) -> np.ndarray:
+def sines(
+    X: np.ndarray, d: int, rng: np.random.Generator, rate: float = 1.0
+) -> np.ndarray:
     """d random smooth functions of the first inputs, of deviation one over standard normal rows."""
     W = rate * rng.standard_normal((INPUTS, SINES)) / INPUTS**0.5
     b, a = rng.uniform(0, 2 * np.pi, SINES), rng.standard_normal((SINES, d))
@@ -157,9 +159,17 @@ def table(results: dict) -> str:
         lines.append(f"{data}: the truth has {np.mean(truth):.3f}, {len(truth)} tables")
         for name, splits in methods.items():
             if name != TRUTH:
-                excess = np.array([split["nll"] for split in splits]) - truth[: len(splits)]
-                error = np.std(excess, ddof=1) / np.sqrt(len(excess)) if len(excess) > 1 else np.nan
-                numbers = {key: np.mean([split[key] for split in splits]) for key in splits[0]}
+                excess = (
+                    np.array([split["nll"] for split in splits]) - truth[: len(splits)]
+                )
+                error = (
+                    np.std(excess, ddof=1) / np.sqrt(len(excess))
+                    if len(excess) > 1
+                    else np.nan
+                )
+                numbers = {
+                    key: np.mean([split[key] for split in splits]) for key in splits[0]
+                }
                 lines.append(
                     f"  {name:28}{np.mean(excess):8.3f} +- {error:.3f}"
                     f"{numbers['coverage']:8.3f}{numbers['seconds']:9.1f} s"
@@ -176,7 +186,9 @@ def main() -> None:
     for data in given.tables:
         name, n = data.removesuffix(" rows").split(", ")
         truth = (made(name, int(n), seed)[2] for seed in given.seeds)
-        results[data] = {TRUTH: [{"nll": -float(x.mean())} for x in truth]} | results[data]
+        results[data] = {TRUTH: [{"nll": -float(x.mean())} for x in truth]} | results[
+            data
+        ]
     given.out.write_text(json.dumps(results, indent=1) + "\n")
     print(table(results))
 

@@ -61,7 +61,8 @@ def rows(n: int, d: int, seed: int):
     errors = scale * rng.normal(size=(n, d))
     errors += np.einsum("nmd,nm->nd", U, rng.normal(size=(n, RANK)))
     p = TraceOneGaussian.from_moments(
-        jnp.zeros((n, d), "f4"), LowRankGram(jnp.asarray(scale, "f4"), jnp.asarray(U, "f4"))
+        jnp.zeros((n, d), "f4"),
+        LowRankGram(jnp.asarray(scale, "f4"), jnp.asarray(U, "f4")),
     )
     return X, mean + errors, float(jnp.mean(p.log_prob(jnp.asarray(errors, "f4"))))
 
@@ -93,7 +94,9 @@ def step(form: str, d: int) -> tuple[float, float]:
     e = np.asarray(y) / d**0.5
     build, start = FORMS[form].builder(model, INPUTS, e, np.ones(len(e)))
     first = (X,) if start is None else (X, jnp.asarray(start))
-    heads = eqx.filter_vmap(lambda key: build(key, *first))(jax.random.split(jax.random.key(0), 5))
+    heads = eqx.filter_vmap(lambda key: build(key, *first))(
+        jax.random.split(jax.random.key(0), 5)
+    )
 
     def loss(head):
         return jnp.mean(jax.vmap(lambda x, e: -head(x).log_prob(e))(X[:64], y[:64]))
@@ -107,7 +110,9 @@ def step(form: str, d: int) -> tuple[float, float]:
 
 
 def steps(sizes) -> None:
-    print("gradients of 5 networks, 64 rows: full, low rank (seconds to compile, milliseconds)")
+    print(
+        "gradients of 5 networks, 64 rows: full, low rank (seconds to compile, milliseconds)"
+    )
     for d in sizes:
         found = [step(form, d) for form in FORMS]
         text = " ".join(f"{first:6.1f} s {later:8.1f} ms" for first, later in found)
@@ -141,8 +146,13 @@ def many(d: int, n: int, *, diagonal: bool) -> None:
             X, y, best = rows(count, d, seed)
             np.savez(path, X=X, y=y)
         model = os.path.join(folder, model)
-        _, seconds, peak = command("fit", "regression", str(train), "-o", model, "--quiet")
-        print(f"{d} targets, {n} rows: fit {seconds:.0f} s, peak {peak:.2f} GB", flush=True)
+        _, seconds, peak = command(
+            "fit", "regression", str(train), "-o", model, "--quiet"
+        )
+        print(
+            f"{d} targets, {n} rows: fit {seconds:.0f} s, peak {peak:.2f} GB",
+            flush=True,
+        )
         out, seconds, peak = command("score", model, str(test), "--json")
         print(f"score {seconds:.0f} s, peak of both {peak:.2f} GB: {json.loads(out)}")
     print(f"log score: truth {best:.2f}", flush=True)

@@ -37,7 +37,10 @@ def dlog(A, H):
 
 def between(A, B, f):
     """A^-1/2 f(A^1/2 B A^1/2) A^-1/2."""
-    root, inverse = of_eigenvalues(A, mpmath.sqrt), of_eigenvalues(A, lambda x: 1 / mpmath.sqrt(x))
+    root, inverse = (
+        of_eigenvalues(A, mpmath.sqrt),
+        of_eigenvalues(A, lambda x: 1 / mpmath.sqrt(x)),
+    )
     return inverse * of_eigenvalues(root * B * root, f) * inverse
 
 
@@ -75,7 +78,8 @@ VALUES = {
     "matmul": lambda A, b, c: b * c.T,  # c . (A @ b)
     "gaussian log_prob": lambda A, b, c: (A**-1 * b * b.T * A**-1 - A**-1) / 2,
     "power exponential log_prob": lambda A, b, c: (
-        ((b.T * A**-1 * b)[0] ** (BETA - 1) * BETA * A**-1 * b * b.T * A**-1 - A**-1) / 2
+        ((b.T * A**-1 * b)[0] ** (BETA - 1) * BETA * A**-1 * b * b.T * A**-1 - A**-1)
+        / 2
     ),
 }
 BETA = 0.7

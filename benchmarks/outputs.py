@@ -16,7 +16,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from mmlp import CholeskyMLP, Dense, JointMatrixMLP, MatrixMLP, Triangular, calibrate, paper_vae
+from mmlp import (
+    CholeskyMLP,
+    Dense,
+    JointMatrixMLP,
+    MatrixMLP,
+    Triangular,
+    calibrate,
+    paper_vae,
+)
 
 STEPS, TURNS, HIDDEN = 20, 30, (30, 30, 30)
 NETWORKS = {
@@ -33,7 +41,9 @@ def steps(vae, X, optimizer=optax.adam(1e-4)):
     params, static = eqx.partition(vae, eqx.is_inexact_array)
 
     def loss(params, key):
-        bounds = jax.vmap(eqx.combine(params, static).elbo)(X, jax.random.split(key, len(X)))
+        bounds = jax.vmap(eqx.combine(params, static).elbo)(
+            X, jax.random.split(key, len(X))
+        )
         return -jnp.mean(bounds)
 
     def step(carry, key):
@@ -42,7 +52,9 @@ def steps(vae, X, optimizer=optax.adam(1e-4)):
         return (optax.apply_updates(params, updates), state), None
 
     run = jax.jit(
-        lambda carry: jax.lax.scan(step, carry, jax.random.split(jax.random.key(1), STEPS))
+        lambda carry: jax.lax.scan(
+            step, carry, jax.random.split(jax.random.key(1), STEPS)
+        )
     )
     start = params, optimizer.init(params)
     jax.block_until_ready(run(start))
@@ -62,7 +74,9 @@ def main():
         vae = paper_vae("NfNf", *sizes, network=network, outputs={"f": output}, key=key)
         programs[name] = steps(calibrate(vae, X, key=key), X)
     times = dict.fromkeys(programs, float("inf"))
-    for _ in range(TURNS):  # in turns, so that what else the machine does meets all alike
+    for _ in range(
+        TURNS
+    ):  # in turns, so that what else the machine does meets all alike
         for name, program in programs.items():
             start = time.perf_counter()
             program()

@@ -37,7 +37,9 @@ def step_rivals(batch: int) -> list[Rival]:
         of_library("MatrixMLP, 3 x 30", n, model="matrix", hidden=PAPER, batch=batch)
         for n in (1, 2)
     ]
-    rivals.append(of_library("CholeskyMLP, 3 x 30", model="cholesky", hidden=PAPER, batch=batch))
+    rivals.append(
+        of_library("CholeskyMLP, 3 x 30", model="cholesky", hidden=PAPER, batch=batch)
+    )
     make = "rivals.torch_steps:steps"
     for density, threads in (("cholesky", (1,)), ("lu", (1, 2))):
         given = {"batch": batch, "density": density}
@@ -136,12 +138,20 @@ PARTS = (steps, joint, growth, jacobians, densities, divergences, size, first)
 def main() -> None:
     names = {part.__name__: part for part in PARTS}
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(names)}; all unless named")
+    parser.add_argument(
+        "parts", nargs="*", help=f"of {', '.join(names)}; all unless named"
+    )
     wanted = parser.parse_args().parts or list(names)
     if unknown := set(wanted) - set(names):
-        parser.error(f"no such part: {', '.join(sorted(unknown))}; known: {', '.join(names)}")
+        parser.error(
+            f"no such part: {', '.join(sorted(unknown))}; known: {', '.join(names)}"
+        )
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = (
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count()
+    )
     record |= {"command": "make bench", "machine": f"{cores} CPU cores"}
     record |= {name: version(name) for name in ("jax", "torch")}
     for name in wanted:

@@ -32,7 +32,9 @@ def task(key, n):
     c = jax.random.uniform(key, (n, 2), minval=-1, maxval=1)
     X = jnp.tanh(c @ jax.random.normal(jax.random.key(10), (2, 4)))
     generators = jax.random.normal(jax.random.key(11), (2, DIM, DIM))
-    return X, mmlp.Gram.trace_one(turning_factors(c / 2, generators, jnp.geomspace(1, 0.1, DIM)))
+    return X, mmlp.Gram.trace_one(
+        turning_factors(c / 2, generators, jnp.geomspace(1, 0.1, DIM))
+    )
 
 
 def loss(model, batch, key, t):
@@ -40,7 +42,9 @@ def loss(model, batch, key, t):
 
 
 def test_loss(models, test) -> np.ndarray:
-    return np.asarray(eqx.filter_vmap(lambda model: loss(model, test, None, 1.0))(models))
+    return np.asarray(
+        eqx.filter_vmap(lambda model: loss(model, test, None, 1.0))(models)
+    )
 
 
 def recipes():
@@ -51,9 +55,14 @@ def recipes():
             cosine = optax.cosine_decay_schedule(rate, STEPS)
             schedules = [("cosine, clip 100", 100.0, cosine)]
             if rate in (1e-2, 2e-2):
-                schedules += [("cosine, clip 1", 1.0, cosine), ("constant, clip 100", 100.0, rate)]
+                schedules += [
+                    ("cosine, clip 1", 1.0, cosine),
+                    ("constant, clip 100", 100.0, rate),
+                ]
             for label, clip, schedule in schedules:
-                optimizer = optax.chain(optax.clip_by_global_norm(clip), method(schedule))
+                optimizer = optax.chain(
+                    optax.clip_by_global_norm(clip), method(schedule)
+                )
                 yield f"{name} {rate:g}", label, optimizer
 
 
@@ -61,7 +70,9 @@ def main():
     train, test = task(jax.random.key(0), SAMPLES), task(jax.random.key(1), SAMPLES)
     keys = jax.random.split(jax.random.key(2), SEEDS)
     make = eqx.filter_vmap(
-        lambda key: mmlp.calibrate(mmlp.MatrixMLP(4, DIM, (16, 16), key=key), train[0], key=key)
+        lambda key: mmlp.calibrate(
+            mmlp.MatrixMLP(4, DIM, (16, 16), key=key), train[0], key=key
+        )
     )
     models = make(keys)
     options = {"epochs": EPOCHS, "batch_size": BATCH, "progress": False}

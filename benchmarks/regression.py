@@ -95,14 +95,18 @@ def gaussian_process(X, y, X_test, seed):
         residuals.append(precision @ target / np.diag(precision))
         means.append(model.predict(scaler.transform(X_test)))
     residuals = np.stack(residuals, axis=1) * scale
-    return gaussian(np.stack(means, axis=1) * scale + mean, residuals.T @ residuals / len(X))
+    return gaussian(
+        np.stack(means, axis=1) * scale + mean, residuals.T @ residuals / len(X)
+    )
 
 
 def linear(X, y, X_test, seed):
     """Least squares, and one covariance of its residuals."""
     model = LinearRegression().fit(X, y)
     residuals = y - model.predict(X)
-    return gaussian(model.predict(X_test), residuals.T @ residuals / (len(X) - X.shape[1] - 1))
+    return gaussian(
+        model.predict(X_test), residuals.T @ residuals / (len(X) - X.shape[1] - 1)
+    )
 
 
 METHODS = {
@@ -150,9 +154,13 @@ def table(results: dict) -> str:
     for data, methods in results.items():
         lines.append(data)
         for name in (name for name in METHODS if name in methods):
-            column = {key: [split[key] for split in methods[name]] for key in methods[name][0]}
+            column = {
+                key: [split[key] for split in methods[name]] for key in methods[name][0]
+            }
             mean = {key: np.mean(values) for key, values in column.items()}
-            error = {key: np.std(x, ddof=1) / np.sqrt(len(x)) for key, x in column.items()}
+            error = {
+                key: np.std(x, ddof=1) / np.sqrt(len(x)) for key, x in column.items()
+            }
             lines.append(
                 f"  {name:28}{mean['nll']:16.3f} +- {error['nll']:.3f}"
                 f"{mean['energy']:12.3f} +- {error['energy']:.3f}"
@@ -177,12 +185,16 @@ def record(out: Path, rows: Callable, tables, methods, seeds) -> dict:
                 found = scores(METHODS[name], X, y, X_test, y_test, seed)
                 known[seed] = found | {"seed": seed}
                 results[data][name] = [known[i] for i in sorted(known)]
-                atomic_files.replace_file(out, (json.dumps(results, indent=1) + "\n").encode())
+                atomic_files.replace_file(
+                    out, (json.dumps(results, indent=1) + "\n").encode()
+                )
             print(f"{data}, {name}: done", flush=True)
     return results
 
 
-def arguments(description: str | None, tables, out: str, seeds) -> argparse.ArgumentParser:
+def arguments(
+    description: str | None, tables, out: str, seeds
+) -> argparse.ArgumentParser:
     form = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=description, formatter_class=form)
     parser.add_argument("--tables", nargs="+", choices=tables, default=list(tables))
@@ -197,7 +209,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("MMLP_DATA"))
     given = parser.parse_args()
     if given.data is None:
-        parser.error("say where enb.arff and jura.arff are: --data DIR, or the variable MMLP_DATA")
+        parser.error(
+            "say where enb.arff and jura.arff are: --data DIR, or the variable MMLP_DATA"
+        )
     known = {name: read(Path(given.data), name) for name in given.tables}
 
     def rows(name: str, seed: int) -> tuple:

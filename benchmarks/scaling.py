@@ -29,7 +29,9 @@ def peak_memory() -> int:
     status = Path("/proc/self/status")
     if not status.exists():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+    (line,) = (
+        line for line in status.read_text().splitlines() if line.startswith("VmHWM:")
+    )
     return int(line.split()[1])
 
 
@@ -72,7 +74,10 @@ def in_a_process_of_its_own(loss: str, d: int) -> list[float]:
     # two threads on one small matrix wait for each other
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, __file__, loss, str(d)]
-    return [float(value) for value in subprocess.check_output(command, env=environment).split()]
+    return [
+        float(value)
+        for value in subprocess.check_output(command, env=environment).split()
+    ]
 
 
 def exponent(sizes, values) -> float:
@@ -86,19 +91,26 @@ def rows(loss: str) -> list[dict]:
         seconds, above_idle, peak = in_a_process_of_its_own(loss, d)
         row = {"d": d, "ms": 1e3 * seconds, "above idle": above_idle, "process": peak}
         table.append({name: float(f"{value:.4g}") for name, value in row.items()})
-        print(f"{d:5d} {1000 * seconds:9.1f} {above_idle:11.0f} {peak:18.0f}", flush=True)
+        print(
+            f"{d:5d} {1000 * seconds:9.1f} {above_idle:11.0f} {peak:18.0f}", flush=True
+        )
     return table
 
 
 def main():
     for loss in LOSSES:
-        print(f"value and gradient of the {loss} through MatrixMLP(20, d), batch {BATCH}, float32")
+        print(
+            f"value and gradient of the {loss} through MatrixMLP(20, d), batch {BATCH}, float32"
+        )
         print(f"{'d':>5} {'time/ms':>9} {'memory/MiB':>11} {'whole process/MiB':>18}")
         table = rows(loss)
         time_power, memory_power = (
-            exponent(SIZES, [row[name] for row in table]) for name in ("ms", "above idle")
+            exponent(SIZES, [row[name] for row in table])
+            for name in ("ms", "above idle")
         )
-        print(f"fitted exponents: time d^{time_power:.2f}, memory d^{memory_power:.2f}\n")
+        print(
+            f"fitted exponents: time d^{time_power:.2f}, memory d^{memory_power:.2f}\n"
+        )
 
 
 if __name__ == "__main__":

@@ -33,7 +33,13 @@ from regression import read, split
 
 from mmlp import Gram, metrics
 from mmlp.estimators import corrections, covariance, mean
-from mmlp.estimators.covariance import FAMILIES, FLOOR, Centred, Separated, minus_log_density
+from mmlp.estimators.covariance import (
+    FAMILIES,
+    FLOOR,
+    Centred,
+    Separated,
+    minus_log_density,
+)
 from mmlp.estimators.ensemble import Scaling, Training, fit_folds, folds, held
 from mmlp.estimators.full import Full, drawn_in
 from mmlp.estimators.pieces import predictions
@@ -57,7 +63,11 @@ class Candidate:
         widths = self.hidden_dims, self.hidden_features
         if self.kind == "cholesky":
             return covariance.Covariance(HEAD, self.kind, p, d, *widths)(key, X)
-        output = Triangular() if self.kind.endswith("triangular") else Dense(Linear(floor=FLOOR))
+        output = (
+            Triangular()
+            if self.kind.endswith("triangular")
+            else Dense(Linear(floor=FLOOR))
+        )
         if self.kind.startswith("joint"):
             options = {"output": output, "key": keys[0]}
             network = JointMatrixMLP(p, d, widths[0], HEAD.extra, widths[1], **options)
@@ -65,9 +75,15 @@ class Candidate:
         if self.kind == "matrix":
             shape = MatrixMLP(p, d, widths[0], output=output, key=keys[1])
         else:
-            shape = JointMatrixMLP(p, d, widths[0], None, widths[1], output=output, key=keys[1])
+            shape = JointMatrixMLP(
+                p, d, widths[0], None, widths[1], output=output, key=keys[1]
+            )
         scales = Perceptron((p, *widths[1], d + HEAD.extra - 1), key=keys[0])
-        return HEAD(Centred(Separated(*(calibrate(m, X, key=keys[2]) for m in (scales, shape))), d))
+        return HEAD(
+            Centred(
+                Separated(*(calibrate(m, X, key=keys[2]) for m in (scales, shape))), d
+            )
+        )
 
 
 class Table:
@@ -81,7 +97,9 @@ class Table:
         self.rows = self.x.astype("float32"), inputs.forward(X_test).astype("float32")
         how: Any = {"training": plan, "seed": seed, "checkpoint": None}
         start, self.seed = time.perf_counter(), seed
-        fitted = mean.fit_mean((64, 64), self.x, self.z, self.weight, self.partitions, **how)
+        fitted = mean.fit_mean(
+            (64, 64), self.x, self.z, self.weight, self.partitions, **how
+        )
         self.seconds, self.share = time.perf_counter() - start, fitted.share
         self.L = FORM.shape(fitted.residuals, self.weight)
         pair = (fitted.residuals, fitted.apart)
@@ -93,7 +111,9 @@ class Table:
         start, parts = time.perf_counter(), self.partitions[0]
         how: Any = {"training": plan, "seed": self.seed + 1, "checkpoint": None}
         data = (self.x, self.e)
-        fitted = fit_folds(candidate, minus_log_density, data, self.weight, parts, **how)
+        fitted = fit_folds(
+            candidate, minus_log_density, data, self.weight, parts, **how
+        )
         seconds = time.perf_counter() - start
         learnt = predictions(FORM.learnt, fitted.model, self.rows[0])
         log_V, *tail = (held(a, parts) for a in learnt)
@@ -104,7 +124,9 @@ class Table:
         result["epochs"] = [len(epochs), *np.nanargmin(epochs, axis=0).tolist()]
         for rule, c in self.rules(log_V, tail, best).items():
             drawn = drawn_in(log_V, c)
-            gain = corrections.gain(drawn, self.e, self.apart, self.weight, 2 * len(parts))
+            gain = corrections.gain(
+                drawn, self.e, self.apart, self.weight, 2 * len(parts)
+            )
             result[rule] = (c, gain, *self.score(test, c, gain))
         return result
 
@@ -115,7 +137,9 @@ class Table:
         def losses(c):
             T = np.linalg.cholesky(np.linalg.inv(_exp(drawn_in(log_V, c)))).mT
             R = np.linalg.qr(np.linalg.inv(T).mT, mode="r")
-            return -np.asarray(_law(R, np.zeros((n, d)), tail).log_prob(self.e.astype("float32")))
+            return -np.asarray(
+                _law(R, np.zeros((n, d)), tail).log_prob(self.e.astype("float32"))
+            )
 
         at_best, found = losses(best), {"likeliest": best, "none": 0.0}
         grid = [(c, losses(c) - at_best) for c in np.linspace(0, best, 11)]
@@ -128,7 +152,9 @@ class Table:
         V, tail = FORM.assembled(learnt, self.L, c, gain, HEAD.distribution)
         law = _law(V.R, np.zeros_like(self.errors), tail)
         errors = self.errors.astype("float32")
-        nll = metrics.negative_log_likelihood(law, errors) + np.sum(np.log(self.target.scale))
+        nll = metrics.negative_log_likelihood(law, errors) + np.sum(
+            np.log(self.target.scale)
+        )
         return float(nll), float(metrics.ellipsoid_coverage(law, errors, 0.9))
 
 
@@ -143,7 +169,9 @@ def _law(R, loc, tail):
     return HEAD.distribution.from_moments(jnp.asarray(loc, "float32"), value, *rest)
 
 
-def rows_of(table: str, n: int, seed: int, data: Path | None) -> tuple[Any, Any, Any, Any, float]:
+def rows_of(
+    table: str, n: int, seed: int, data: Path | None
+) -> tuple[Any, Any, Any, Any, float]:
     """X, y of training, of judging, and the truth's nats a row, or zero."""
     if table in TABLES:
         X, y, truth = made(table, n, seed)
@@ -169,7 +197,11 @@ def main() -> None:
         X, y, X_test, y_test, truth = rows_of(name, given.rows, seed, given.data)
         table = Table(X, y, X_test, y_test, seed, _plan(given.mean))
         about = {"table": name, "rows": len(X), "seed": seed, "truth": truth}
-        about |= {"mean": given.mean, "mean_seconds": table.seconds, "share": table.share.tolist()}
+        about |= {
+            "mean": given.mean,
+            "mean_seconds": table.seconds,
+            "share": table.share.tolist(),
+        }
         about["smooth"] = given.smooth
         about["rmse"] = np.sqrt(np.mean(table.errors**2, axis=0)).tolist()
         for plan in given.plans:
@@ -183,7 +215,9 @@ def main() -> None:
 
 def _plan(text: str) -> Training:
     size, epochs, rate = text.split()
-    return Training(batch_size=int(size), max_epochs=int(epochs), learning_rate=float(rate))
+    return Training(
+        batch_size=int(size), max_epochs=int(epochs), learning_rate=float(rate)
+    )
 
 
 if __name__ == "__main__":

@@ -57,14 +57,18 @@ def epochs_of_fit(model, data, **options) -> list[float]:
     return [end - start for start, end in itertools.pairwise(ends)]
 
 
-def epochs_of_bare(model, data, *, key, epochs, batch_size, optimizer, **_) -> list[float]:
+def epochs_of_bare(
+    model, data, *, key, epochs, batch_size, optimizer, **_
+) -> list[float]:
     batches = jax.tree.map(lambda x: x.reshape(-1, batch_size, *x.shape[1:]), data)
     params, static = eqx.partition(model, eqx.is_inexact_array)
     params = jax.tree.map(jnp.copy, params)
     state, times = optimizer.init(params), []
     for _ in range(epochs):
         start = time.perf_counter()
-        params, state = jax.block_until_ready(bare(optimizer, static, params, state, batches, key))
+        params, state = jax.block_until_ready(
+            bare(optimizer, static, params, state, batches, key)
+        )
         times.append(time.perf_counter() - start)
     return times[1:]
 
@@ -72,7 +76,9 @@ def epochs_of_bare(model, data, *, key, epochs, batch_size, optimizer, **_) -> l
 def in_turns(one, other) -> tuple[list[float], list[float]]:
     """Times of both, taken in turns; the first turn compiles and is left out."""
     turns = [(one(), other()) for _ in range(REPEATS + 1)][1:]
-    return [t for turn in turns for t in turn[0]], [t for turn in turns for t in turn[1]]
+    return [t for turn in turns for t in turn[0]], [
+        t for turn in turns for t in turn[1]
+    ]
 
 
 def main():
@@ -80,11 +86,18 @@ def main():
     X = jax.random.normal(keys[0], (SAMPLES, 20))
     Y = mmlp.Gram.trace_one(jax.random.normal(keys[1], (SAMPLES, 10, 10)))
     model = mmlp.calibrate(make(keys[2]), X, key=keys[2])
-    print(f"jax {jax.__version__}, {jax.devices()[0].device_kind}, {len(jax.devices())} device(s)")
+    print(
+        f"jax {jax.__version__}, {jax.devices()[0].device_kind}, {len(jax.devices())} device(s)"
+    )
 
     for batch_size in (10, 50):
         steps = SAMPLES // batch_size
-        options = {"key": keys[0], "epochs": EPOCHS, "batch_size": batch_size, "progress": False}
+        options = {
+            "key": keys[0],
+            "epochs": EPOCHS,
+            "batch_size": batch_size,
+            "progress": False,
+        }
         options["optimizer"] = mmlp.default_optimizer(EPOCHS * steps)
         ours, theirs = in_turns(
             partial(epochs_of_fit, model, (X, Y), **options),
@@ -112,7 +125,9 @@ def main():
     )
     a, b = min(many), min(single)
     ratio = f"ratio {a / b:.2f} (below {SEEDS}: a gain)"
-    print(f"fit_many, {SEEDS} seeds, batch 50: {a:.3f} s; fit, one seed: {b:.3f} s; {ratio}")
+    print(
+        f"fit_many, {SEEDS} seeds, batch 50: {a:.3f} s; fit, one seed: {b:.3f} s; {ratio}"
+    )
 
 
 if __name__ == "__main__":

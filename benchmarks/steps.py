@@ -64,9 +64,13 @@ def main() -> None:
                 (X, y, truth), n = made(name, rows, given.seed), rows
             gaps = []
             for rate in (0.02, None):
-                model = MultivariateRegressor(random_state=0, learning_rate=rate).fit(X[:n], y[:n])
+                model = MultivariateRegressor(random_state=0, learning_rate=rate).fit(
+                    X[:n], y[:n]
+                )
                 gaps.append(truth.mean() - model.log_score(X[n:], y[n:]))
-            print(f"{f'{name}, {rows} rows':24}{gaps[0]:>9.3f}{gaps[1]:>9.3f}", flush=True)
+            print(
+                f"{f'{name}, {rows} rows':24}{gaps[0]:>9.3f}{gaps[1]:>9.3f}", flush=True
+            )
 
 
 if __name__ == "__main__":

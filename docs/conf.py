@@ -26,7 +26,10 @@ nitpicky = True
 # types of other projects: no inventory of theirs is fetched
 nitpick_ignore_regex = [
     ("py:.*", r"(?!mmlp).*"),
-    ("py:.*", r"mmlp\.(\w+\.)*(Kernel|Network|NetworkEstimator|Options|Output|Radius|registry\.T)"),
+    (
+        "py:.*",
+        r"mmlp\.(\w+\.)*(Kernel|Network|NetworkEstimator|Options|Output|Radius|registry\.T)",
+    ),
 ]
 
 myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "dollarmath"]
@@ -35,7 +38,11 @@ myst_heading_anchors = 3
 # metadata routing of scikit-learn adds methods to each class
 ROUTED = ("fit", "score", "predict", "transform", "inverse_transform")
 ROUTING = ", ".join(f"set_{name}_request" for name in ROUTED)
-autodoc_default_options = {"members": True, "member-order": "bysource", "exclude-members": ROUTING}
+autodoc_default_options = {
+    "members": True,
+    "member-order": "bysource",
+    "exclude-members": ROUTING,
+}
 autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True

@@ -32,7 +32,9 @@ def patches(image, n: int, seed: int, *, vary: bool = False) -> np.ndarray:
     random = np.random.default_rng(seed)
     if vary:
         i, j = random.choice([-1, 1], (2, n))
-        values = [x[:: i[k], :: j[k], random.permutation(3)] for k, x in enumerate(values)]
+        values = [
+            x[:: i[k], :: j[k], random.permutation(3)] for k, x in enumerate(values)
+        ]
     return np.asarray(values) + random.random((n, SIDE, SIDE, 3), np.float32)
 
 
@@ -42,13 +44,22 @@ def loss(vae, X, key, t):
 
 
 def autoencoder(X, epochs: int, key) -> mmlp.VAE:
-    keys, network, output = jax.random.split(key, 4), mmlp.JointMatrixMLP, mmlp.LowRank(RANK)
+    keys, network, output = (
+        jax.random.split(key, 4),
+        mmlp.JointMatrixMLP,
+        mmlp.LowRank(RANK),
+    )
     encoder = network(SIZE, LATENT, (20,), LATENT + 1, (50,), key=keys[0])
     decoder = network(LATENT, SIZE, (20,), SIZE + 1, (50,), output=output, key=keys[1])
     vae = mmlp.VAE(mmlp.GaussianHead(encoder), mmlp.GaussianHead(decoder))
     vae = mmlp.calibrate(vae, X[:500], targets=X[:500], key=keys[2])
     optimizer = mmlp.default_optimizer(epochs * len(X) // BATCH, 0.005)
-    options = {"epochs": epochs, "batch_size": BATCH, "optimizer": optimizer, "progress": False}
+    options = {
+        "epochs": epochs,
+        "batch_size": BATCH,
+        "optimizer": optimizer,
+        "progress": False,
+    }
     return mmlp.fit(vae, loss, X, key=keys[3], **options).model
 
 
@@ -74,7 +85,10 @@ def main(epochs: int = 8) -> None:
     evidence = jax.jit(jax.vmap(lambda x: vae.log_evidence(x, keys[1], 20)))
     print(f"bits a value               {LATENT + RANK} factors   VAE")
     for name, x in rows.items():
-        densities = gaussian.log_prob(x[:200]), jax.lax.map(evidence, x[:200].reshape(20, 10, -1))
+        densities = (
+            gaussian.log_prob(x[:200]),
+            jax.lax.map(evidence, x[:200].reshape(20, 10, -1)),
+        )
         nats = [np.log(deviation) - np.mean(log_p) / SIZE for log_p in densities]
         print(f"{name:27}{nats[0] / np.log(2):10.2f}{nats[1] / np.log(2):6.2f}")
 
@@ -82,10 +96,16 @@ def main(epochs: int = 8) -> None:
     U = U[jnp.argsort(-jnp.sum(U**2, axis=1))][:12]
     panels = {name: x[:12] * deviation + mean for name, x in rows.items()}
     panels["samples of the VAE"] = vae.sample(keys[2], 12) * deviation + mean
-    panels["samples of one Gaussian"] = gaussian.sample(keys[2], (12,)) * deviation + mean
+    panels["samples of one Gaussian"] = (
+        gaussian.sample(keys[2], (12,)) * deviation + mean
+    )
     shown = 128 + 127 * U / jnp.max(jnp.abs(U), axis=1, keepdims=True)
-    panels["loadings at the first patch of flower.jpg, each on its own scale; grey is zero"] = shown
-    figure, axes = pyplot.subplots(len(panels), 1, figsize=(8, 5.9), layout="constrained")
+    panels[
+        "loadings at the first patch of flower.jpg, each on its own scale; grey is zero"
+    ] = shown
+    figure, axes = pyplot.subplots(
+        len(panels), 1, figsize=(8, 5.9), layout="constrained"
+    )
     for axis, (title, x) in zip(axes, panels.items(), strict=True):
         images = np.clip(np.asarray(x).reshape(-1, SIDE, SIDE, 3) / 256, 0, 1)
         framed = np.pad(images, ((0, 0), (0, 0), (1, 1), (0, 0)), constant_values=1)

@@ -29,7 +29,9 @@ def bidiagonal(Z: jax.Array) -> jax.Array:
 def make_data(key, n: int) -> tuple[jax.Array, mmlp.Gram]:
     """Variances and correlations of neighbours that depend on the inputs."""
     X = jax.random.normal(key, (n, FEATURES))
-    weights = jax.random.normal(jax.random.key(7), (2, FEATURES, SENSORS)) / FEATURES**0.5
+    weights = (
+        jax.random.normal(jax.random.key(7), (2, FEATURES, SENSORS)) / FEATURES**0.5
+    )
     diagonal, beside = jnp.exp(0.5 * X @ weights[0]), jnp.tanh(X @ weights[1])[:, 1:]
     T = jax.vmap(lambda a, b: jnp.diag(a) + jnp.diag(b, 1))(diagonal, beside)
     return X, mmlp.Gram.trace_one(T)

@@ -29,14 +29,20 @@ def loss(vae, X, key, t):
 
 def main(epochs: int = 30) -> None:
     images, digit = load_digits(return_X_y=True)
-    train, test, _, digit = train_test_split(images, digit, test_size=500, random_state=0)
+    train, test, _, digit = train_test_split(
+        images, digit, test_size=500, random_state=0
+    )
     components = PCA(10, whiten=True, random_state=0).fit(train)
-    X, X_test = (jnp.asarray(components.transform(part), jnp.float32) for part in (train, test))
+    X, X_test = (
+        jnp.asarray(components.transform(part), jnp.float32) for part in (train, test)
+    )
 
     keys = jax.random.split(jax.random.key(0), 4)
     vae = mmlp.paper_vae("NfNf", 10, 2, (20,), network=mmlp.JointMatrixMLP, key=keys[0])
     vae = mmlp.calibrate(vae, X, key=keys[0])
-    vae = mmlp.fit(vae, loss, X, key=keys[1], epochs=epochs, batch_size=50, progress=False).model
+    vae = mmlp.fit(
+        vae, loss, X, key=keys[1], epochs=epochs, batch_size=50, progress=False
+    ).model
 
     log_evidence = jax.jit(jax.vmap(lambda x, key: vae.log_evidence(x, key, 100)))
     evidence = log_evidence(X_test, jax.random.split(keys[2], len(X_test)))
@@ -47,7 +53,9 @@ def main(epochs: int = 30) -> None:
     print(f"  VAE, 100 draws each   {jnp.mean(evidence):.2f}")
 
     figure, axes = pyplot.subplots(1, 3, figsize=(12, 4), layout="constrained")
-    points = axes[0].scatter(*jax.vmap(vae.encode)(X_test).mean.T, c=digit, cmap="tab10", s=8)
+    points = axes[0].scatter(
+        *jax.vmap(vae.encode)(X_test).mean.T, c=digit, cmap="tab10", s=8
+    )
     axes[0].legend(*points.legend_elements(), fontsize="x-small", ncols=2)
     axes[0].set(title="latent means, by digit")
     ticks = jnp.linspace(-2, 2, 10)

@@ -40,14 +40,18 @@ def main(epochs: int = 150) -> None:
         "full covariance": model.predict_distribution(X_test),
         "constant covariance": constant_covariance(model, X, y, X_test),
     }
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.8), layout="constrained")
+    figure, (left, right) = pyplot.subplots(
+        1, 2, figsize=(10, 4.8), layout="constrained"
+    )
     for name, prediction in predictions.items():
         likelihood = metrics.negative_log_likelihood(prediction, y_test)
         energy = metrics.energy_score(prediction, y_test)
         share = metrics.ellipsoid_coverage(prediction, y_test, 0.9)
         scores = f"-log p {likelihood:.3f}, energy score {energy:.3f}"
         print(f"{name:20} {scores}, {100 * share:.0f} % in the 90 % ellipses")
-        plotting.plot_calibration(metrics.mahalanobis_pit(prediction, y_test), label=name, ax=right)
+        plotting.plot_calibration(
+            metrics.mahalanobis_pit(prediction, y_test), label=name, ax=right
+        )
 
     times = np.linspace(0, 2 * np.pi, 25)[:, None]
     plotting.plot_ellipses(model.predict_distribution(times), ax=left)

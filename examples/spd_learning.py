@@ -28,7 +28,9 @@ def covariance(X: jax.Array) -> mmlp.Gram:
     """T = diag(lengths) R(angle), and T'T over its trace."""
     angle, stretch = 2 * X[:, :1], 1.2 + X[:, 1:]
     lengths = jnp.exp(jnp.concatenate([stretch, -stretch], axis=1) / 2)
-    return mmlp.Gram.trace_one(turning_factors(angle, [[[0.0, 1.0], [0.0, 0.0]]], lengths))
+    return mmlp.Gram.trace_one(
+        turning_factors(angle, [[[0.0, 1.0], [0.0, 0.0]]], lengths)
+    )
 
 
 def loss(model, batch, key, t):
@@ -55,14 +57,20 @@ def main(epochs: int = 200) -> None:
     X_test, Y_test = make_data(jax.random.key(1), 500)
     constant = mmlp.Gram.from_dense(Y.dense().mean(axis=0))
     print(f"mean von Neumann divergence of {len(X_test)} unseen matrices")
-    print(f"  constant (mean of the data)  {mmlp.von_neumann(constant, Y_test).mean():.5f}")
-    print(f"  matrix MLP                   {loss(model, (X_test, Y_test), None, 1.0):.5f}")
+    print(
+        f"  constant (mean of the data)  {mmlp.von_neumann(constant, Y_test).mean():.5f}"
+    )
+    print(
+        f"  matrix MLP                   {loss(model, (X_test, Y_test), None, 1.0):.5f}"
+    )
 
     ticks = jnp.linspace(-0.9, 0.9, 8)
     grid = jnp.stack(jnp.meshgrid(ticks, ticks), -1).reshape(-1, 2)
     figure, axes = pyplot.subplots(figsize=(6, 6), layout="constrained")
     truths, predictions = covariance(grid).dense(), jax.vmap(model)(grid).dense()
-    for place, true, predicted in zip(*map(np.asarray, (grid, truths, predictions)), strict=True):
+    for place, true, predicted in zip(
+        *map(np.asarray, (grid, truths, predictions)), strict=True
+    ):
         axes.add_patch(ellipse(true, place, color="C0", alpha=0.35, lw=0))
         axes.add_patch(ellipse(predicted, place, fill=False, color="C3", lw=1.5))
     axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal")

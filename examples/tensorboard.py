@@ -40,7 +40,9 @@ def to_tensorboard(folder: Path):
     try:
         from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]
     except ImportError:
-        raise ImportError("`to_tensorboard` needs tensorboardX: pip install tensorboardX") from None
+        raise ImportError(
+            "`to_tensorboard` needs tensorboardX: pip install tensorboardX"
+        ) from None
     writer = SummaryWriter(str(folder))
 
     def write(info):
@@ -60,8 +62,13 @@ def loss(model, batch, key, t):
 def main(folder: Path) -> mmlp.FitResult:
     key = jax.random.key(0)
     X = jax.random.normal(key, (200, 2))
-    Y = mmlp.Gram.trace_one(jnp.exp(0.5 * X)[:, :, None] * jnp.array([[0.8, 0.6], [-0.6, 0.8]]))
-    train, validation = (X[:150], mmlp.Gram(Y.factor[:150])), (X[150:], mmlp.Gram(Y.factor[150:]))
+    Y = mmlp.Gram.trace_one(
+        jnp.exp(0.5 * X)[:, :, None] * jnp.array([[0.8, 0.6], [-0.6, 0.8]])
+    )
+    train, validation = (
+        (X[:150], mmlp.Gram(Y.factor[:150])),
+        (X[150:], mmlp.Gram(Y.factor[150:])),
+    )
     model = mmlp.calibrate(mmlp.MatrixMLP(2, 2, (6,), key=key), X, key=key)
 
     callbacks = [to_csv(folder / "epochs.csv")]
@@ -69,7 +76,12 @@ def main(folder: Path) -> mmlp.FitResult:
         callbacks.append(to_tensorboard(folder))
     except ImportError as error:
         print(error)
-    options = {"epochs": 30, "batch_size": 25, "validation": validation, "on_epoch": callbacks}
+    options = {
+        "epochs": 30,
+        "batch_size": 25,
+        "validation": validation,
+        "on_epoch": callbacks,
+    }
     return mmlp.fit(model, loss, train, key=key, **options)
 
 

@@ -33,13 +33,20 @@ def fitted() -> mmlp.FitResult:
     rotation = np.array([[0.8, 0.6], [-0.6, 0.8]], X.dtype)
     Y = mmlp.Gram(np.exp(0.5 * X)[:, :, None] * rotation).scaled(0.4)
     model = mmlp.MatrixMLP(2, 2, (4,), key=jax.random.key(0))
-    options = {"epochs": 13, "batch_size": 10, "optimizer": optax.adam(0.02), "progress": False}
+    options = {
+        "epochs": 13,
+        "batch_size": 10,
+        "optimizer": optax.adam(0.02),
+        "progress": False,
+    }
     return mmlp.fit(model, loss, (X, Y), key=jax.random.key(1), **options)
 
 
 def main(address: str, processes: int, number: int) -> None:
     if os.environ.get("JAX_PLATFORMS") == "cpu":
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")  # GPUs need no such line
+        jax.config.update(
+            "jax_cpu_collectives_implementation", "gloo"
+        )  # GPUs need no such line
     jax.distributed.initialize(address, num_processes=processes, process_id=number)
     result = fitted()
     loss = f"loss {result.history['loss'][-1]:.6f}"
@@ -58,5 +65,7 @@ if __name__ == "__main__":
             address = f"localhost:{free.getsockname()[1]}"
         environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
         command = [sys.executable, __file__, address, "2"]
-        children = [subprocess.Popen([*command, number], env=environment) for number in "01"]
+        children = [
+            subprocess.Popen([*command, number], env=environment) for number in "01"
+        ]
         sys.exit(max(child.wait() for child in children))

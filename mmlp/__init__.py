@@ -3,8 +3,12 @@
 from mmlp import _lazy
 from mmlp._version import __version__
 
-TYPE_CHECKING = False  # as in `typing`, which takes half of the time that this package needs
-if TYPE_CHECKING:  # at run time, on first use: JAX takes a second to import, scikit-learn another
+TYPE_CHECKING = (
+    False  # as in `typing`, which takes half of the time that this package needs
+)
+if (
+    TYPE_CHECKING
+):  # at run time, on first use: JAX takes a second to import, scikit-learn another
     from mmlp import datasets as datasets
     from mmlp import estimators as estimators
     from mmlp import metrics as metrics
@@ -121,5 +125,7 @@ _NAMES = {
 }
 _MODULES = """datasets distributions divergences estimators linalg metrics networks plotting
 registry serialization spd training vae"""
-_MOVED_MODULES = "checkpoint heads initialisation kernels"  # which warn when they are used
+_MOVED_MODULES = (
+    "checkpoint heads initialisation kernels"  # which warn when they are used
+)
 __getattr__, __dir__ = _lazy.attach(__name__, _NAMES, f"{_MODULES} {_MOVED_MODULES}")

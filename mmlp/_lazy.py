@@ -36,7 +36,9 @@ def attach(
     return get, directory
 
 
-def redirect(old: str, new: str) -> "tuple[Callable[[str], Any], Callable[[], list[str]]]":
+def redirect(
+    old: str, new: str
+) -> "tuple[Callable[[str], Any], Callable[[], list[str]]]":
     """Return `__getattr__` and `__dir__` of a module that has moved, which warn of it.
 
     Parameters

@@ -30,7 +30,9 @@ except ImportError:  # not on Windows
 
 TEMPORARY_SUFFIX = ".mmlp.tmp"
 RANDOM_CHARACTERS = "?" * 8  # as a pattern: those that `tempfile` puts into a name
-MAX_BYTES_OF_NAME = 200  # of the target, in the name of its temporary file; systems allow 255
+MAX_BYTES_OF_NAME = (
+    200  # of the target, in the name of its temporary file; systems allow 255
+)
 STALE_AFTER_SECONDS = 3600
 
 _umask_lock = threading.Lock()
@@ -169,7 +171,9 @@ def _create_temporary(target: Path) -> tuple[int, Path]:
     """Create a file beside `target` that only this process knows and only this user can read."""
     # Half a character at the cut is left out: some systems refuse names that are not text.
     encoding = sys.getfilesystemencoding()
-    name = os.fsencode(target.name)[:MAX_BYTES_OF_NAME].decode(encoding, errors="ignore")
+    name = os.fsencode(target.name)[:MAX_BYTES_OF_NAME].decode(
+        encoding, errors="ignore"
+    )
     prefix = f".{name}."
     _remove_stale_temporaries(target.parent, prefix)
     descriptor, path = tempfile.mkstemp(TEMPORARY_SUFFIX, prefix, target.parent)
@@ -218,7 +222,9 @@ def _copy_mode(descriptor: int, target: Path) -> None:
 
     status = os.fstat(descriptor)
     if (status.st_uid, status.st_gid) != (previous.st_uid, previous.st_gid):
-        with contextlib.suppress(PermissionError):  # only the superuser gives files away
+        with contextlib.suppress(
+            PermissionError
+        ):  # only the superuser gives files away
             os.fchown(descriptor, previous.st_uid, previous.st_gid)
     os.fchmod(descriptor, previous.st_mode & 0o777)
 
@@ -233,7 +239,9 @@ def _umask() -> int:
 
 def _sync_folder(folder: Path) -> None:
     """Make the system write down that a file in `folder` has been replaced."""
-    if os.name != "posix":  # elsewhere a folder cannot be opened, and renaming is all there is
+    if (
+        os.name != "posix"
+    ):  # elsewhere a folder cannot be opened, and renaming is all there is
         return
     try:
         descriptor = os.open(folder, os.O_RDONLY)

@@ -97,7 +97,13 @@ class Compiled:
         result
     """
 
-    def __init__(self, function: Callable, *, effort: str | None = None, donate: int | None = None):
+    def __init__(
+        self,
+        function: Callable,
+        *,
+        effort: str | None = None,
+        donate: int | None = None,
+    ):
         functools.update_wrapper(self, function)
         self.function = function
         self.effort = effort
@@ -145,7 +151,9 @@ class Compiled:
             compiler_options=options,
             keep_unused=True,
         )
-        leaves = [jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in types]
+        leaves = [
+            jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in types
+        ]
         traced = jitted.trace(*structure.unflatten(leaves))
         return _load_or_compile(store, traced, options)
 

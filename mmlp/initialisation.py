@@ -2,4 +2,6 @@
 
 from mmlp import _lazy
 
-__getattr__, __dir__ = _lazy.redirect("mmlp.initialisation", "mmlp.networks.calibration")
+__getattr__, __dir__ = _lazy.redirect(
+    "mmlp.initialisation", "mmlp.networks.calibration"
+)

@@ -19,7 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
-from numpyro.distributions.constraints import independent, positive, real_matrix, real_vector
+from numpyro.distributions.constraints import (
+    independent,
+    positive,
+    real_matrix,
+    real_vector,
+)
 from numpyro.distributions.util import validate_sample
 
 from mmlp import distributions
@@ -110,7 +115,9 @@ class _TraceOne(Distribution):
     def value(self) -> distributions.Elliptical:
         """The same distribution of `mmlp`."""
         family: Any = self.family
-        return family(self.loc, self.omega(), *(getattr(self, name) for name in self.scalars))
+        return family(
+            self.loc, self.omega(), *(getattr(self, name) for name in self.scalars)
+        )
 
     def sample(self, key, sample_shape=()) -> Array:
         return self.value().sample(key, sample_shape)
@@ -132,7 +139,9 @@ class _TraceOne(Distribution):
 
     @classmethod
     def infer_shapes(cls, loc=(), factor=(), *scalars, **named):
-        return np.broadcast_shapes(loc[:-1], factor[:-2], *scalars, *named.values()), factor[-1:]
+        return np.broadcast_shapes(
+            loc[:-1], factor[:-2], *scalars, *named.values()
+        ), factor[-1:]
 
 
 class _LowRank(_TraceOne):
@@ -140,12 +149,16 @@ class _LowRank(_TraceOne):
     cov_diag: Array
 
     def omega(self) -> SPD:
-        return LowRankGram.trace_one(jnp.sqrt(self.cov_diag), jnp.matrix_transpose(self.cov_factor))
+        return LowRankGram.trace_one(
+            jnp.sqrt(self.cov_diag), jnp.matrix_transpose(self.cov_factor)
+        )
 
     @classmethod
     def infer_shapes(cls, loc=(), cov_factor=(), cov_diag=(), *scalars, **named):
         batches = loc[:-1], cov_factor[:-2], cov_diag[:-1]
-        return np.broadcast_shapes(*batches, *scalars, *named.values()), cov_factor[-2:-1]
+        return np.broadcast_shapes(*batches, *scalars, *named.values()), cov_factor[
+            -2:-1
+        ]
 
 
 LOCATION: dict[str, Any] = {"loc": real_vector}
@@ -183,7 +196,13 @@ class TraceOnePowerExponential(_TraceOne):
     reparametrized_params: ClassVar = list(arg_constraints)
 
     def __init__(self, loc, factor, eta, alpha, beta, *, validate_args=None):
-        self.loc, self.factor, self.eta, self.alpha, self.beta = loc, factor, eta, alpha, beta
+        self.loc, self.factor, self.eta, self.alpha, self.beta = (
+            loc,
+            factor,
+            eta,
+            alpha,
+            beta,
+        )
         super().__init__(validate_args=validate_args)
 
 
@@ -223,7 +242,12 @@ class LowRankGaussian(_LowRank):
     reparametrized_params: ClassVar = list(arg_constraints)
 
     def __init__(self, loc, cov_factor, cov_diag, eta, *, validate_args=None):
-        self.loc, self.cov_factor, self.cov_diag, self.eta = loc, cov_factor, cov_diag, eta
+        self.loc, self.cov_factor, self.cov_diag, self.eta = (
+            loc,
+            cov_factor,
+            cov_diag,
+            eta,
+        )
         super().__init__(validate_args=validate_args)
 
 
@@ -235,7 +259,9 @@ class LowRankPowerExponential(_LowRank):
     arg_constraints: ClassVar = LowRankGaussian.arg_constraints | TAIL
     reparametrized_params: ClassVar = list(arg_constraints)
 
-    def __init__(self, loc, cov_factor, cov_diag, eta, alpha, beta, *, validate_args=None):
+    def __init__(
+        self, loc, cov_factor, cov_diag, eta, alpha, beta, *, validate_args=None
+    ):
         self.loc, self.cov_factor, self.cov_diag = loc, cov_factor, cov_diag
         self.eta, self.alpha, self.beta = eta, alpha, beta
         super().__init__(validate_args=validate_args)

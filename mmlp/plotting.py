@@ -46,7 +46,9 @@ def plot_ellipses(
     mean = np.asarray(distribution.mean, float)[..., [i, j]].reshape(-1, 2)
     V = np.asarray(distribution.covariance.marginal([i, j]).dense(), float)
     V = np.broadcast_to(V, (*batch, 2, 2)).reshape(-1, 2, 2)
-    radius = distribution.radius_quantile(level, dim=2)  # by eta omega; now by the covariance
+    radius = distribution.radius_quantile(
+        level, dim=2
+    )  # by eta omega; now by the covariance
     radius = radius / np.sqrt(np.asarray(distribution.variance_factor(dim=2), float))
     radius = np.broadcast_to(radius, batch).ravel()
     values, vectors = np.linalg.eigh(V)
@@ -55,7 +57,9 @@ def plot_ellipses(
         width, height = 2 * radius[k] * np.sqrt(values[k])
         angle = np.degrees(np.arctan2(vectors[k, 1, 0], vectors[k, 0, 0]))
         label = f"{level:.0%} ellipses" if k == 0 else None
-        ax.add_patch(Ellipse(tuple(centre), width, height, angle=angle, label=label, **style))
+        ax.add_patch(
+            Ellipse(tuple(centre), width, height, angle=angle, label=label, **style)
+        )
     ax.plot(*mean.T, "+", color=color, markersize=5, label="predicted means")
     if y is not None:
         points = np.asarray(y, float)[..., [i, j]].reshape(-1, 2)
@@ -115,13 +119,17 @@ def plot_loadings(
     if shape is not None:
         ax = plot_images(U, shape, ax=ax)
         ax.images[0].set(cmap="RdBu_r", clim=(-limit, limit))
-        ax.figure.colorbar(ax.images[0], ax=ax, label="loading", fraction=0.046, pad=0.04)
+        ax.figure.colorbar(
+            ax.images[0], ax=ax, label="loading", fraction=0.046, pad=0.04
+        )
         return ax
     ax = _axes(ax)
     (m, d), places = U.shape, np.arange(U.shape[1])
     for k, row in enumerate(U):
         if d <= 20:
-            ax.bar(places + 0.8 * ((k + 0.5) / m - 0.5), row, 0.8 / m, label=f"loading {k}")
+            ax.bar(
+                places + 0.8 * ((k + 0.5) / m - 0.5), row, 0.8 / m, label=f"loading {k}"
+            )
         else:
             ax.plot(places, row, linewidth=1, label=f"loading {k}")
     if names is not None or d <= 8:
@@ -133,7 +141,9 @@ def plot_loadings(
     return ax
 
 
-def plot_calibration(pit: ArrayLike, *, label: str | None = None, ax: Axes | None = None) -> Axes:
+def plot_calibration(
+    pit: ArrayLike, *, label: str | None = None, ax: Axes | None = None
+) -> Axes:
     """The share of rows in each ellipsoid against its probability, of `metrics.mahalanobis_pit`.
 
     The grey band holds 95 % of the points of a model that is right. Call it again with `ax` to
@@ -143,7 +153,9 @@ def plot_calibration(pit: ArrayLike, *, label: str | None = None, ax: Axes | Non
     levels, shares = calibration_curve(pit, np.linspace(0, 1, 101))
     if not ax.has_data():
         spread = 1.96 * np.sqrt(levels * (1 - levels) / np.size(pit))
-        ax.fill_between(levels, levels - spread, levels + spread, color="0.9", linewidth=0)
+        ax.fill_between(
+            levels, levels - spread, levels + spread, color="0.9", linewidth=0
+        )
         ax.plot([0, 1], [0, 1], color="0.6", linewidth=1)
     ax.plot(levels, shares, label=label)
     ax.set(xlabel="probability of the ellipsoid", ylabel="share of the data inside")
@@ -161,7 +173,10 @@ def plot_history(
     Several models are drawn as thin lines, with their mean until the first of them stops.
     """
     ax = _axes(ax)
-    for color, name, label in (("C0", "loss", "training"), ("C1", "validation", "validation")):
+    for color, name, label in (
+        ("C0", "loss", "training"),
+        ("C1", "validation", "validation"),
+    ):
         if name not in history:
             continue
         values = np.asarray(history[name], float)
@@ -187,7 +202,11 @@ def plot_images(
 ) -> Axes:
     """Images (n, height, width), or rows (n, height * width) of that `shape`, in one grid."""
     images = np.asarray(images, float)
-    if images.ndim == 2 and shape is not None and images.shape[1] == shape[0] * shape[1]:
+    if (
+        images.ndim == 2
+        and shape is not None
+        and images.shape[1] == shape[0] * shape[1]
+    ):
         images = images.reshape(-1, *shape)
     if images.ndim != 3 or not len(images):
         raise ValueError(
@@ -216,7 +235,15 @@ def _heatmap(A: np.ndarray, limit: float, label: str, names, ax: Axes | None) ->
     if d <= 8:
         for i, j in np.ndindex(A.shape):
             color = "white" if abs(A[i, j]) > 0.6 * limit else "black"
-            ax.text(j, i, f"{A[i, j]:.2g}", ha="center", va="center", color=color, fontsize="small")
+            ax.text(
+                j,
+                i,
+                f"{A[i, j]:.2g}",
+                ha="center",
+                va="center",
+                color=color,
+                fontsize="small",
+            )
     if names is not None or d <= 8:
         names = _names(names, d, "")
         ax.set_xticks(range(d), names, rotation=45 if max(map(len, names)) > 3 else 0)
@@ -227,7 +254,9 @@ def _heatmap(A: np.ndarray, limit: float, label: str, names, ax: Axes | None) ->
 def _matrix(A, call: str) -> np.ndarray:
     if isinstance(A, SPD) and A.dim > MOST:
         use = "choose some with `A.marginal(columns)`"
-        raise ValueError(f"`{call}(A=...)` draws at most {MOST} columns, got {A.dim}; {use}.")
+        raise ValueError(
+            f"`{call}(A=...)` draws at most {MOST} columns, got {A.dim}; {use}."
+        )
     A = np.asarray(A.dense() if isinstance(A, SPD) else A, float)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
         got = f"got shape {A.shape}; choose a row first"

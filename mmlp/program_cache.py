@@ -81,7 +81,9 @@ def cache_programs(folder: str | os.PathLike | None = None) -> Path | None:
     if is_off or jax_has_a_cache():
         return None
     try:
-        path = Path(folder or variable or _user_cache() / "matrix-mlp" / "programs").expanduser()
+        path = Path(
+            folder or variable or _user_cache() / "matrix-mlp" / "programs"
+        ).expanduser()
     except RuntimeError:  # there is no home
         return None
     path = path.absolute()  # the process may change its working directory
@@ -136,7 +138,9 @@ class ProgramStore:
             if not self._is_safe():
                 return
             with temporary_files.creating:
-                descriptor, name = tempfile.mkstemp(SUFFIX, ".new-", self.path)  # mode 0600
+                descriptor, name = tempfile.mkstemp(
+                    SUFFIX, ".new-", self.path
+                )  # mode 0600
                 temporary_files.known.add(Path(name))
             try:
                 with open(descriptor, "wb") as file:
@@ -243,6 +247,8 @@ def _processor_folder() -> str:
     features = platform.processor()
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        features += "".join(line for line in lines if line.startswith(("flags", "Features")))
+        features += "".join(
+            line for line in lines if line.startswith(("flags", "Features"))
+        )
     text = f"{platform.machine()} {features}"
     return f"{FOLDER_PREFIX}{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -24,5 +24,7 @@ def register(entry=None, name: str | None = None):
     name = name or str(entry.__qualname__)
     if REGISTRY.setdefault(name, entry) is not entry:
         taken = REGISTRY[name]
-        raise ValueError(f"`register(name={name!r})` is taken by {taken}; give another name.")
+        raise ValueError(
+            f"`register(name={name!r})` is taken by {taken}; give another name."
+        )
     return entry

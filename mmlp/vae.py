@@ -62,7 +62,9 @@ class VAE(eqx.Module):
     @property
     def prior(self) -> TraceOneGaussian:
         """N(0, I), in the precision of the weights."""
-        weights = jax.tree.leaves(eqx.filter((self.encoder, self.decoder), eqx.is_inexact_array))
+        weights = jax.tree.leaves(
+            eqx.filter((self.encoder, self.decoder), eqx.is_inexact_array)
+        )
         return _standard_normal(self.latent, jnp.result_type(*weights or (float,)))
 
     def probe(self, x: Array):
@@ -92,21 +94,27 @@ class VAE(eqx.Module):
         """n draws of x, shape (n, p)."""
         key_s, key_x = jax.random.split(key)
         s = self.prior.sample(key_s, (checked_size(n, "VAE.sample(n=...)"),))
-        return jax.vmap(lambda s, key: self.decode(s).sample(key))(s, jax.random.split(key_x, n))
+        return jax.vmap(lambda s, key: self.decode(s).sample(key))(
+            s, jax.random.split(key_x, n)
+        )
 
     def elbo(self, x: Array, key, samples: int = 1, *, kl: str = "exact") -> Array:
         """The evidence lower bound with `samples` draws: the difference of `terms`."""
         likelihood, divergence = self.terms(x, key, samples, kl=kl)
         return likelihood - divergence
 
-    def terms(self, x: Array, key, samples: int = 1, *, kl: str = "exact") -> tuple[Array, Array]:
+    def terms(
+        self, x: Array, key, samples: int = 1, *, kl: str = "exact"
+    ) -> tuple[Array, Array]:
         """(E_q[log p(x | s)], KL(q | prior)), the first as the mean over draws of q.
 
         `kl="exact"` is Eq. (est_n), for a power exponential q too; "sampled" takes the mean over
         the same draws, Eq. (est_mpe), for any q; "von_neumann" is `von_neumann_kl`, not a bound.
         """
         if kl not in KL:
-            raise ValueError(f"`VAE.terms(kl=...)` must be one of {', '.join(KL)}, got {kl!r}.")
+            raise ValueError(
+                f"`VAE.terms(kl=...)` must be one of {', '.join(KL)}, got {kl!r}."
+            )
         q, s, log_likelihood = self.draws(x, key, samples)
         if kl == "sampled":
             divergence = jnp.mean(q.log_prob(s) - self.prior.log_prob(s))
@@ -178,12 +186,18 @@ def paper_vae(
     `network_options` go to both networks; `CholeskyMLP` is the baseline.
     """
     if name not in MODELS:
-        raise ValueError(f"`paper_vae(name=...)` must be one of {', '.join(MODELS)}, got {name!r}.")
+        raise ValueError(
+            f"`paper_vae(name=...)` must be one of {', '.join(MODELS)}, got {name!r}."
+        )
     papers = {"d": Diagonal(MercerSigmoid()), "f": Dense(MercerSigmoid())}
     known = {"d", "f", "decoder"}
-    if outputs is not None and not (isinstance(outputs, dict) and outputs.keys() <= known):
+    if outputs is not None and not (
+        isinstance(outputs, dict) and outputs.keys() <= known
+    ):
         wanted = 'a dict of "d", "f" and "decoder", such as {"f": Triangular()}'
-        raise ValueError(f"`paper_vae(outputs=...)` must be {wanted}, got {outputs!r:.80}.")
+        raise ValueError(
+            f"`paper_vae(outputs=...)` must be {wanted}, got {outputs!r:.80}."
+        )
     given = (papers if network is MatrixMLP else {"d": Diagonal()}) | (outputs or {})
     keys = jax.random.split(key)
 

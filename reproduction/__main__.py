@@ -38,7 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     values = vars(parser.parse_args(options))
     if not targets:
-        parser.error("name what to reproduce, such as `python -m reproduction all --quick`")
+        parser.error(
+            "name what to reproduce, such as `python -m reproduction all --quick`"
+        )
     if values["seeds"] is not None and values["seeds"] < 1:
         parser.error(f"--seeds must be at least 1, got {values['seeds']}.")
     return run_several(targets, **values)
@@ -54,14 +56,20 @@ def _make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_common_options(parser)
-    parser.add_argument("--seeds", type=int, help="runs with different seeds, where there are any")
-    parser.add_argument("--data", type=Path, help="folder of the data, where they are needed")
+    parser.add_argument(
+        "--seeds", type=int, help="runs with different seeds, where there are any"
+    )
+    parser.add_argument(
+        "--data", type=Path, help="folder of the data, where they are needed"
+    )
     return parser
 
 
 def _describe_unknown(target: str) -> str:
     close = difflib.get_close_matches(target, [*TARGETS, "all"], 1)
-    remedy = f"did you mean {close[0]}?" if close else f"use {', '.join(TARGETS)} or all."
+    remedy = (
+        f"did you mean {close[0]}?" if close else f"use {', '.join(TARGETS)} or all."
+    )
     return f"there is no target {target}; {remedy}"
 
 

@@ -55,7 +55,9 @@ def factors(settings: Settings) -> dict[str, dict[str, Any]]:
         "Muon, with decay of the step": step,
         "best epoch kept": {"stopping": True},
         "noise on the training data": {"noise": settings.noise},
-        "a vector path twice as wide": {"features": tuple(2 * width for width in settings.hidden)},
+        "a vector path twice as wide": {
+            "features": tuple(2 * width for width in settings.hidden)
+        },
         "linear output kernel": {"output": "linear"},
         "direct vector path": {"network": "direct"},
         "a standard MLP joined to it": {"network": "joint"},
@@ -66,7 +68,9 @@ def factors(settings: Settings) -> dict[str, dict[str, Any]]:
 def ladders(settings: Settings) -> tuple[dict[str, Recipe], ...]:
     """Recipes by name: factors added, the full recipe without each, other scales of weights."""
     parts = factors(settings)
-    literal = Recipe(settings.model, hidden=settings.hidden, epochs=settings.epochs, literal=True)
+    literal = Recipe(
+        settings.model, hidden=settings.hidden, epochs=settings.epochs, literal=True
+    )
 
     def changed(names) -> Recipe:
         changes = (item for name in names for item in parts[name].items())
@@ -75,9 +79,13 @@ def ladders(settings: Settings) -> tuple[dict[str, Recipe], ...]:
     names = list(parts)
     added = {f"+ {name}": changed(names[: i + 1]) for i, name in enumerate(names)}
     removable = [name for name in names if settings.back and name not in LEFT_IN]
-    without = {f"- {name}": changed(n for n in names if n != name) for name in removable}
+    without = {
+        f"- {name}": changed(n for n in names if n != name) for name in removable
+    }
     times, replace = "weights times", dataclasses.replace
-    scaled = {f"{times} {scale:g}": replace(literal, scale=scale) for scale in settings.scales}
+    scaled = {
+        f"{times} {scale:g}": replace(literal, scale=scale) for scale in settings.scales
+    }
     return {LITERAL: literal} | added, without, scaled
 
 
@@ -133,6 +141,8 @@ def claims(scores: dict[str, dict], steps: list[str], without: list[str]) -> lis
     claimed |= {"Ours: taking one factor out of the full recipe lowers IW.": away}
     for claim, pairs in claimed.items():
         rows = [(name, *more(scores[a]["IW"], scores[b]["IW"])) for name, a, b in pairs]
-        cases = [({"the factor": name}, holds, f"{name}: {by}") for name, holds, by in rows]
+        cases = [
+            ({"the factor": name}, holds, f"{name}: {by}") for name, holds, by in rows
+        ]
         found.append(judged_cases(claim, "", cases))
     return list(filter(None, found))

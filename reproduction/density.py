@@ -32,7 +32,10 @@ class Settings:
 
 
 def run(settings: Settings) -> dict:
-    axis, rho = np.linspace(-settings.extent, settings.extent, settings.points), settings.rho
+    axis, rho = (
+        np.linspace(-settings.extent, settings.extent, settings.points),
+        settings.rho,
+    )
     x = jnp.stack(jnp.meshgrid(axis, axis, indexing="xy"), axis=-1)
     M = np.array([[1, rho], [rho, 1]])
     omega = Gram.from_dense(M / 2)
@@ -43,16 +46,30 @@ def run(settings: Settings) -> dict:
         return jnp.exp(p.log_prob(x)), p.variance_factor() / alpha
 
     panels = []
-    for alpha, beta in progress(itertools.product(settings.alphas, settings.betas), "density"):
-        values, nu = (np.asarray(value, np.float64) for value in density(x, alpha, beta))
+    for alpha, beta in progress(
+        itertools.product(settings.alphas, settings.betas), "density"
+    ):
+        values, nu = (
+            np.asarray(value, np.float64) for value in density(x, alpha, beta)
+        )
         unscaled = np.asarray(density(x / alpha**0.5, 1.0, beta)[0], np.float64) / alpha
         # nu times a squared number of deviations is u, and u^beta is 2 Gamma(1 / beta)
         beyond = float(scipy.stats.gamma.sf((9 * nu) ** beta / 2, 1 / beta))
         mass = float(values.sum() * (axis[1] - axis[0]) ** 2)
-        panel = {"alpha": alpha, "beta": beta, "peak": float(values.max()), "mass": mass}
+        panel = {
+            "alpha": alpha,
+            "beta": beta,
+            "peak": float(values.max()),
+            "mass": mass,
+        }
         panel |= {"beyond": beyond, "scale": _difference(values, unscaled)}
-        panels.append(panel | {"density": rounded(values, 3), "gaussian": alpha == beta == 1})
-    u = np.sum(np.asarray(x, np.float64) @ np.linalg.inv(M) * np.asarray(x, np.float64), axis=-1)
+        panels.append(
+            panel | {"density": rounded(values, 3), "gaussian": alpha == beta == 1}
+        )
+    u = np.sum(
+        np.asarray(x, np.float64) @ np.linalg.inv(M) * np.asarray(x, np.float64),
+        axis=-1,
+    )
     exact = np.exp(-u / 2) / (2 * np.pi * np.linalg.det(M) ** 0.5)
     caption = "The density relative to its peak; white lines at 0.1, 0.5 and 0.9."
     alt = "Contours of the density for each alpha (rows) and beta (columns): sharp peaks and long "
@@ -79,9 +96,13 @@ def _difference(p, q) -> float:
 def claims(panels: list[dict], gaussian: float) -> list:
     by_beta = sorted(panels, key=lambda panel: panel["beta"])
     scale = max(panel["scale"] for panel in panels)
-    first, last = (f"{p['beyond']:.2g} at beta = {p['beta']:g}" for p in (by_beta[0], by_beta[-1]))
+    first, last = (
+        f"{p['beyond']:.2g} at beta = {p['beta']:g}" for p in (by_beta[0], by_beta[-1])
+    )
     special = "For alpha = beta = 1 the density is the Gaussian N(mu, M)."
-    largest = "Largest difference from the Gaussian density on the grid, relative to its peak"
+    largest = (
+        "Largest difference from the Gaussian density on the grid, relative to its peak"
+    )
     shape = {
         "claim": "The pair of alpha and beta control the tail and the shape.",
         "verdict": "depends on the parameter" if scale < 1e-5 else "holds",

@@ -13,12 +13,26 @@ from matplotlib.figure import Figure
 from mmlp.pages.table import cell, rounded
 from reproduction.harness.claims import advantage, ahead, judged, judged_cases, shares
 from reproduction.spd import tables
-from reproduction.spd.models import FLOOR_ROW, MEAN_ROW, NEIGHBOURS_ROW, Model, paper, tuned
+from reproduction.spd.models import (
+    FLOOR_ROW,
+    MEAN_ROW,
+    NEIGHBOURS_ROW,
+    Model,
+    paper,
+    tuned,
+)
 from reproduction.spd.tables import Errors
 from reproduction.spd.tasks import HEADINGS, LOSS_NAMES, QRE, Grid, Task, data_of
 
-OURS, CHOLESKY, SHALLOW = "joint matrix MLP, QRE", "Cholesky MLP, QRE", "shallow design, QRE"
-NARROW, PAPERS = "matrix MLP 3 x 20", "the paper's recipe"  # each is trained with all losses
+OURS, CHOLESKY, SHALLOW = (
+    "joint matrix MLP, QRE",
+    "Cholesky MLP, QRE",
+    "shallow design, QRE",
+)
+NARROW, PAPERS = (
+    "matrix MLP 3 x 20",
+    "the paper's recipe",
+)  # each is trained with all losses
 PAPERS_MLP = paper("cholesky", (400, 400, 400))._replace(loss="quadratic")
 PAPER = {  # (d0, n) -> for each loss, in the order of LOSS_NAMES: E_quad, E_QRE, E_Stein
     (10, 20): ((9.7e-5, 7e-4, 5.64), (0.033, 0.28, 17.75), (0.043, 0.72, 33.43)),
@@ -37,7 +51,9 @@ class Settings(Grid):
     QUICK: ClassVar = Grid.QUICK | {"duel_seeds": 2}
 
 
-def models(dim: int, setting: str, losses: Sequence[str] = tuple(LOSS_NAMES)) -> dict[str, Model]:
+def models(
+    dim: int, setting: str, losses: Sequence[str] = tuple(LOSS_NAMES)
+) -> dict[str, Model]:
     """The rows of the table."""
     return {
         **tuned("matrix 3 x 20", dim, setting).under(losses, NARROW),
@@ -50,17 +66,25 @@ def models(dim: int, setting: str, losses: Sequence[str] = tuple(LOSS_NAMES)) ->
 
 def run(settings: Settings) -> dict:
     budget, tasks = settings.budget(), settings.tasks()
-    errors = tables.collect(tasks, functools.partial(models, losses=settings.losses), "example1")
+    errors = tables.collect(
+        tasks, functools.partial(models, losses=settings.losses), "example1"
+    )
     # five seeds are too few where errors are close: our network and its rival over more of them
     more = {"seeds": settings.duel_seeds, "sizes": (max(settings.sizes),)}
     duel = dataclasses.replace(settings, **more).tasks()
     close = tables.collect(duel, models, "duel", (OURS, CHOLESKY))
     shown = max(tasks, key=lambda task: (task.dim, -task.train))
     rows = [f"{PAPERS}, {loss}" for loss in LOSS_NAMES.values()]
-    published = {(*k, row): v for k, by in PAPER.items() for row, v in zip(rows, by, strict=True)}
+    published = {
+        (*k, row): v for k, by in PAPER.items() for row, v in zip(rows, by, strict=True)
+    }
     first_size = [task for task in tasks if task.train == settings.sizes[0]]
-    where = f"d0 = {shown.dim}, n = {shown.train}, setting {budget.settings[0]}, first seed"
-    caption = f"Two test samples ({where}): target, 3 x 20 under each loss, the paper's MLP."
+    where = (
+        f"d0 = {shown.dim}, n = {shown.train}, setting {budget.settings[0]}, first seed"
+    )
+    caption = (
+        f"Two test samples ({where}): target, 3 x 20 under each loss, the paper's MLP."
+    )
     return {
         "title": "the choice of the loss",
         "about": "Covariances are predicted from 20 inputs; each network is trained under one loss "
@@ -68,7 +92,9 @@ def run(settings: Settings) -> dict:
         "against the sampled one: nothing can beat it.",
         "claims": claims(errors, close, settings.losses),
         "tables": [*tables.by_setting(errors, budget, published), duel_table(close)],
-        "figures": [{"file": "example1.png", "caption": f"{caption} One colour scale a row."}],
+        "figures": [
+            {"file": "example1.png", "caption": f"{caption} One colour scale a row."}
+        ],
         "notes": tables.NOTES + tables.about_settings(first_size),
         "errors": tables.as_json(errors),
         "duel": tables.as_json(close),
@@ -91,7 +117,9 @@ def duel_table(errors: Errors) -> dict:
     return {"title": title, "note": note, "columns": columns, "rows": lines}
 
 
-def claims(errors: Errors, close: Errors, losses: Sequence[str] = tuple(LOSS_NAMES)) -> list:
+def claims(
+    errors: Errors, close: Errors, losses: Sequence[str] = tuple(LOSS_NAMES)
+) -> list:
     """The paper's claim and ours, decided by the numbers; `close` are of more seeds."""
     simple = "the constant mean, nearest neighbours and the shallow design"
     same = "the Cholesky MLP trained with the same loss"
@@ -105,14 +133,22 @@ def claims(errors: Errors, close: Errors, losses: Sequence[str] = tuple(LOSS_NAM
 
 def claim_on_losses(errors: Errors, losses: Sequence[str]) -> dict | None:
     outcomes, recipes = [], {"ours": NARROW, "the paper's": PAPERS}
-    for (case, rows), (whose, recipe) in itertools.product(errors.items(), recipes.items()):
+    for (case, rows), (whose, recipe) in itertools.product(
+        errors.items(), recipes.items()
+    ):
         means = np.array([rows[f"{recipe}, {loss}"].mean(0) for loss in losses])
-        for heading, best in zip(HEADINGS.values(), np.argmin(means, axis=0), strict=True):
+        for heading, best in zip(
+            HEADINGS.values(), np.argmin(means, axis=0), strict=True
+        ):
             factors = {"measure": heading, "recipe": whose, "d0": case[1], "n": case[2]}
-            outcomes.append((factors | {"setting": case[0]}, losses[int(best)] == "QRE"))
+            outcomes.append(
+                (factors | {"setting": case[0]}, losses[int(best)] == "QRE")
+            )
     text = "Training with the QRE (von Neumann) loss gives the smallest errors in all measures."
     evidence = f"Smallest of the losses by measure: {shares(outcomes, 'measure')}. By setting: "
-    evidence += f"{shares(outcomes, 'setting')}. By recipe: {shares(outcomes, 'recipe')}."
+    evidence += (
+        f"{shares(outcomes, 'setting')}. By recipe: {shares(outcomes, 'recipe')}."
+    )
     return judged(text, outcomes, evidence)
 
 
@@ -127,7 +163,9 @@ def claim_on_floor(errors: Errors) -> dict | None:
     return judged_cases(text, "E_QRE over the floor: ", cases)
 
 
-def claim_to_be_ahead(errors: Errors, others: Sequence[str], name: str, *, logarithm=False):
+def claim_to_be_ahead(
+    errors: Errors, others: Sequence[str], name: str, *, logarithm=False
+):
     """With `logarithm` ratios decide: a rival that fails on some seeds has a wide difference."""
     n, largest = tables.largest(errors)
     cases = []
@@ -136,7 +174,9 @@ def claim_to_be_ahead(errors: Errors, others: Sequence[str], name: str, *, logar
         logs = [np.log(x) for x in pair]
         (difference, error), (ratio, spread) = advantage(*pair), advantage(*logs)
         text = f"{setting}, d0 = {d}, {other}: {difference:.2e} ± {error:.1e}"
-        text += f", of logarithms {ratio:.2f} ± {spread:.2f}" if len(others) == 1 else ""
+        text += (
+            f", of logarithms {ratio:.2f} ± {spread:.2f}" if len(others) == 1 else ""
+        )
         holds = ahead(*(logs if logarithm else pair))
         factors = {"setting": setting, "d0": d, "rival": other}
         cases.append((factors, holds, f"{text} ({len(pair[0])} seeds)"))
@@ -157,7 +197,9 @@ def matrices(task: Task, losses: Sequence[str]) -> dict[str, list]:
 
 
 def draw(record: dict, out: Path) -> None:
-    images = {name: np.array(pair) for name, pair in record["result"]["matrices"].items()}
+    images = {
+        name: np.array(pair) for name, pair in record["result"]["matrices"].items()
+    }
     figure = Figure(figsize=(2 * len(images), 4.4), layout="constrained")
     axes = figure.subplots(2, len(images), squeeze=False)
     for row, sample in enumerate(axes):

@@ -25,7 +25,9 @@ PAPER = {  # (d0, n, row) -> E_quad, E_QRE, E_Stein
 }
 
 
-def models(dim: int, setting: str, losses: Sequence[str] = tuple(LOSS_NAMES)) -> dict[str, Model]:
+def models(
+    dim: int, setting: str, losses: Sequence[str] = tuple(LOSS_NAMES)
+) -> dict[str, Model]:
     """The rows of the table."""
     cholesky = tuned("Cholesky", dim, setting).under(losses, "Cholesky MLP")
     ours = {PAPERS_MATRIX: paper("matrix"), OURS: tuned("joint", dim, setting)}
@@ -34,7 +36,9 @@ def models(dim: int, setting: str, losses: Sequence[str] = tuple(LOSS_NAMES)) ->
 
 def run(settings: Grid) -> dict:
     errors = collect(
-        settings.tasks(), functools.partial(models, losses=settings.losses), "example1-mlp"
+        settings.tasks(),
+        functools.partial(models, losses=settings.losses),
+        "example1-mlp",
     )
     return {
         "title": "the plain MLP",

@@ -56,15 +56,26 @@ def models(dim: int, j: int) -> dict[tuple[str, str], Model]:
 
 def run(settings: Settings) -> dict:
     errors, untrained = {}, {}
-    for dim, j in progress(itertools.product(settings.dims, settings.depths), "example2"):
+    for dim, j in progress(
+        itertools.product(settings.dims, settings.depths), "example2"
+    ):
         task = Task(dim, settings.train, settings.budget(), FIRST_SEEDS["example2"])
-        rows = {key: model.outcome(task).errors for key, model in models(dim, j).items()}
-        rows |= {(UNTRAINED, row): values for row, values in errors_of_baselines(task).items()}
+        rows = {
+            key: model.outcome(task).errors for key, model in models(dim, j).items()
+        }
+        rows |= {
+            (UNTRAINED, row): values
+            for row, values in errors_of_baselines(task).items()
+        }
         for (recipe, row), values in rows.items():
             kept = untrained if recipe == UNTRAINED else errors
-            for setting, of_seeds in zip(settings.settings, values[..., QRE], strict=True):
+            for setting, of_seeds in zip(
+                settings.settings, values[..., QRE], strict=True
+            ):
                 kept[setting, dim, recipe, row, j] = of_seeds
-    note = "Optimisers and rates were chosen for three layers and are used for all depths."
+    note = (
+        "Optimisers and rates were chosen for three layers and are used for all depths."
+    )
     return {
         "title": "deep against shallow",
         "about": "The matrix MLP keeps matrices positive definite in all layers, the shallow "
@@ -72,7 +83,10 @@ def run(settings: Settings) -> dict:
         "claims": claims(errors),
         "tables": [table(s, errors | untrained, settings) for s in settings.settings],
         "notes": [*NOTES, note],
-        "errors": [dict(zip(NAMES, k, strict=True), E_QRE=rounded(v)) for k, v in errors.items()],
+        "errors": [
+            dict(zip(NAMES, k, strict=True), E_QRE=rounded(v))
+            for k, v in errors.items()
+        ],
     }
 
 
@@ -96,9 +110,13 @@ def claims(errors: Depths) -> list:
     depths, growth = sorted({j for *_, j in errors}), {}
     better, sensitive = [], []
     for s, d, r in dict.fromkeys(key[:3] for key in errors):
-        deep, shallow = ([errors[s, d, r, one, j] for j in depths] for one in (DEEP, SHALLOW))
+        deep, shallow = (
+            [errors[s, d, r, one, j] for j in depths] for one in (DEEP, SHALLOW)
+        )
         for j, ours, other in zip(depths, deep, shallow, strict=True):
-            better.append(({"recipe": r, "j": j, "d0": d, "setting": s}, ahead(ours, other)))
+            better.append(
+                ({"recipe": r, "j": j, "d0": d, "setting": s}, ahead(ours, other))
+            )
         ours, other = (float(np.mean(x[-1]) / np.mean(x[0])) for x in (deep, shallow))
         sensitive.append(({"recipe": r, "d0": d, "setting": s}, other > ours))
         growth.setdefault(f"{r}, {DEEP}", []).append(f"{ours:.2g}")
@@ -108,6 +126,14 @@ def claims(errors: Depths) -> list:
     wins += f"depth j: {shares(better, 'j')}; by setting: {shares(better, 'setting')}."
     grown = f"E_QRE at j = {depths[-1]} over that at j = {depths[0]}, by setting and d0: {texts}."
     return [
-        judged("The deep design is better than the shallow one, at every depth.", better, wins),
-        judged("The shallow design is more sensitive to the number of layers.", sensitive, grown),
+        judged(
+            "The deep design is better than the shallow one, at every depth.",
+            better,
+            wins,
+        ),
+        judged(
+            "The shallow design is more sensitive to the number of layers.",
+            sensitive,
+            grown,
+        ),
     ]

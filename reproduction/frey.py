@@ -22,7 +22,13 @@ from mmlp.vae import MODELS
 from reproduction.harness.jobs import each
 from reproduction.vaes import data, flows
 from reproduction.vaes import frey_claims as groups
-from reproduction.vaes.fits import COLLAPSED, SCORES, fit_recipes, score, simple_densities
+from reproduction.vaes.fits import (
+    COLLAPSED,
+    SCORES,
+    fit_recipes,
+    score,
+    simple_densities,
+)
 from reproduction.vaes.recipes import Recipe, tuned
 
 CAPTION = "100 random samples of each model with {} latent variables: draws of x, noise included."
@@ -44,16 +50,26 @@ class Settings(data.Data):
     first: int = 300
     samples: int = 1000  # importance samples
     epochs: int | None = None  # of every recipe, in place of its own
-    hidden: tuple[int, ...] | None = None  # widths of all networks, in place of their own
+    hidden: tuple[int, ...] | None = (
+        None  # widths of all networks, in place of their own
+    )
     jobs: int = 2  # processes that share the rows, on a CPU
 
-    QUICK: ClassVar = {"latents": (5,), "models": ("NdNd",), "compared": ("NfNf",), "seeds": 2}
+    QUICK: ClassVar = {
+        "latents": (5,),
+        "models": ("NdNd",),
+        "compared": ("NfNf",),
+        "seeds": 2,
+    }
     QUICK |= {"duels": (2,), "samples": 20, "epochs": 1, "hidden": (8,)}
 
     def duel(self, k: int) -> range:
         """Seeds of the duel: one seed asked for is one seed everywhere."""
         count = dict(zip(self.latents, self.duels, strict=False)).get(k, self.seeds)
-        return range(self.first, self.first + (min(count, self.seeds) if self.seeds < 3 else count))
+        return range(
+            self.first,
+            self.first + (min(count, self.seeds) if self.seeds < 3 else count),
+        )
 
 
 def recipes(settings: Settings) -> list[tuple[int, str, Recipe, range]]:
@@ -67,30 +83,53 @@ def recipes(settings: Settings) -> list[tuple[int, str, Recipe, range]]:
     for k in settings.latents:
         first = k == settings.latents[0]
         others = settings.compared if first else settings.compared[:1]
-        rows.append((k, groups.BEST, tuned("joint", settings.compared[0]), settings.duel(k)))
-        for group, name in ((groups.NARROW, "cholesky"), (groups.WIDE, "cholesky wide")):
-            rows += [(k, group, tuned(name, model), settings.duel(k)) for model in others]
+        rows.append(
+            (k, groups.BEST, tuned("joint", settings.compared[0]), settings.duel(k))
+        )
+        for group, name in (
+            (groups.NARROW, "cholesky"),
+            (groups.WIDE, "cholesky wide"),
+        ):
+            rows += [
+                (k, group, tuned(name, model), settings.duel(k)) for model in others
+            ]
         for model in settings.models:
             recipe = tuned("matrix", model)
             rows.append((k, groups.OURS, recipe, few))
             if first:
-                literal = Recipe(model, literal=True, kl="sampled" if model == "EfEf" else "exact")
+                literal = Recipe(
+                    model, literal=True, kl="sampled" if model == "EfEf" else "exact"
+                )
                 rows.append((k, groups.PAPERS, literal, few))
             if first and model == "NfNf":
                 rows.append(
-                    (k, groups.VON_NEUMANN, dataclasses.replace(recipe, kl="von_neumann"), few)
+                    (
+                        k,
+                        groups.VON_NEUMANN,
+                        dataclasses.replace(recipe, kl="von_neumann"),
+                        few,
+                    )
                 )
     changes = settings.epochs, settings.hidden
-    return [(k, group, recipe.changed(*changes), seeds) for k, group, recipe, seeds in rows]
+    return [
+        (k, group, recipe.changed(*changes), seeds) for k, group, recipe, seeds in rows
+    ]
 
 
 def run(settings: Settings) -> dict:
     images, shape = settings.read()
-    splits, shown = (settings.splits(s) for s in (settings.duel(settings.latents[0]), (0,)))
+    splits, shown = (
+        settings.splits(s) for s in (settings.duel(settings.latents[0]), (0,))
+    )
     work = [(trained_row, settings, *row) for row in recipes(settings)]
     *trained, flow = each(made, [*work, (flow_row, settings)], "frey", settings.jobs)
-    draws, simple = [(row, row.pop("draws")) for row in trained], simple_densities(splits) | flow
-    captions = {"train": TRAIN_CAPTION} | {k: CAPTION.format(k) for k in settings.latents}
+    draws, simple = (
+        [(row, row.pop("draws")) for row in trained],
+        simple_densities(splits) | flow,
+    )
+    captions = {"train": TRAIN_CAPTION} | {
+        k: CAPTION.format(k) for k in settings.latents
+    }
     ours = [(row, drawn) for row, drawn in draws if row["group"] == groups.OURS]
     return {
         "title": "VAEs with dense covariances on the Frey faces",
@@ -99,7 +138,9 @@ def run(settings: Settings) -> dict:
         "log p(x) from below, and IW is the one to compare.",
         "tables": [table(k, trained, simple) for k in settings.latents],
         "claims": groups.claims(trained, simple),
-        "figures": [{"file": f"frey-{name}.png", "caption": captions[name]} for name in captions],
+        "figures": [
+            {"file": f"frey-{name}.png", "caption": captions[name]} for name in captions
+        ],
         "notes": notes(settings, trained),
         "trained": trained,
         "simple": simple,
@@ -108,14 +149,20 @@ def run(settings: Settings) -> dict:
             "most": int(images.max()),
             **data.components_record(shown[0].components),
             "train": np.round(shown[0].train[:100], 2).tolist(),
-            "samples": [{"k": r["k"], "model": r["model"], "draws": drawn} for r, drawn in ours],
+            "samples": [
+                {"k": r["k"], "model": r["model"], "draws": drawn} for r, drawn in ours
+            ],
         },
     }
 
 
 def notes(settings: Settings, trained: list[dict]) -> list[str]:
     """What a reader of the table must know."""
-    fitted = [row for row in trained if row["group"] not in (groups.PAPERS, groups.VON_NEUMANN)]
+    fitted = [
+        row
+        for row in trained
+        if row["group"] not in (groups.PAPERS, groups.VON_NEUMANN)
+    ]
     collapsed = "; ".join(
         f"{row['group']} {row['model']}, k = {row['k']}: {count} of {len(row['KLD'])}"
         for row in fitted
@@ -161,14 +208,23 @@ def flow_row(settings: Settings) -> dict[str, dict]:
     return {flows.NAME: settings.kept(known, make)}
 
 
-def trained_row(settings: Settings, k: int, group: str, recipe: Recipe, seeds: range) -> dict:
+def trained_row(
+    settings: Settings, k: int, group: str, recipe: Recipe, seeds: range
+) -> dict:
     """One row of the table: scores over splits, 100 draws of the first model, and the time."""
-    about = {"k": k, "group": group, "model": recipe.model, "recipe": dataclasses.asdict(recipe)}
+    about = {
+        "k": k,
+        "group": group,
+        "model": recipe.model,
+        "recipe": dataclasses.asdict(recipe),
+    }
     about["seeds"] = list(seeds)
     return about | settings.kept(about, lambda: measured(settings, k, recipe, seeds))
 
 
-def measured(settings: Settings, k: int, recipe: Recipe, seeds: range) -> dict[str, Any]:
+def measured(
+    settings: Settings, k: int, recipe: Recipe, seeds: range
+) -> dict[str, Any]:
     """Its numbers."""
     begin, splits = time.perf_counter(), settings.splits(seeds)
     models = fit_recipes([recipe], splits, k).model
@@ -181,30 +237,48 @@ def measured(settings: Settings, k: int, recipe: Recipe, seeds: range) -> dict[s
     return {name: values.tolist() for name, values in found.items()} | known
 
 
-def table(k: int, trained: list[dict], simple: dict[str, dict[str, list[float]]]) -> dict:
+def table(
+    k: int, trained: list[dict], simple: dict[str, dict[str, list[float]]]
+) -> dict:
     trained = [row for row in trained if row["k"] == k]
     best = max(trained, key=lambda row: np.mean(row["IW"]))
     most = max(len(row["IW"]) for row in trained)
     rows: list[dict[str, Any]] = []
-    for group in dict.fromkeys(sorted((r["group"] for r in trained), key=groups.GROUPS.index)):
+    for group in dict.fromkeys(
+        sorted((r["group"] for r in trained), key=groups.GROUPS.index)
+    ):
         rows.append({"group": group})
         for row in (row for row in trained if row["group"] == group):
-            shown = groups.PAPER.get(k, {}) if group in (groups.PAPERS, groups.OURS) else {}
-            paper = itertools.zip_longest(SCORES, shown.get(row["model"], ()))  # LL and KLD
+            shown = (
+                groups.PAPER.get(k, {}) if group in (groups.PAPERS, groups.OURS) else {}
+            )
+            paper = itertools.zip_longest(
+                SCORES, shown.get(row["model"], ())
+            )  # LL and KLD
             cells = [cell(row[name], paper=value) for name, value in paper]
             cells[-1]["best"] = row is best
             rows.append({"name": row["model"], "cells": cells})
     rows.append({"group": "simple densities"})
     cells = {name: cell(values["IW"][:most]) for name, values in simple.items()}
-    rows += [{"name": name, "cells": [None, None, None, IW]} for name, IW in cells.items()]
-    return {"title": f"{k} latent variables", "columns": ["model", *SCORES], "rows": rows}
+    rows += [
+        {"name": name, "cells": [None, None, None, IW]} for name, IW in cells.items()
+    ]
+    return {
+        "title": f"{k} latent variables",
+        "columns": ["model", *SCORES],
+        "rows": rows,
+    }
 
 
 def draw(record: dict, out: Path) -> None:
     pictures = record["result"]["pictures"]
     panels = {"train": {"": pictures["train"]}}
     for k in record["settings"]["latents"]:
-        panels[k] = {row["model"]: row["draws"] for row in pictures["samples"] if row["k"] == k}
+        panels[k] = {
+            row["model"]: row["draws"] for row in pictures["samples"] if row["k"] == k
+        }
     for name, grids in panels.items():
         images = {title: data.decode(pictures, S) for title, S in grids.items()}
-        data.mosaic(images, pictures["shape"], pictures["most"], out / f"frey-{name}.png")
+        data.mosaic(
+            images, pictures["shape"], pictures["most"], out / f"frey-{name}.png"
+        )

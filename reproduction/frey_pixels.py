@@ -37,7 +37,15 @@ MIXTURE, GAUSSIAN = "mixture of factor analysers", "one Gaussian"
 VAES = (LOW_RANK, FIXED, PLAIN, DIAGONAL, DENSE)
 ROTATED = (DIAGONAL, DENSE)  # in the coordinates of principal directions
 WHITENING = 0.6  # directions are divided by this power of their standard deviations
-FACTORS = (40, 80, 120, 160, 200, 280, 400)  # of each component, fewer in all than images
+FACTORS = (
+    40,
+    80,
+    120,
+    160,
+    200,
+    280,
+    400,
+)  # of each component, fewer in all than images
 MIXTURES = tuple((K, q) for K in (1, 2, 3, 4, 6, 8) for q in FACTORS)
 SHOWN = 60  # samples in a figure
 CAPTION = f"{SHOWN} samples of each model, noise included, and test images."
@@ -60,10 +68,20 @@ class Settings(data.Data):
     test: int | None = None  # test images, by default all
     samples: int = 100  # importance samples
     epochs: int | None = None  # of every recipe, in place of its own
-    hidden: tuple[int, ...] | None = None  # widths of all networks, in place of their own
-    size: int | None = None  # latent variables and loadings of all, in place of their own
+    hidden: tuple[int, ...] | None = (
+        None  # widths of all networks, in place of their own
+    )
+    size: int | None = (
+        None  # latent variables and loadings of all, in place of their own
+    )
 
-    QUICK: ClassVar = {"train": 35, "validation": 20, "test": 5, "samples": 2, "seeds": 2}
+    QUICK: ClassVar = {
+        "train": 35,
+        "validation": 20,
+        "test": 5,
+        "samples": 2,
+        "seeds": 2,
+    }
     QUICK |= {"epochs": 2, "hidden": (8,), "size": 3}
 
     def recipe(self, name: str) -> tuple[Recipe, int]:
@@ -83,9 +101,13 @@ def run(settings: Settings) -> dict:
     tests = [test for _, _, test in parts]
     whole = [data.principal_directions(split)[0] for split in parts]
     scores = {GAUSSIAN: {"IW": np.stack(list(map(data.gaussian, whole, tests)))}}
-    found = {name: part(settings, name) for name in progress((*VAES, MIXTURE), "frey-pixels")}
+    found = {
+        name: part(settings, name) for name in progress((*VAES, MIXTURE), "frey-pixels")
+    }
     for name, by in found.items():
-        scores[name] = {score: np.array(values) for score, values in by["scores"].items()}
+        scores[name] = {
+            score: np.array(values) for score, values in by["scores"].items()
+        }
     scores = {name: scores[name] for name in TITLES}
     costs = {name: found[name]["costs"] for name in VAES}
     pictures = {name: by["images"] for name, by in found.items()}
@@ -120,10 +142,14 @@ def part(settings: Settings, name: str) -> dict:
 def coordinates(parts: data.Parts, rotated: bool) -> data.Split:
     if not rotated:
         return data.encoded(parts, data.single_pixels(parts[0]))
-    return data.encoded(parts, data.tempered(data.principal_directions(parts)[0], WHITENING))
+    return data.encoded(
+        parts, data.tempered(data.principal_directions(parts)[0], WHITENING)
+    )
 
 
-def trained(recipe: Recipe, latent: int, rotated: bool, settings: Settings, most: int) -> dict:
+def trained(
+    recipe: Recipe, latent: int, rotated: bool, settings: Settings, most: int
+) -> dict:
     """The time of a step is that of the fastest epoch, validation included, over all splits."""
     splits = [coordinates(parts, rotated) for parts in settings.parts()]
     times = [time.perf_counter()]
@@ -132,7 +158,10 @@ def trained(recipe: Recipe, latent: int, rotated: bool, settings: Settings, most
     steps = recipe.steps(len(splits[0].train)) // recipe.epochs
     costs = {
         "device": f"{describe_device()}, jax {jax.__version__}",
-        "ms per step and split": 1e3 * float(np.diff(times).min()) / steps / len(splits),
+        "ms per step and split": 1e3
+        * float(np.diff(times).min())
+        / steps
+        / len(splits),
         "seconds": times[-1] - times[0],
         "peak memory (GiB)": peak_memory() / 2**30,
         "steps": len(result.history["loss"]) * steps,
@@ -156,7 +185,11 @@ def notes(settings: Settings, found: dict[str, dict]) -> list[str]:
     """What a reader must know."""
     chosen = ", ".join(f"{K} of {q}" for K, q in found[MIXTURE]["chosen"])
     splits = {name: len(by["scores"]["IW"]) for name, by in found.items()}
-    few = [f"The {k} model has {n} of the splits." for k, n in splits.items() if n < settings.seeds]
+    few = [
+        f"The {k} model has {n} of the splits."
+        for k, n in splits.items()
+        if n < settings.seeds
+    ]
     return [
         "Each VAE had eight trials of rate, noise, rank and latent variables, judged by the "
         "validation images of a split that this table does not have (results/search/pixels.json); "
@@ -183,7 +216,9 @@ def peak_memory() -> int:
 def table(scores: dict[str, dict[str, np.ndarray]]) -> dict:
     columns, rows = ("KLD", "ELBO", "IW"), []
     for name, by in scores.items():
-        cells = [cell(by[score].mean(axis=1)) if score in by else None for score in columns]
+        cells = [
+            cell(by[score].mean(axis=1)) if score in by else None for score in columns
+        ]
         first = float(by["IW"][0].mean())
         rows.append({"name": TITLES[name], "cells": [*cells, first]})
     names = ["model", *columns, "IW of the first split"]
@@ -196,18 +231,33 @@ def paired_table(scores: dict[str, dict[str, np.ndarray]]) -> dict:
         if name != LOW_RANK:
             difference = ours[: len(by["IW"])] - by["IW"]
             ahead = f"{np.mean(difference > 0):.0%}"
-            rows.append({"name": TITLES[name], "cells": [cell(difference.mean(axis=1)), ahead]})
+            rows.append(
+                {"name": TITLES[name], "cells": [cell(difference.mean(axis=1)), ahead]}
+            )
     columns = ["rival", "IW of ours minus its own", "images on which ours is ahead"]
-    return {"title": "Low rank against each rival, paired", "columns": columns, "rows": rows}
+    return {
+        "title": "Low rank against each rival, paired",
+        "columns": columns,
+        "rows": rows,
+    }
 
 
 def cost_table(costs: dict[str, dict[str, Any]]) -> dict:
-    rows = [{"name": TITLES[name], "cells": list(by.values())} for name, by in costs.items()]
+    rows = [
+        {"name": TITLES[name], "cells": list(by.values())} for name, by in costs.items()
+    ]
     note = "All splits are trained at once. The peak of memory is that of the process so far."
-    return {"title": "Cost", "note": note, "columns": ["model", *costs[DENSE]], "rows": rows}
+    return {
+        "title": "Cost",
+        "note": note,
+        "columns": ["model", *costs[DENSE]],
+        "rows": rows,
+    }
 
 
-def claims(scores: dict[str, dict[str, np.ndarray]], costs: dict[str, dict]) -> list[dict]:
+def claims(
+    scores: dict[str, dict[str, np.ndarray]], costs: dict[str, dict]
+) -> list[dict]:
     """Of mean IW of each split, paired, by two standard errors; of one split, of its images."""
     means = {name: by["IW"].mean(axis=1) for name, by in scores.items()}
 

@@ -15,7 +15,9 @@ os.environ["XLA_FLAGS"] = (
     + " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     + " --xla_cpu_parallel_codegen_split_count=1"
 )
-if version("jaxlib").startswith("0.9."):  # a third of the time; later versions end at this flag
+if version("jaxlib").startswith(
+    "0.9."
+):  # a third of the time; later versions end at this flag
     os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
 
 # a core for each worker: their threads do not wait for each other
@@ -30,7 +32,9 @@ import pytest
 jax.config.update("jax_enable_x64", True)
 jax.config.update(
     "jax_compilation_cache_dir",
-    os.environ.get("MMLP_TEST_CACHE", str(Path(__file__).parent.parent / ".cache" / "jax")),
+    os.environ.get(
+        "MMLP_TEST_CACHE", str(Path(__file__).parent.parent / ".cache" / "jax")
+    ),
 )
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
@@ -44,7 +48,10 @@ STATM = Path("/proc/self/statm")
 def drop_compiled_programs():
     """JAX keeps every compiled program for ever: on Linux they are dropped when they are many."""
     yield
-    if STATM.exists() and int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > ENOUGH:
+    if (
+        STATM.exists()
+        and int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > ENOUGH
+    ):
         jax.clear_caches()
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)  # what is free goes back to the system

@@ -79,7 +79,9 @@ def test_of_two_processes_that_write_one_file_the_last_wins_whole(tmp_path):
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
-    whole = {"a,b,c\n" + f"{number},{number},{number}\n" * 1000 for number in ("1.0", "2.0")}
+    whole = {
+        "a,b,c\n" + f"{number},{number},{number}\n" * 1000 for number in ("1.0", "2.0")
+    }
     seen = set()
     while any(process.poll() is None for process in processes):
         if path.exists():
@@ -95,7 +97,9 @@ def test_of_two_processes_that_write_one_file_the_last_wins_whole(tmp_path):
 
 @posix_only
 def test_the_mode_of_a_replaced_file_is_kept_and_a_new_one_follows_the_umask(tmp_path):
-    private, shared, new = (tmp_path / name for name in ("private.csv", "shared.csv", "new.csv"))
+    private, shared, new = (
+        tmp_path / name for name in ("private.csv", "shared.csv", "new.csv")
+    )
     for path, mode in ((private, 0o600), (shared, 0o664)):
         path.write_text("")
         path.chmod(mode)
@@ -124,7 +128,11 @@ def test_while_it_is_written_only_the_user_can_read_it(tmp_path):
 def test_a_link_that_the_user_made_is_written_through(tmp_path):
     folder = tmp_path / "disk"
     folder.mkdir()
-    real, link, indirect = folder / "real.csv", tmp_path / "link.csv", tmp_path / "indirect.csv"
+    real, link, indirect = (
+        folder / "real.csv",
+        tmp_path / "link.csv",
+        tmp_path / "indirect.csv",
+    )
     real.write_text("before")
     real.chmod(0o640)
     link.symlink_to(os.path.join("disk", "real.csv"))
@@ -154,9 +162,13 @@ def test_a_link_that_leads_nowhere_is_a_clear_error(tmp_path):
     loop, lost = tmp_path / "loop.csv", tmp_path / "lost.csv"
     loop.symlink_to(loop)
     lost.symlink_to(tmp_path / "missing" / "results.csv")
-    with pytest.raises(OSError, match=r"could not write .*loop.csv \(Too many levels of symbolic"):
+    with pytest.raises(
+        OSError, match=r"could not write .*loop.csv \(Too many levels of symbolic"
+    ):
         write_numbers(loop)
-    with pytest.raises(OSError, match=r"could not write .*lost.csv \(No such file or directory\)"):
+    with pytest.raises(
+        OSError, match=r"could not write .*lost.csv \(No such file or directory\)"
+    ):
         write_numbers(lost)
     assert loop.is_symlink()
     assert lost.is_symlink()
@@ -174,7 +186,9 @@ def test_a_planted_link_is_not_followed(tmp_path):
 
 def test_a_link_of_another_user_where_everyone_may_write_is_planted():
     me, other, root = 1000, 1001, 0
-    shared, private = (SimpleNamespace(st_mode=mode, st_uid=root) for mode in (0o41777, 0o40755))
+    shared, private = (
+        SimpleNamespace(st_mode=mode, st_uid=root) for mode in (0o41777, 0o40755)
+    )
     mine, theirs, roots = (SimpleNamespace(st_uid=user) for user in (me, other, root))
     assert atomic_files._is_planted(theirs, shared, me)
     assert not atomic_files._is_planted(mine, shared, me)
@@ -195,10 +209,14 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(name, tmp_path):
     assert np.array_equal(tables.read(copy).columns(tables.read(copy).names), np.eye(2))
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+@pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="needs a device that is full"
+)
 def test_a_device_is_written_to_and_what_it_holds_is_not_called_intact():
     write_numbers(Path("/dev/null"))
-    with pytest.raises(OSError, match=r"/dev/full \(No space left on device\); a part may") as info:
+    with pytest.raises(
+        OSError, match=r"/dev/full \(No space left on device\); a part may"
+    ) as info:
         write_numbers(Path("/dev/full"))
     assert info.value.errno == errno.ENOSPC
 
@@ -233,7 +251,11 @@ def test_a_name_as_long_as_the_system_allows_can_be_written(tmp_path):
 def test_only_old_files_of_dead_writers_are_removed(tmp_path):
     """A writer of the same target that is alive keeps its file, however old it is."""
     path, other = tmp_path / "results.csv", tmp_path / "results.csv.csv"
-    names = [".results.csv.abcd_123", ".results.csv.csv.abcd_123", ".results.csv.efgh_456"]
+    names = [
+        ".results.csv.abcd_123",
+        ".results.csv.csv.abcd_123",
+        ".results.csv.efgh_456",
+    ]
     dead, another_target, young = (tmp_path / f"{name}.mmlp.tmp" for name in names)
     long_ago = time.time() - 2 * atomic_files.STALE_AFTER_SECONDS
     for leftover in (dead, another_target, young):
@@ -255,7 +277,10 @@ def test_only_old_files_of_dead_writers_are_removed(tmp_path):
 
 
 def test_a_run_removes_what_a_killed_run_has_left_in_its_folder(tmp_path):
-    names = [".checkpoint-00000003.safetensors.abcd_123.mmlp.tmp", ".history.jsonl.x_1.mmlp.tmp"]
+    names = [
+        ".checkpoint-00000003.safetensors.abcd_123.mmlp.tmp",
+        ".history.jsonl.x_1.mmlp.tmp",
+    ]
     names += [".checkpoint-00000002.safetensors.tmp", ".history.jsonl.tmp"]  # of 0.2.0
     for name in names:
         (tmp_path / name).write_text("half")
@@ -291,7 +316,9 @@ def test_threads_that_write_one_file_do_not_disturb_each_other(tmp_path):
 @posix_only
 def test_a_name_is_written_where_the_system_has_no_encoding_for_it(tmp_path):
     """Python reads its bytes as surrogates there, and they must become the same bytes again."""
-    program = "import sys; from pathlib import Path; from mmlp import atomic_files as a; "
+    program = (
+        "import sys; from pathlib import Path; from mmlp import atomic_files as a; "
+    )
     program += "a.replace_file(Path(sys.argv[1]), b'content')"
     variables = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     subprocess.run(

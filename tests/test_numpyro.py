@@ -30,7 +30,10 @@ W, DIAGONAL = T[:, :2] - 0.3, np.array([0.5, 1.0, 2.0])
 CASES = [
     (LowRankGaussian, (MU, W, DIAGONAL, 2.0)),
     (LowRankGaussian, (MU, np.stack([W, -2 * W]), DIAGONAL, np.array([[1.0], [3.0]]))),
-    (LowRankPowerExponential, (np.stack([MU, -MU]), W, np.stack([DIAGONAL, MU**2]), 2.0, 1.0, 0.7)),
+    (
+        LowRankPowerExponential,
+        (np.stack([MU, -MU]), W, np.stack([DIAGONAL, MU**2]), 2.0, 1.0, 0.7),
+    ),
     (LowRankStudentT, (np.stack([MU, -MU]), W, DIAGONAL, 2.0, np.array([3.0, 7.0]))),
     (TraceOneStudentT, (MU, T, np.array([[1.0], [2.0]]), np.array([2.5, 4.0, 30.0]))),
     (TraceOneGaussian, (MU, T, 2.0)),
@@ -39,7 +42,13 @@ CASES = [
     (TraceOnePowerExponential, (MU, T, 2.0, 1.0, 0.7)),
     (
         TraceOnePowerExponential,
-        (MU, np.concatenate([T, T]), np.array([[1.0], [2.0]]), 0.8, np.array([0.6, 1.0, 3.0])),
+        (
+            MU,
+            np.concatenate([T, T]),
+            np.array([[1.0], [2.0]]),
+            0.8,
+            np.array([0.6, 1.0, 3.0]),
+        ),
     ),
 ]
 IDS = [
@@ -63,7 +72,12 @@ def cases(function):
 @cases
 def test_shapes_follow_from_the_parameters(cls, args):
     d = cls(*args)
-    events = {"loc": 1, "factor": 2, "cov_factor": 2, "cov_diag": 1}  # axes of one of them
+    events = {
+        "loc": 1,
+        "factor": 2,
+        "cov_factor": 2,
+        "cov_diag": 1,
+    }  # axes of one of them
     batches = (
         np.shape(x)[: np.ndim(x) - events.get(name, 0)]
         for name, x in zip(cls.arg_constraints, args, strict=True)
@@ -86,12 +100,16 @@ def test_density_and_moments_are_those_of_mmlp(cls, args):
     else:
         loc, factor, diagonal, *scalars = args
         omega = LowRankGram.trace_one(np.sqrt(diagonal), np.swapaxes(factor, -1, -2))
-    reference = getattr(mmlp, cls.__name__.replace("LowRank", "TraceOne"))(loc, omega, *scalars)
+    reference = getattr(mmlp, cls.__name__.replace("LowRank", "TraceOne"))(
+        loc, omega, *scalars
+    )
     x = jax.random.normal(jax.random.key(1), (*reference.batch_shape, 3))
     np.testing.assert_array_equal(cls(*args).log_prob(x), reference.log_prob(x))
     diagonal = jnp.diagonal(reference.covariance.dense(), axis1=-2, axis2=-1)
     np.testing.assert_allclose(
-        cls(*args).variance, jnp.broadcast_to(diagonal, (*reference.batch_shape, 3)), rtol=1e-12
+        cls(*args).variance,
+        jnp.broadcast_to(diagonal, (*reference.batch_shape, 3)),
+        rtol=1e-12,
     )
 
 
@@ -109,7 +127,9 @@ def test_expand_repeats_without_changing_the_density(cls, args):
 def test_distribution_is_a_pytree_through_jit_and_vmap(cls, args):
     d = cls(*args)
     x = d.sample(jax.random.key(3))
-    np.testing.assert_allclose(jax.jit(lambda d, x: d.log_prob(x))(d, x), d.log_prob(x), rtol=1e-12)
+    np.testing.assert_allclose(
+        jax.jit(lambda d, x: d.log_prob(x))(d, x), d.log_prob(x), rtol=1e-12
+    )
     many = jax.vmap(lambda shift: cls(args[0] + shift, *args[1:]))(jnp.arange(3.0))
     values = jax.vmap(lambda d, x: d.log_prob(x), in_axes=(0, None))(many, x)
     np.testing.assert_allclose(values[0], d.log_prob(x), rtol=1e-12)
@@ -136,7 +156,9 @@ def test_invalid_parameters_are_refused_when_validation_is_on(cls, args):
 
 def test_low_rank_density_and_moments_are_those_of_numpyro():
     theirs = dist.LowRankMultivariateNormal(MU, W, DIAGONAL)
-    ours = LowRankGaussian(MU, W, DIAGONAL, np.sum(theirs.variance))  # any scale, and the trace
+    ours = LowRankGaussian(
+        MU, W, DIAGONAL, np.sum(theirs.variance)
+    )  # any scale, and the trace
     scaled = LowRankGaussian(MU, 3 * W, 9 * DIAGONAL, np.sum(theirs.variance))
     x = theirs.sample(jax.random.key(0), (5,))
     for p in (ours, scaled):
@@ -154,11 +176,19 @@ def power_exponential_model(data=None, *, n=None, d=2):
     beta = numpyro.sample("beta", dist.LogNormal(0.0, 1.0))
     factor = (jnp.sqrt(scales)[:, None] * correlation).mT
     with numpyro.plate("n", n if data is None else len(data)):
-        numpyro.sample("x", TraceOnePowerExponential(loc, factor, eta, 1.0, beta), obs=data)
+        numpyro.sample(
+            "x", TraceOnePowerExponential(loc, factor, eta, 1.0, beta), obs=data
+        )
 
 
 def simulated(n, seed):
-    truth = {"loc": np.array([0.5, -1.0]), "eta": 3.0, "beta": 0.7, "rho": 0.6, "share": 0.7}
+    truth = {
+        "loc": np.array([0.5, -1.0]),
+        "eta": 3.0,
+        "beta": 0.7,
+        "rho": 0.6,
+        "share": 0.7,
+    }
     s = np.sqrt([0.7, 0.3])
     factor = np.linalg.cholesky(np.outer(s, s) * np.array([[1, 0.6], [0.6, 1]])).T
     d = TraceOnePowerExponential(truth["loc"], factor, truth["eta"], 1.0, truth["beta"])
@@ -169,7 +199,12 @@ def simulated(n, seed):
 def test_nuts_recovers_the_parameters_within_credible_intervals():
     """Six 99.7 % intervals: a right sampler fails for 2 % of seeds; the seed is fixed."""
     truth, data = simulated(400, seed=0)
-    mcmc = MCMC(NUTS(power_exponential_model), num_warmup=300, num_samples=500, progress_bar=False)
+    mcmc = MCMC(
+        NUTS(power_exponential_model),
+        num_warmup=300,
+        num_samples=500,
+        progress_bar=False,
+    )
     mcmc.run(jax.random.key(1), data=data)
     draws = mcmc.get_samples()
     draws = {
@@ -183,7 +218,9 @@ def test_nuts_recovers_the_parameters_within_credible_intervals():
         low, high = np.quantile(draws[name], [0.0015, 0.9985], axis=0)
         assert np.all((low < value) & (value < high)), (name, low, value, high)
     assert int(mcmc.get_extra_fields()["diverging"].sum()) == 0
-    assert np.std(draws["beta"]) < 0.2  # the data inform the shape: the prior's spread is 1.3
+    assert (
+        np.std(draws["beta"]) < 0.2
+    )  # the data inform the shape: the prior's spread is 1.3
 
 
 @pytest.mark.slow
@@ -207,7 +244,9 @@ def test_svi_fits_a_power_exponential_guide_to_a_gaussian():
     mu = jnp.array([1.0, -2.0])
 
     def model():
-        numpyro.sample("x", dist.Normal(mu, jnp.sqrt(jnp.array([2.0, 1.0]))).to_event(1))
+        numpyro.sample(
+            "x", dist.Normal(mu, jnp.sqrt(jnp.array([2.0, 1.0]))).to_event(1)
+        )
 
     def guide():
         loc = numpyro.param("loc", jnp.zeros(2))
@@ -235,12 +274,19 @@ def test_svi_fits_a_low_rank_guide():
     def guide():
         loc = numpyro.param("loc", jnp.zeros(3))
         factor = numpyro.param("factor", jnp.full((3, 1), 0.1))
-        diagonal = numpyro.param("diagonal", jnp.ones(3), constraint=constraints.positive)
+        diagonal = numpyro.param(
+            "diagonal", jnp.ones(3), constraint=constraints.positive
+        )
         eta = numpyro.param("eta", 1.0, constraint=constraints.positive)
         numpyro.sample("x", LowRankGaussian(loc, factor, diagonal, eta))
 
     optimizer = optax.adam(optax.cosine_decay_schedule(0.1, 300))
-    svi = SVI(lambda: numpyro.sample("x", target), guide, optimizer, Trace_ELBO(num_particles=16))
+    svi = SVI(
+        lambda: numpyro.sample("x", target),
+        guide,
+        optimizer,
+        Trace_ELBO(num_particles=16),
+    )
     result = svi.run(jax.random.key(7), 300, progress_bar=False)
     np.testing.assert_allclose(result.params["loc"], MU, atol=0.2)
     assert abs(np.mean(result.losses[-50:])) < 0.02 < result.losses[0]
@@ -286,7 +332,9 @@ def test_any_elliptical_has_shapes_densities_and_moments(batch):
     e = q.expand((7, *batch))
     assert e.sample(jax.random.key(1)).shape == (7, *batch, 3)
     assert e.to_event(1).batch_shape == e.batch_shape[:-1]
-    np.testing.assert_allclose(jax.jit(lambda q, x: q.log_prob(x))(q, x), q.log_prob(x), rtol=1e-12)
+    np.testing.assert_allclose(
+        jax.jit(lambda q, x: q.log_prob(x))(q, x), q.log_prob(x), rtol=1e-12
+    )
 
 
 def test_any_elliptical_goes_through_plates_vmap_and_predictive():
@@ -303,14 +351,18 @@ def test_any_elliptical_goes_through_plates_vmap_and_predictive():
     reference = GammaRadius(MU, Gram.trace_one(T), 1.5, 1.7).log_prob(data).sum()
     expected = reference + dist.LogNormal(0.0, 1.0).log_prob(1.5)
     np.testing.assert_allclose(value, expected, rtol=1e-12)
-    many = jax.vmap(lambda eta: Elliptical(GammaRadius(MU, Gram.trace_one(T), eta, 1.7)))
+    many = jax.vmap(
+        lambda eta: Elliptical(GammaRadius(MU, Gram.trace_one(T), eta, 1.7))
+    )
     values = jax.vmap(lambda q: q.log_prob(data))(many(jnp.array([1.5, 2.0])))
     np.testing.assert_allclose(values[0].sum(), reference, rtol=1e-12)
 
 
 def test_only_distributions_of_mmlp_are_taken():
     for wrong in (dist.Normal(), GammaRadius, None):
-        with pytest.raises(ValueError, match=r"`Elliptical\(distribution=...\)` must be a distri"):
+        with pytest.raises(
+            ValueError, match=r"`Elliptical\(distribution=...\)` must be a distri"
+        ):
             Elliptical(wrong)
 
 

@@ -26,7 +26,9 @@ def ax():
 
 def gaussian(n, d):
     return TraceOneGaussian(
-        RNG.standard_normal((n, d)), Gram.trace_one(RNG.standard_normal((n, d, d))), np.full(n, 0.3)
+        RNG.standard_normal((n, d)),
+        Gram.trace_one(RNG.standard_normal((n, d, d))),
+        np.full(n, 0.3),
     )
 
 
@@ -44,9 +46,12 @@ def test_ellipses_have_the_axes_of_the_covariance(ax):
 
 
 @pytest.mark.parametrize(
-    ("family", "tail"), [(TraceOnePowerExponential, (1.3, 0.6)), (TraceOneStudentT, (5.0,))]
+    ("family", "tail"),
+    [(TraceOnePowerExponential, (1.3, 0.6)), (TraceOneStudentT, (5.0,))],
 )
-def test_ellipse_of_any_family_in_two_dimensions_holds_its_probability(family, tail, ax):
+def test_ellipse_of_any_family_in_two_dimensions_holds_its_probability(
+    family, tail, ax
+):
     T = np.array([[1.0, 0.5], [0.0, 0.4]])
     p = family(np.zeros((1, 2)), Gram.trace_one(T), 2.0, *tail)
     plotting.plot_ellipses(p, level=0.7, ax=ax)
@@ -59,16 +64,22 @@ def test_ellipse_of_any_family_in_two_dimensions_holds_its_probability(family, t
 
 def test_ellipses_of_a_batch_of_two_axes_are_those_of_its_rows(ax):
     """With parameters that broadcast: eta and beta along one axis each."""
-    omega, loc = Gram.trace_one(RNG.standard_normal((3, 2, 2))), RNG.standard_normal((2, 3, 2))
+    omega, loc = (
+        Gram.trace_one(RNG.standard_normal((3, 2, 2))),
+        RNG.standard_normal((2, 3, 2)),
+    )
     eta, beta = np.array([[1.0], [2.0]]), np.array([0.6, 1.0, 1.4])
-    plotting.plot_ellipses(TraceOnePowerExponential(loc, omega, eta, 1.3, beta), loc, ax=ax)
+    plotting.plot_ellipses(
+        TraceOnePowerExponential(loc, omega, eta, 1.3, beta), loc, ax=ax
+    )
     drawn = list(ax.patches)
     assert len(drawn) == 6
     row = TraceOnePowerExponential(loc[1], omega, eta[1], 1.3, beta)
     plotting.plot_ellipses(row, ax=ax)
     for one, same in zip(drawn[3:], ax.patches[6:], strict=True):
         np.testing.assert_allclose(
-            [*one.center, one.width, one.height], [*same.center, same.width, same.height]
+            [*one.center, one.width, one.height],
+            [*same.center, same.width, same.height],
         )
 
 
@@ -120,8 +131,13 @@ def test_loadings_as_images_share_one_scale_and_the_longest_comes_first(ax):
 
 
 def test_loadings_are_bars_of_few_targets_and_lines_of_many(ax):
-    assert plotting.plot_loadings(LowRankGram(np.ones(6), U), names=list("abcdef"), ax=ax) is ax
-    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], np.ravel(U[::-1]))
+    assert (
+        plotting.plot_loadings(LowRankGram(np.ones(6), U), names=list("abcdef"), ax=ax)
+        is ax
+    )
+    np.testing.assert_allclose(
+        [bar.get_height() for bar in ax.patches], np.ravel(U[::-1])
+    )
     assert [label.get_text() for label in ax.get_xticklabels()] == list("abcdef")
     lines = plotting.plot_loadings(LowRankGram(np.ones(60), np.tile(U, 10))).lines
     np.testing.assert_allclose(lines[0].get_ydata(), np.tile(U[1], 10))
@@ -132,7 +148,9 @@ def test_a_value_with_many_columns_is_drawn_by_some_of_them(ax):
     p = TraceOneGaussian(np.zeros((1, 5000)), A, 1.0)
     assert len(plotting.plot_ellipses(p, columns=(4999, 0), ax=ax).patches) == 1
     for call in (plotting.plot_covariance, plotting.plot_correlation):
-        with pytest.raises(ValueError, match=r"at most 4096 columns, got 5000.*`A.marginal\(colu"):
+        with pytest.raises(
+            ValueError, match=r"at most 4096 columns, got 5000.*`A.marginal\(colu"
+        ):
             call(A, ax=ax)
     ax = plotting.plot_correlation(A.marginal([0, 4999]))
     np.testing.assert_allclose(ax.images[0].get_array(), [[1, 0.5], [0.5, 1]])
@@ -151,5 +169,7 @@ def test_errors_name_call_and_remedy(ax):
         (Gram(np.eye(2)), "got Gram"),
         (LowRankGram(np.ones((3, 6)), U), "dimensio"),
     ):
-        with pytest.raises(ValueError, match=rf"plot_loadings\(A=...\)` must be one.*{got}"):
+        with pytest.raises(
+            ValueError, match=rf"plot_loadings\(A=...\)` must be one.*{got}"
+        ):
             plotting.plot_loadings(value, ax=ax)

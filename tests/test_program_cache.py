@@ -40,7 +40,9 @@ print(Compiled(lambda factor, x: factor * x)(2, 1.0), folder)
 def run_script(*arguments, code=SCRIPT, **variables):
     """Run a program in a process of its own, and return the words that it prints."""
     unset = ("MMLP_CACHE", "TF_CPP_MIN_LOG_LEVEL")
-    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in unset
+    }
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         env=environment | variables,
@@ -61,7 +63,9 @@ def test_the_second_process_compiles_almost_nothing_and_damage_is_no_harm(tmp_pa
     assert same == results
     files = sorted(file for file in tmp_path.rglob("*") if file.is_file())
     assert {file.parent.parent for file in files} == {tmp_path}
-    for i, file in enumerate(files):  # as a killed process or a full disk may leave them
+    for i, file in enumerate(
+        files
+    ):  # as a killed process or a full disk may leave them
         content = file.read_bytes()
         file.write_bytes(content[: len(content) // 2] if i % 2 else content[:-1] + b"?")
     compiled, *same = run_script(tmp_path)
@@ -83,7 +87,9 @@ def test_another_folder_is_used_from_the_second_call_on(tmp_path):
     first, second = tmp_path / "first", tmp_path / "other"
     one, _, two, _, now = run_script(first, second, code=TWO)
     assert (one, two, now) == (str(first), str(second), str(second))
-    assert all(list(folder.rglob(f"*{program_cache.SUFFIX}")) for folder in (first, second))
+    assert all(
+        list(folder.rglob(f"*{program_cache.SUFFIX}")) for folder in (first, second)
+    )
 
 
 def test_a_relative_folder_stays_where_it_was_when_the_process_changes_its_own(
@@ -166,7 +172,9 @@ def test_the_default_folder_is_the_system_s(monkeypatch):
             patch.delenv("XDG_CACHE_HOME", raising=False)
             for name, value in variables.items():
                 patch.setenv(name, value)
-            assert program_cache._user_cache() / "matrix-mlp" == pooch.os_cache("matrix-mlp")
+            assert program_cache._user_cache() / "matrix-mlp" == pooch.os_cache(
+                "matrix-mlp"
+            )
 
 
 @pytest.fixture
@@ -231,7 +239,9 @@ def test_jax_transforms_a_function_whose_programs_are_stored(store):
         y = compiled(2.0, x)
         assert jnp.allclose(jax.vmap(lambda x: compiled(2.0, x))(x), y)
         assert jnp.allclose(jax.jit(lambda x: compiled(2.0, x))(x), y)
-        assert jnp.allclose(jax.grad(lambda x: compiled(2.0, x).sum())(x), 2 * jnp.cos(x))
+        assert jnp.allclose(
+            jax.grad(lambda x: compiled(2.0, x).sum())(x), 2 * jnp.cos(x)
+        )
     assert len(list(store.path.iterdir())) == 1
 
 
@@ -262,7 +272,9 @@ def test_settings_of_jax_make_another_program(store):
     assert len(list(store.path.iterdir())) == 2
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes and owners there")
+@pytest.mark.skipif(
+    not hasattr(os, "mkfifo"), reason="there are no pipes and owners there"
+)
 def test_links_and_pipes_are_not_read(store, tmp_path):
     store.put("key", b"program")
     file = store.path / f"key{program_cache.SUFFIX}"
@@ -275,13 +287,17 @@ def test_links_and_pipes_are_not_read(store, tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="files have no owners there")
-def test_a_folder_that_others_can_write_to_is_not_used_and_one_warning_says_so(tmp_path):
+def test_a_folder_that_others_can_write_to_is_not_used_and_one_warning_says_so(
+    tmp_path,
+):
     store = ProgramStore(tmp_path / "shared")
     store.put("key", b"program")
     store.path.chmod(0o777)
     with pytest.warns(UserWarning, match="chmod 700"):
         assert store.get("key") is None
-    store.put("other", b"program")  # without another warning, which would be an error here
+    store.put(
+        "other", b"program"
+    )  # without another warning, which would be an error here
     assert len(list(store.path.iterdir())) == 1
     linked = ProgramStore(tmp_path / "link")
     linked.path.symlink_to(store.path)
@@ -291,5 +307,8 @@ def test_a_folder_that_others_can_write_to_is_not_used_and_one_warning_says_so(t
 
 def test_other_messages_on_stderr_are_passed_on(capfd):
     with program_cache.hide_loader_messages():
-        os.write(2, b"E0101 cpu_aot_loader.cc:210] Machine type does not match\nanother thread\n")
+        os.write(
+            2,
+            b"E0101 cpu_aot_loader.cc:210] Machine type does not match\nanother thread\n",
+        )
     assert capfd.readouterr().err == "another thread\n"

@@ -46,7 +46,9 @@ class Posterior(eqx.Module):
         L, sigma = self.decoder.L, self.decoder.sigma
         V = jnp.linalg.inv(jnp.eye(L.shape[1]) + L.T @ L / sigma**2)
         T = jnp.linalg.cholesky(self.wider * V).T
-        return mmlp.TraceOneGaussian(V @ L.T @ x / sigma**2, mmlp.Gram.trace_one(T), jnp.sum(T**2))
+        return mmlp.TraceOneGaussian(
+            V @ L.T @ x / sigma**2, mmlp.Gram.trace_one(T), jnp.sum(T**2)
+        )
 
 
 def linear_gaussian(wider):
@@ -80,7 +82,9 @@ def test_the_importance_weighted_bound_agrees_with_the_exact_evidence_within_its
     # 20,000 for a right program
     vae = linear_gaussian(1.5)
     log_w = jax.jit(jax.vmap(lambda x, key: vae.log_weights(x, key, 20_000)))(X, KEYS)
-    estimate = jax.jit(jax.vmap(lambda x, key: vae.log_evidence(x, key, 20_000)))(X, KEYS)
+    estimate = jax.jit(jax.vmap(lambda x, key: vae.log_evidence(x, key, 20_000)))(
+        X, KEYS
+    )
     ratio = jnp.exp(
         log_w - estimate[:, None]
     )  # mean one; the delta method gives the error of the logarithm
@@ -91,7 +95,10 @@ def test_the_importance_weighted_bound_agrees_with_the_exact_evidence_within_its
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(m, marks=() if m in ("NdNd", "EfEf") else pytest.mark.slow) for m in MODELS],
+    [
+        pytest.param(m, marks=() if m in ("NdNd", "EfEf") else pytest.mark.slow)
+        for m in MODELS
+    ],
 )
 def test_the_bound_is_never_below_the_elbo_of_the_same_draws(name):
     vae = small(name)
@@ -164,11 +171,17 @@ def test_outputs_say_what_the_letters_mean():
     assert vae.decode(jnp.ones(K)).omega.upper
     assert isinstance(vae.encode(X[0]).omega, mmlp.DiagonalGram)
     papers = small("NfNd")
-    assert papers.decoder.network.matrices[-1].output == mmlp.Dense(mmlp.MercerSigmoid())
-    assert papers.encoder.network.matrices[-1].output == mmlp.Diagonal(mmlp.MercerSigmoid())
+    assert papers.decoder.network.matrices[-1].output == mmlp.Dense(
+        mmlp.MercerSigmoid()
+    )
+    assert papers.encoder.network.matrices[-1].output == mmlp.Diagonal(
+        mmlp.MercerSigmoid()
+    )
 
 
-@pytest.mark.parametrize("network", [mmlp.MatrixMLP, mmlp.JointMatrixMLP, mmlp.CholeskyMLP])
+@pytest.mark.parametrize(
+    "network", [mmlp.MatrixMLP, mmlp.JointMatrixMLP, mmlp.CholeskyMLP]
+)
 def test_calibration_makes_both_halves_respond(network):
     vae = mmlp.calibrate(small("NfNf", network=network), X, key=KEY)
     latent = jax.vmap(lambda x: vae.encode(x).mean)(X)
@@ -190,7 +203,9 @@ def test_samples_have_the_models_moments():
 
 @pytest.mark.slow
 def test_training_raises_the_bound_and_keeps_float32():
-    vae = jax.tree.map(lambda x: x.astype(jnp.float32) if eqx.is_array(x) else x, small("NfNf"))
+    vae = jax.tree.map(
+        lambda x: x.astype(jnp.float32) if eqx.is_array(x) else x, small("NfNf")
+    )
     X32 = X.astype(jnp.float32)
 
     def loss(model, batch, key, t):
@@ -221,5 +236,7 @@ def test_wrong_arguments_are_named(call, words):
 
 @pytest.mark.parametrize("outputs", [{"full": mmlp.Dense()}, mmlp.Dense()])
 def test_outputs_of_a_paper_vae_are_those_of_its_letters(outputs):
-    with pytest.raises(ValueError, match=r"`paper_vae\(outputs=...\)` must be a dict of"):
+    with pytest.raises(
+        ValueError, match=r"`paper_vae\(outputs=...\)` must be a dict of"
+    ):
         mmlp.paper_vae("NfNf", 3, 2, (4,), outputs=outputs, key=jax.random.key(0))

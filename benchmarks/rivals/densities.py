@@ -51,7 +51,9 @@ def in_jax(log_prob, n: int, d: int, triangle: bool):
 
 def library(n: int, d: int, triangle: bool):
     def log_prob(x, mean, T):
-        return mmlp.TraceOneGaussian(mean, mmlp.Gram(T, upper=triangle), 1.0).log_prob(x)
+        return mmlp.TraceOneGaussian(mean, mmlp.Gram(T, upper=triangle), 1.0).log_prob(
+            x
+        )
 
     return in_jax(log_prob, n, d, triangle)
 

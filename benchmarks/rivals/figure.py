@@ -16,7 +16,9 @@ def draw(record: dict, path: Path) -> None:
     figure, axes = plt.subplots(2, 2, figsize=(10, 7.5), layout="constrained")
     bars(axes[0, 0], record.get("steps", {}), MATRIX, "a training step: time over ours")
     logs = record.get("divergences", {})
-    peers = record.get("densities", {}) | {f"von Neumann, {k}": v for k, v in logs.items()}
+    peers = record.get("densities", {}) | {
+        f"von Neumann, {k}": v for k, v in logs.items()
+    }
     bars(axes[0, 1], peers, "ours", "densities and divergences: time over ours")
     by_size(axes[1, 0], record.get("size", {}))
     first(axes[1, 1], record.get("first", {}))
@@ -26,7 +28,9 @@ def draw(record: dict, path: Path) -> None:
 
 def bars(axis, tables: dict[str, list[dict]], ours: str, title: str) -> None:
     """A group of bars for each table, a bar for each rival that ran."""
-    rivals = list(dict.fromkeys(n for rows in tables.values() for n in names(rows) if n != ours))
+    rivals = list(
+        dict.fromkeys(n for rows in tables.values() for n in names(rows) if n != ours)
+    )
     height = 0.8 / max(len(rivals), 1)
     for i, name in enumerate(rivals):
         for j, rows in enumerate(tables.values()):
@@ -34,13 +38,17 @@ def bars(axis, tables: dict[str, list[dict]], ours: str, title: str) -> None:
             place = j + i * height
             if times is not None:
                 axis.barh(place, times - 1, height, left=1, color=COLOURS[i])
-                axis.annotate(f" {times:.2g}", (max(times, 1), place), va="center", fontsize=7)
+                axis.annotate(
+                    f" {times:.2g}", (max(times, 1), place), va="center", fontsize=7
+                )
     axis.axvline(1, color="black", linewidth=0.8)
     axis.set_xscale("log")
     axis.set_xticks([], minor=True)
     axis.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
     axis.set_xlim(0.08, 15)
-    axis.set_yticks([j + 0.4 - height / 2 for j in range(len(tables))], list(tables), fontsize=8)
+    axis.set_yticks(
+        [j + 0.4 - height / 2 for j in range(len(tables))], list(tables), fontsize=8
+    )
     axis.invert_yaxis()
     axis.set_title(title, fontsize=10)
     colours = [Patch(color=colour) for colour in COLOURS]
@@ -50,7 +58,9 @@ def bars(axis, tables: dict[str, list[dict]], ours: str, title: str) -> None:
 def by_size(axis, tables: dict[str, list[dict]]) -> None:
     for colour, (loss, table) in zip(COLOURS, tables.items(), strict=False):
         sizes = [row["d"] for row in table]
-        axis.loglog(sizes, [row["ms"] for row in table], "o-", color=colour, label=f"{loss}, ms")
+        axis.loglog(
+            sizes, [row["ms"] for row in table], "o-", color=colour, label=f"{loss}, ms"
+        )
         memory = [row["above idle"] for row in table]
         axis.loglog(sizes, memory, "s:", color=colour, label=f"{loss}, MiB")
         cubes = [table[0]["ms"] * (d / sizes[0]) ** 3 for d in sizes]

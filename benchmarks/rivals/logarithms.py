@@ -22,7 +22,9 @@ SIZE, DRAWS = 5, 10
 
 def made(gradient, wait, n: int, d: int, errors: bool):
     """`gradient(T, S)` takes and gives NumPy's arrays, or those of its library, by `wait`."""
-    T, S = (factors(np.random.default_rng(i), 10.0, n, d).astype(np.float32) for i in (0, 1))
+    T, S = (
+        factors(np.random.default_rng(i), 10.0, n, d).astype(np.float32) for i in (0, 1)
+    )
 
     def run():
         result = None
@@ -55,7 +57,9 @@ def library(n: int, d: int, errors: bool):
     def value_and_gradient(T, S):
         return jnp.sum(mmlp.von_neumann(mmlp.Gram(T), mmlp.Gram(S)))
 
-    return made(lambda T, S: value_and_gradient(T, S)[1], jax.block_until_ready, n, d, errors)
+    return made(
+        lambda T, S: value_and_gradient(T, S)[1], jax.block_until_ready, n, d, errors
+    )
 
 
 def by_logarithm(log, n: int, d: int, errors: bool):

@@ -12,7 +12,11 @@ import numpy as np
 from rivals.turns import fastest, ratio
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
-MATRIX, JOINT, WIDE = "MatrixMLP, 3 x 30", "JointMatrixMLP, 2 x 16 + 100", "CholeskyMLP, 2 x 100"
+MATRIX, JOINT, WIDE = (
+    "MatrixMLP, 3 x 30",
+    "JointMatrixMLP, 2 x 16 + 100",
+    "CholeskyMLP, 2 x 100",
+)
 JACOBIANS = "explicit Jacobians, one sample"
 GPU_AIMS = {  # milliseconds, below which we want to be
     "step of NfNf, 3 x 30, d = 10, batch 50, Adam on one vector": 0.25,
@@ -96,13 +100,17 @@ def jacobians(record: dict) -> str:
     one, ours = median(rows, JACOBIANS), median(rows, MATRIX)
     ten = None if one is None or ours is None else 10 * one / ours
     header = ["", "a sample's gradient", "a step of ten, ours", "ten samples / ours"]
-    return markdown(header, [["explicit", text(one, " ms"), text(ours, " ms"), text(ten)]])
+    return markdown(
+        header, [["explicit", text(one, " ms"), text(ours, " ms"), text(ten)]]
+    )
 
 
 def errors(record: dict) -> str:
     """Of the gradient by a factor, in float32."""
     rows = {
-        row["name"]: row["errors"] for row in record["divergences"]["50 x 10"] if "errors" in row
+        row["name"]: row["errors"]
+        for row in record["divergences"]["50 x 10"]
+        if "errors" in row
     }
     kinds = list(next(iter(rows.values())))
     cells = [
@@ -130,7 +138,9 @@ def growth(record: dict) -> str:
         ms, part = statistics.median(row["ms"]), share(record, row["name"])
         rate = text(row["mflop"] / ms, " Gflop/s")
         percent = f"{100 * (part or 0):.0f} %"
-        cells.append([row["name"], text(ms, " ms"), f"{row['mflop']:.0f} Mflop", rate, percent])
+        cells.append(
+            [row["name"], text(ms, " ms"), f"{row['mflop']:.0f} Mflop", rate, percent]
+        )
     return markdown(["", "a step", "arithmetic", "rate", "of a large product's"], cells)
 
 
@@ -148,10 +158,15 @@ def size(record: dict) -> str:
         pairs = [
             cell
             for table in tables.values()
-            for cell in (text(table[i]["ms"], " ms"), text(table[i]["above idle"], " MiB"))
+            for cell in (
+                text(table[i]["ms"], " ms"),
+                text(table[i]["above idle"], " MiB"),
+            )
         ]
         cells.append([f"{row['d']:.0f}", *pairs])
-    powers = [f"d^{power:.2f}" for table in tables.values() for power in exponents(table)]
+    powers = [
+        f"d^{power:.2f}" for table in tables.values() for power in exponents(table)
+    ]
     header = [f"{loss}, {what}" for loss in tables for what in ("time", "memory")]
     return markdown(["d", *header], [*cells, ["grows as", *powers]])
 
@@ -174,9 +189,13 @@ def gpu(record: dict) -> str:
     for row in record["rows"]:
         aim = GPU_AIMS.get(row["what"])
         met = (
-            "-" if aim is None else f"{text(aim, ' ms')}: {'met' if row['ms'] < aim else 'missed'}"
+            "-"
+            if aim is None
+            else f"{text(aim, ' ms')}: {'met' if row['ms'] < aim else 'missed'}"
         )
-        cells.append([row["what"], text(row["ms"], " ms"), text(row.get("before"), " ms"), met])
+        cells.append(
+            [row["what"], text(row["ms"], " ms"), text(row.get("before"), " ms"), met]
+        )
     return markdown(
         [f"{record['device']}, jax {record['jax']}", "now", "0.1.0", "aim below"], cells
     )
@@ -193,8 +212,12 @@ def aims(record: dict) -> list[tuple[str, float | None, float, bool]]:
         what = f"`JointMatrixMLP`, 2 x 16 + 100 / `CholeskyMLP`, 2 x 100, {kind}"
         found.append((what, ratio(rows, JOINT, WIDE), 3, False))
     for loss, table in record.get("size", {}).items():
-        for what, power, aim in zip(("time", "memory"), exponents(table), (3, 2), strict=True):
-            found.append((f"power of d, {what} of {loss} with gradient", power, aim, False))
+        for what, power, aim in zip(
+            ("time", "memory"), exponents(table), (3, 2), strict=True
+        ):
+            found.append(
+                (f"power of d, {what} of {loss} with gradient", power, aim, False)
+            )
     return found
 
 

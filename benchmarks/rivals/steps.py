@@ -30,19 +30,27 @@ MODELS = {
 
 
 def library(
-    model: str, hidden: list[int], batch: int, optimizer: str = "adam", count: bool = False
+    model: str,
+    hidden: list[int],
+    batch: int,
+    optimizer: str = "adam",
+    count: bool = False,
 ):
     """`count`: also the arithmetic of a step, by XLA's own account."""
     key = jax.random.key(0)
     X = jax.random.normal(key, (STEPS, batch, FEATURES))
-    net = mmlp.paper_vae("NfNf", FEATURES, LATENT, tuple(hidden), key=key, **MODELS[model])
+    net = mmlp.paper_vae(
+        "NfNf", FEATURES, LATENT, tuple(hidden), key=key, **MODELS[model]
+    )
     net = mmlp.calibrate(net, X[0], key=key)
     params, static = eqx.partition(net, eqx.is_inexact_array)
     adam = optax.flatten(optax.adam(1e-3))
     update = {"adam": adam, "default": mmlp.default_optimizer(100_000)}[optimizer]
 
     def loss(params, X, key):
-        bounds = jax.vmap(eqx.combine(params, static).elbo)(X, jax.random.split(key, len(X)))
+        bounds = jax.vmap(eqx.combine(params, static).elbo)(
+            X, jax.random.split(key, len(X))
+        )
         return -jnp.mean(bounds)
 
     def step(carry, X):
@@ -72,7 +80,9 @@ def by_hand(batch: int, density: str):
     def step(params, state, X, key):
         def loss(params):
             draws = jax.random.normal(key, (batch, LATENT))
-            return -jnp.mean(jax.vmap(lambda x, e: bound(params, x, e, density))(X, draws))
+            return -jnp.mean(
+                jax.vmap(lambda x, e: bound(params, x, e, density))(X, draws)
+            )
 
         value, gradient = jax.value_and_grad(loss)(params)
         updates, state = adam.update(gradient, state, params)
@@ -101,7 +111,10 @@ def weights(key, inputs: int, dim: int, hidden=(30, 30, 30)) -> list[dict]:
             "C": (widths[i + 1], sizes[i + 1]),
         }
         keys = dict(zip(shapes, jax.random.split(own, 4), strict=True))
-        layer = {k: jax.random.normal(keys[k], s) / math.sqrt(s[1]) for k, s in shapes.items()}
+        layer = {
+            k: jax.random.normal(keys[k], s) / math.sqrt(s[1])
+            for k, s in shapes.items()
+        }
         layers.append({**layer, "b": jnp.zeros(widths[i + 1])})
     return layers
 
@@ -165,4 +178,8 @@ def product(size: int = 2000):
     """A large product: what the machine can do in float32."""
     A = jax.random.normal(jax.random.key(0), (size, size))
     multiply = jax.jit(jnp.matmul)
-    return lambda: jax.block_until_ready(multiply(A, A)), 1, {"mflop": 2 * size**3 / 1e6}
+    return (
+        lambda: jax.block_until_ready(multiply(A, A)),
+        1,
+        {"mflop": 2 * size**3 / 1e6},
+    )

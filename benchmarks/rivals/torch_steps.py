@@ -24,7 +24,8 @@ class Network(nn.Module):
             torch.randn(d, r) / r**0.5 for d, r in zip(sizes[1:], widths, strict=False)
         )
         self.C = nn.ParameterList(
-            torch.randn(r, d) / d**0.5 for d, r in zip(sizes[1:], widths[1:], strict=True)
+            torch.randn(r, d) / d**0.5
+            for d, r in zip(sizes[1:], widths[1:], strict=True)
         )
         self.b = nn.ParameterList(torch.zeros(r) for r in widths[1:])
 
@@ -72,19 +73,25 @@ def bound(encoder, decoder, x, density: str):
         logdet = 2 * diagonal(torch.linalg.cholesky(T.mT @ T)).log().sum(-1)
     draw = (T.mT @ torch.randn_like(mu)[..., None])[..., 0]
     s = mu + torch.exp(log_eta / 2)[:, None] * draw
-    kl = 0.5 * (torch.exp(log_eta) + (mu**2).sum(-1) - LATENT - LATENT * log_eta - logdet)
+    kl = 0.5 * (
+        torch.exp(log_eta) + (mu**2).sum(-1) - LATENT - LATENT * log_eta - logdet
+    )
     vector, T = decoder(s)
     mu, log_eta = vector[:, :-1], vector[:, -1]
     logdet, y = log_determinant_and_white(T, x - mu, density)
     quadratic = (y**2).sum(-1) / torch.exp(log_eta)
-    return -0.5 * (FEATURES * (math.log(2 * math.pi) + log_eta) + logdet + quadratic) - kl
+    return (
+        -0.5 * (FEATURES * (math.log(2 * math.pi) + log_eta) + logdet + quadratic) - kl
+    )
 
 
 def steps(batch: int, compiled: bool, density: str = "lu"):
     """Eager, or with the bound under `torch.compile`."""
     torch.manual_seed(0)
     encoder, decoder = Network(FEATURES, LATENT), Network(LATENT, FEATURES)
-    adam = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], 1e-3, fused=True)
+    adam = torch.optim.Adam(
+        [*encoder.parameters(), *decoder.parameters()], 1e-3, fused=True
+    )
 
     def loss(x):
         return -bound(encoder, decoder, x, density).mean()
@@ -92,7 +99,9 @@ def steps(batch: int, compiled: bool, density: str = "lu"):
     evaluate = torch.compile(loss) if compiled else loss
     X = torch.randn(STEPS, batch, FEATURES)
     start = [net.state_dict() for net in (encoder, decoder)]
-    start = [{name: value.clone() for name, value in weights.items()} for weights in start]
+    start = [
+        {name: value.clone() for name, value in weights.items()} for weights in start
+    ]
 
     def run():
         torch.manual_seed(1)

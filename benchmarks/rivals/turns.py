@@ -40,7 +40,11 @@ class Process:
     def __init__(self, rival: Rival):
         n = str(rival.threads)
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), n)
-        paths = [str(BENCHMARKS.parent), str(BENCHMARKS), os.environ.get("PYTHONPATH", "")]
+        paths = [
+            str(BENCHMARKS.parent),
+            str(BENCHMARKS),
+            os.environ.get("PYTHONPATH", ""),
+        ]
         variables = {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
         command = [sys.executable, __file__, rival.make, json.dumps(rival.arguments), n]
         self.said = tempfile.TemporaryFile("w+")  # noqa: SIM115, closed in `close`
@@ -91,7 +95,12 @@ def in_turns(rivals: list[Rival], turns: int) -> list[dict]:
             except RivalError as error:
                 row["failed"] = str(error)[:200]
             rows.append(row)
-            print(f"  ready: {rival.name}", row.get("failed", ""), file=sys.stderr, flush=True)
+            print(
+                f"  ready: {rival.name}",
+                row.get("failed", ""),
+                file=sys.stderr,
+                flush=True,
+            )
         for turn in range(turns):
             for i in list(ready):
                 try:
@@ -130,13 +139,19 @@ def serve(make: str, arguments: str, threads: str) -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     module, function = make.split(":")
     out, sys.stdout = sys.stdout, sys.stderr
-    run, steps, facts = getattr(importlib.import_module(module), function)(**json.loads(arguments))
+    run, steps, facts = getattr(importlib.import_module(module), function)(
+        **json.loads(arguments)
+    )
     run()
     print(json.dumps(facts), file=out, flush=True)
     for _ in sys.stdin:
         start = time.perf_counter()
         run()
-        print(json.dumps({"seconds": (time.perf_counter() - start) / steps}), file=out, flush=True)
+        print(
+            json.dumps({"seconds": (time.perf_counter() - start) / steps}),
+            file=out,
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

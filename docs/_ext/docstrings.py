@@ -40,7 +40,9 @@ def to_rst(lines: list[str]) -> list[str]:
             block = None
         elif block is None:
             kinds = {">>>": "doctest", "    ": "literal"}
-            block = next((kinds[start] for start in kinds if line.startswith(start)), "text")
+            block = next(
+                (kinds[start] for start in kinds if line.startswith(start)), "text"
+            )
             if block == "literal":
                 out += ["::", ""]
         elif block == "text" and line.startswith("    "):
@@ -56,21 +58,31 @@ def process_docstring(app, what, name, obj, options, lines):
 
 def process_signature(app, what, name, obj, options, signature, returns):
     """Aliases of types and default functions as they are written, not as they are defined."""
-    plain = (text and text.replace(ARRAY_LIKE, "ArrayLike") for text in (signature, returns))
-    return tuple(text and re.sub(r"<PjitFunction.*? (\w+)>>", r"jnp.\1", text) for text in plain)
+    plain = (
+        text and text.replace(ARRAY_LIKE, "ArrayLike") for text in (signature, returns)
+    )
+    return tuple(
+        text and re.sub(r"<PjitFunction.*? (\w+)>>", r"jnp.\1", text) for text in plain
+    )
 
 
 def find_public(app, env, node, contnode):
     """A class named by the module that defines it, where it is documented as `mmlp.Name`."""
-    entry = env.domains["py"].objects.get(f"mmlp.{node['reftarget'].rpartition('.')[2]}")
+    entry = env.domains["py"].objects.get(
+        f"mmlp.{node['reftarget'].rpartition('.')[2]}"
+    )
     if entry and node["reftarget"].startswith("mmlp."):
-        return make_refnode(app.builder, node["refdoc"], entry.docname, entry.node_id, contnode)
+        return make_refnode(
+            app.builder, node["refdoc"], entry.docname, entry.node_id, contnode
+        )
 
 
 def drop_links_back(app, pagename, templatename, context, doctree):
     """Drop the links from source code: one prefix a file is wrong for some of its names."""
     if pagename.startswith("_modules/"):
-        context["body"] = re.sub(r'<a class="viewcode-back".*?</a>', "", context["body"])
+        context["body"] = re.sub(
+            r'<a class="viewcode-back".*?</a>', "", context["body"]
+        )
 
 
 class Header(SphinxDirective):

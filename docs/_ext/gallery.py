@@ -37,7 +37,9 @@ def describe(path: Path) -> tuple[str, str, int]:
 def run(path: Path, folder: Path) -> None:
     """Run a program in its folder and keep what it prints, unless these sources have run before."""
     library = sorted((ROOT / "mmlp").rglob("*.py"))
-    sources = hashlib.sha256(b"".join(file.read_bytes() for file in [path, *library])).hexdigest()
+    sources = hashlib.sha256(
+        b"".join(file.read_bytes() for file in [path, *library])
+    ).hexdigest()
     stamp = folder / "sources"
     if stamp.exists() and stamp.read_text() == sources:
         return

@@ -22,7 +22,11 @@ def text(name: str) -> str:
     """What stands in the page; where there is no record, the command that makes it."""
     if name == "gpu":
         record = page.read("speed-h200")
-        return page.gpu(record) if record else "Not measured yet: `benchmarks/gpu.py --record`."
+        return (
+            page.gpu(record)
+            if record
+            else "Not measured yet: `benchmarks/gpu.py --record`."
+        )
     record = page.read() or {}
     if name == "machine":
         return page.machine(record)

@@ -53,7 +53,9 @@ class Results(SphinxDirective):
 
     def run(self):
         self.env.note_reread()  # the files may have changed
-        return self.parse_text_to_nodes(text(*self.arguments), allow_section_headings=True)
+        return self.parse_text_to_nodes(
+            text(*self.arguments), allow_section_headings=True
+        )
 
 
 def text(name: str | None = None) -> str:
@@ -61,7 +63,9 @@ def text(name: str | None = None) -> str:
     wanted = [name] if name else TARGETS
     there = [one for one in wanted if (RESULTS / f"{one}.json").exists()]
     records = [json.loads((RESULTS / f"{one}.json").read_text()) for one in there]
-    missing = ", ".join(f"`python -m reproduction {one}`" for one in wanted if one not in there)
+    missing = ", ".join(
+        f"`python -m reproduction {one}`" for one in wanted if one not in there
+    )
     parts = [body(record) if name else section(record) for record in records]
     return "\n\n".join([*parts, f"Not measured yet: {missing}."] if missing else parts)
 
@@ -74,9 +78,12 @@ def body(record: dict) -> str:
     """Text and claims; tables; what is not like for like."""
     result = record["result"]
     tables = "\n".join(
-        f"```{{raw}} html\n{table_html(table)}\n```" for table in result.get("tables", [])
+        f"```{{raw}} html\n{table_html(table)}\n```"
+        for table in result.get("tables", [])
     )
-    notes = "".join(f"- Not like for like: {note}\n" for note in result.get("notes", []))
+    notes = "".join(
+        f"- Not like for like: {note}\n" for note in result.get("notes", [])
+    )
     return f"""{result.get("about", "")}
 
 {"".join(f"- {line}{chr(10)}" for line in verdicts(record))}

@@ -61,7 +61,11 @@ def _normalised_kernel(f: Callable, d_f: Callable, diagonal: bool) -> Activation
                     # d(f(z_m) o f(z_n)) / d f(z_i); the paper prints f(d(z_m o z_n) / dz_i), which
                     # is f(0) for 0 where i is neither m nor n, and f(2 z_i) for 2 f(z_i) where both
                     d_product = ((i == m) * F[:, n] + (i == n) * F[:, m]) * kept
-                    block = d_f(Z[:, i]) / trace**2 * (trace * d_product - 2 * K[m, n] * F[:, i])
+                    block = (
+                        d_f(Z[:, i])
+                        / trace**2
+                        * (trace * d_product - 2 * K[m, n] * F[:, i])
+                    )
                     D[m + d * n, d * i : d * (i + 1)] = block
         return D
 

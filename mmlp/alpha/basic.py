@@ -65,7 +65,9 @@ def backpropagation(
             D_W = D_Z @ matrix_by_weight(layer.W, H[l + 1])
             D_H = D_Z @ matrix_by_matrix(layer.W)
         # the learning step prints P_(d_l, d_{l+1}) for all l; W_{j+1} needs P_(d_{j+1}, p)
-        gradients.append({"W": unvec(D_W, layer.W.shape), "B": unvec(D_Z, layer.B.shape)})
+        gradients.append(
+            {"W": unvec(D_W, layer.W.shape), "B": unvec(D_Z, layer.B.shape)}
+        )
     return gradients
 
 
@@ -99,7 +101,12 @@ def matrix_by_matrix(W: np.ndarray) -> np.ndarray:
 
 
 def feedforward_shallow(
-    W: Sequence, b: Sequence, B_0: np.ndarray, x: np.ndarray, h: Activation, H: Activation
+    W: Sequence,
+    b: Sequence,
+    B_0: np.ndarray,
+    x: np.ndarray,
+    h: Activation,
+    H: Activation,
 ) -> np.ndarray:
     """Yhat of the shallow design, Eq. (mlps); W = (W_0, ..., W_{j+1}), b = (b_1, ..., b_{j+1}).
 

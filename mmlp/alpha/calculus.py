@@ -37,11 +37,15 @@ def commutation(m: int, n: int) -> np.ndarray:
     K = np.zeros((m * n, m * n))
     for i in range(m):
         for j in range(n):
-            K[j + n * i, i + m * j] = 1  # A_ij stands at i + m j in vec A, at j + n i in vec A'
+            K[j + n * i, i + m * j] = (
+                1  # A_ij stands at i + m j in vec A, at j + n i in vec A'
+            )
     return K
 
 
-def product_rule(F: np.ndarray, G: np.ndarray, D_F: np.ndarray, D_G: np.ndarray) -> np.ndarray:
+def product_rule(
+    F: np.ndarray, G: np.ndarray, D_F: np.ndarray, D_G: np.ndarray
+) -> np.ndarray:
     """D_X (FG) = (G' kron I) D_X F + (I kron F) D_X G, Eq. (product_alpha)."""
     m, r = F.shape[0], G.shape[1]
     return np.kron(G.T, np.eye(m)) @ D_F + np.kron(np.eye(r), F) @ D_G

@@ -60,7 +60,11 @@ def power_exponential_sample(nu, radius, D_radius, Omega, eta, alpha) -> Derivat
     step = _column(Phi @ nu)
     return {
         "mu": np.eye(len(nu)),
-        "Omega": radius * alpha * eta * np.kron(nu[None], np.eye(len(nu))) @ root_derivative(Phi),
+        "Omega": radius
+        * alpha
+        * eta
+        * np.kron(nu[None], np.eye(len(nu)))
+        @ root_derivative(Phi),
         "log_eta": radius * step / 2,
         "alpha": radius * step / (2 * alpha),
         "beta": D_radius * step,
@@ -71,7 +75,11 @@ def normal_radius(eps, beta, d) -> tuple[float, float]:
     """radius = y^(1/(2 beta)), y = d/beta + eps sqrt(2 d/beta), and by beta, Eq. (gauss_app)."""
     y = d / beta + eps * math.sqrt(2 * d / beta)
     radius = y ** (1 / (2 * beta))
-    by_base = -d / (2 * beta**3 * radius ** (2 * beta - 1)) * (1 + eps / math.sqrt(2 * d / beta))
+    by_base = (
+        -d
+        / (2 * beta**3 * radius ** (2 * beta - 1))
+        * (1 + eps / math.sqrt(2 * d / beta))
+    )
     by_exponent = -radius * math.log(radius) / beta
     return radius, by_base + by_exponent
 
@@ -89,7 +97,9 @@ def gamma_radius(x, beta, d) -> tuple[float, float]:
     ]
     D_P = sum(math.exp(log_term) * (math.log(x) - psi) for log_term, psi in terms)
     D_x = -D_P / math.exp((a - 1) * math.log(x) - x - math.lgamma(a))
-    return radius, radius * (D_x / x * (-a / beta) / (2 * beta) - math.log(radius) / beta)
+    return radius, radius * (
+        D_x / x * (-a / beta) / (2 * beta) - math.log(radius) / beta
+    )
 
 
 def symmetric_root(A: NDArray) -> NDArray:

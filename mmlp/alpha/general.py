@@ -95,7 +95,9 @@ def vector_by_inner_weight(C: np.ndarray, H: np.ndarray, h: np.ndarray) -> np.nd
     return np.kron(h[None, :], C @ H)
 
 
-def vector_by_outer_weight(H: np.ndarray, A: np.ndarray, h: np.ndarray, r: int) -> np.ndarray:
+def vector_by_outer_weight(
+    H: np.ndarray, A: np.ndarray, h: np.ndarray, r: int
+) -> np.ndarray:
     """D_{C_l} z_l = (H_l A_l h_{l+1})' kron I_{r_l}, Appendix F."""
     return np.kron((H @ A @ h)[None, :], np.eye(r))
 

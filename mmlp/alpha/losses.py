@@ -63,11 +63,15 @@ def d_logm(Y_hat: np.ndarray) -> np.ndarray:
     d = len(Y_hat)
     eigenvalues, V = np.linalg.eigh(Y_hat)  # V is the paper's Upsilon
     # Y_11, Y_21, ...
-    columns = [vec(_d_logm_by_entry(eigenvalues, V, i, j)) for j in range(d) for i in range(d)]
+    columns = [
+        vec(_d_logm_by_entry(eigenvalues, V, i, j)) for j in range(d) for i in range(d)
+    ]
     return np.stack(columns, axis=1)
 
 
-def _d_logm_by_entry(eigenvalues: np.ndarray, V: np.ndarray, i: int, j: int) -> np.ndarray:
+def _d_logm_by_entry(
+    eigenvalues: np.ndarray, V: np.ndarray, i: int, j: int
+) -> np.ndarray:
     """d log Yhat / d Yhat_ij = V Xi Lambda V' + V dLambda V' - V Lambda Xi V', Eq. (jacob1).
 
     Lambda = diag(log lambda). Yhat stays symmetric: Yhat_ij and Yhat_ji move by half each.

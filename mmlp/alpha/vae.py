@@ -47,7 +47,12 @@ def d_est_n(
 
 
 def d_est_mpe(
-    decoder: Network, encoder: Network, d_log_p: LogDensity, x: NDArray, nu: NDArray, radius: Radii
+    decoder: Network,
+    encoder: Network,
+    d_log_p: LogDensity,
+    x: NDArray,
+    nu: NDArray,
+    radius: Radii,
 ) -> tuple[Gradients, Gradients]:
     """D_theta and D_phi of Eq. (est_mpe): q is power exponential, nu (r, k) are unit vectors.
 
@@ -65,9 +70,15 @@ def d_est_mpe(
     for v, (varsigma, D_varsigma) in zip(nu, radius, strict=True):
         s = mu + varsigma * Phi @ v
         D_theta, D_s_log_p = d_log_likelihood(decoder, d_log_p, x, s)
-        D_log_q = densities.power_exponential_log_density(s, mu, Omega, eta, alpha, beta)
-        D_s = D_s_log_p - s + D_log_q["mu"][0]  # D_s log p(s) = -s' and D_s log q = -D_mu log q
-        D_sample = densities.power_exponential_sample(v, varsigma, D_varsigma, Omega, eta, alpha)
+        D_log_q = densities.power_exponential_log_density(
+            s, mu, Omega, eta, alpha, beta
+        )
+        D_s = (
+            D_s_log_p - s + D_log_q["mu"][0]
+        )  # D_s log p(s) = -s' and D_s log q = -D_mu log q
+        D_sample = densities.power_exponential_sample(
+            v, varsigma, D_varsigma, Omega, eta, alpha
+        )
         by_theta.append(D_theta)
         by_q.append({name: D_s @ D_sample[name] - D_log_q[name] for name in D_log_q})
     return _mean_of_layers(by_theta), _by_weights(encoder, x, _mean(by_q))
@@ -108,7 +119,9 @@ def _by_weights(network: Network, x: NDArray, D: Derivatives) -> Gradients:
     """Backpropagation from the derivatives by the outputs of the network."""
     names = [name for name in ("mu", "log_eta", "alpha", "beta") if name in D]
     D_y_hat = np.concatenate([np.ravel(D[name]) for name in names])
-    return backpropagation(network, x, lambda y_hat, Y_hat: (D_y_hat, np.ravel(D["Omega"])))
+    return backpropagation(
+        network, x, lambda y_hat, Y_hat: (D_y_hat, np.ravel(D["Omega"]))
+    )
 
 
 def _mean(terms: Sequence[dict[str, NDArray]]) -> dict[str, NDArray]:

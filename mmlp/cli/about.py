@@ -41,7 +41,9 @@ def show(entries: dict, *, as_json: bool) -> None:
     width = max(map(len, entries))
     for name, value in entries.items():
         if isinstance(value, dict):
-            value = ", ".join(f"{SETTINGS.get(key, key)}={item}" for key, item in value.items())
+            value = ", ".join(
+                f"{SETTINGS.get(key, key)}={item}" for key, item in value.items()
+            )
         elif isinstance(value, list):
             value = ", ".join(value)
         text = f"{value:.4g}" if isinstance(value, float) else str(value)

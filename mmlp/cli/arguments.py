@@ -137,5 +137,11 @@ or - for a CSV from stdin.
 
 More about a command: mmlp COMMAND --help"""
 KINDS = Group(FIT, {"regression": FitRegression, "spd": FitSpd, "vae": FitVae})
-MODELS = {"predict": Predict, "score": Score, "report": Report, "sample": Sample, "info": Info}
+MODELS = {
+    "predict": Predict,
+    "score": Score,
+    "report": Report,
+    "sample": Sample,
+    "info": Info,
+}
 COMMANDS = Group(ROOT, {"demo": Demo, "fit": KINDS, **MODELS})

@@ -14,7 +14,12 @@ from tqdm import tqdm
 from mmlp import atomic_files, estimators, tables
 from mmlp.cli import about, fitting
 from mmlp.cli.arguments import Demo, Predict, Report, Sample, Score
-from mmlp.cli.examined import expects_decimal_commas, known_rows, read_for, told_by_lines
+from mmlp.cli.examined import (
+    expects_decimal_commas,
+    known_rows,
+    read_for,
+    told_by_lines,
+)
 from mmlp.cli.fit_arguments import BESIDE, FitOptions, ReadOptions
 from mmlp.columns.kinds import Words
 from mmlp.columns.number_format import NumberFormat
@@ -31,7 +36,9 @@ def execute(command) -> int:
 
 @execute.register
 def demo(command: Demo) -> int:
-    from mmlp.demo.tour import take_tour  # here, and below: nothing else needs Matplotlib
+    from mmlp.demo.tour import (
+        take_tour,
+    )  # here, and below: nothing else needs Matplotlib
 
     take_tour(command.out, quick=command.quick)
     return 0
@@ -40,7 +47,9 @@ def demo(command: Demo) -> int:
 @execute.register
 def fit(command: FitOptions) -> int:
     suffix = tables.extension(command.data, tables.INPUTS, "read")
-    out = _model_file(command.out or Path(command.data.name[: -len(suffix)] + ".safetensors"))
+    out = _model_file(
+        command.out or Path(command.data.name[: -len(suffix)] + ".safetensors")
+    )
     _check_apart(out, data=command.data)
     if out.exists() and not command.overwrite:
         remedy = "--overwrite replaces it, or choose another -o"
@@ -62,9 +71,13 @@ def predict(command: Predict) -> int:
     table = _read_table(command, estimator)
     X, _, gaps = read_for(estimator, table, inputs)
     with told_by_lines(table):
-        pieces = _shown(_blanked(estimator.predicted_pieces(X, text=text), gaps), len(X))
+        pieces = _shown(
+            _blanked(estimator.predicted_pieces(X, text=text), gaps), len(X)
+        )
         first = next(pieces)
-    width = max((array.shape[1] for array in first.values() if array.ndim > 1), default=0)
+    width = max(
+        (array.shape[1] for array in first.values() if array.ndim > 1), default=0
+    )
     axis = targets or tables.numbered("", width)
     tables.write(out, itertools.chain([first], pieces), axis)
     return 0
@@ -102,7 +115,9 @@ def report(command: Report) -> int:
         X, y, gaps = read_for(estimator, table, inputs, targets)
         used = np.flatnonzero(~gaps)
         if not len(used):
-            raise ValueError(f"{table.path} has no row with all values that a report needs.")
+            raise ValueError(
+                f"{table.path} has no row with all values that a report needs."
+            )
         data = (X[used], y[used]) if targets else (X[used],)
         names["place"] = lambda row: table.place(int(used[row]))
     title = f"{command.model.name} on {command.data.name}"
@@ -129,8 +144,12 @@ def sample(command: Sample) -> int:
 def _loaded(path: Path) -> tuple[Any, list[str], list[str]]:
     """The estimator in a file, the names of its inputs and targets: of arrays x0, ..., y0, ..."""
     estimator = estimators.load(path)
-    held = vars(estimator)  # without the names, or scikit-learn would ask for them in arrays
-    inputs = held.pop("feature_names_in_", tables.numbered("x", estimator.n_features_in_))
+    held = vars(
+        estimator
+    )  # without the names, or scikit-learn would ask for them in arrays
+    inputs = held.pop(
+        "feature_names_in_", tables.numbered("x", estimator.n_features_in_)
+    )
     targets = held.get("target_names_", tables.numbered("y", estimator.n_targets))
     estimator.names = list(inputs)
     return estimator, list(inputs), list(targets)
@@ -145,10 +164,14 @@ def _read_table(command: Any, estimator) -> tables.Table:
         number_format = getattr(estimator, "number_format_", found_in_inputs)
     kinds_of_columns = estimator.columns_.kinds if estimator.any_columns else ()
     has_codes = any(isinstance(kind, Words) for kind in kinds_of_columns)
-    return tables.read(command.data, number_format, keep_faults=True, has_codes=has_codes)
+    return tables.read(
+        command.data, number_format, keep_faults=True, has_codes=has_codes
+    )
 
 
-def _shown(pieces: Iterable[dict[str, np.ndarray]], n: int) -> Iterator[dict[str, np.ndarray]]:
+def _shown(
+    pieces: Iterable[dict[str, np.ndarray]], n: int
+) -> Iterator[dict[str, np.ndarray]]:
     """The pieces of n rows, with a bar on a terminal if they take more than two seconds."""
     with tqdm(
         total=n, delay=DELAY, unit=" rows", unit_scale=True, leave=False, disable=None
@@ -187,7 +210,9 @@ def _model_file(path: Path) -> Path:
     """Where a model goes, checked before the work; it is read again, as a pipe cannot be."""
     _check_writable(path)
     if atomic_files.is_stream(path):
-        raise ValueError(f"{path} is a pipe or a device; choose another -o for the model.")
+        raise ValueError(
+            f"{path} is a pipe or a device; choose another -o for the model."
+        )
     return path
 
 
@@ -195,7 +220,9 @@ def _check_apart(out: Path, **sources: Path) -> None:
     """Refuse to write over a file that the command reads, also where a link leads there."""
     for name, source in sources.items():
         if out.exists() and source.exists() and out.samefile(source):
-            raise ValueError(f"{out} would be written over the {name}; choose another -o.")
+            raise ValueError(
+                f"{out} would be written over the {name}; choose another -o."
+            )
 
 
 def _check_writable(path: Path) -> None:
@@ -206,6 +233,8 @@ def _check_writable(path: Path) -> None:
     target = path if is_stream else atomic_files.resolve_target(path)
     folder = target.parent
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {folder} to write {target.name} into; make it first.")
+        raise ValueError(
+            f"there is no folder {folder} to write {target.name} into; make it first."
+        )
     if not os.access(path if is_stream else folder, os.W_OK):
         raise PermissionError(errno.EACCES, "not allowed to write there", str(path))

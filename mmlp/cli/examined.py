@@ -28,7 +28,9 @@ class Examined(NamedTuple):
     told: str  # what was left out
 
 
-def examined(table: Table, inputs: Sequence[str], targets: Sequence[str], estimator) -> Examined:
+def examined(
+    table: Table, inputs: Sequence[str], targets: Sequence[str], estimator
+) -> Examined:
     """The rows that have all targets; for an estimator of numbers alone, those without gaps."""
     X = table.columns(inputs)
     categories = _named_categories(table, estimator)
@@ -45,7 +47,9 @@ def examined(table: Table, inputs: Sequence[str], targets: Sequence[str], estima
     ]
     if estimator.any_columns:
         told = ""
-        problems = _joined(problems, _encoding_problems(table, X, inputs, estimator, problems))
+        problems = _joined(
+            problems, _encoding_problems(table, X, inputs, estimator, problems)
+        )
     else:
         X, inputs, told, input_problems = _numbers_alone(table, inputs)
         problems = _joined(problems, input_problems)
@@ -55,9 +59,15 @@ def examined(table: Table, inputs: Sequence[str], targets: Sequence[str], estima
     rows = np.flatnonzero(whole & ~gaps)
     lost = [(~whole, "a target is missing"), (whole & gaps, "a value is missing")]
     parts = [f"{len(table)} rows, {len(table.names)} columns"]
-    parts += [f"{lacking.sum()} rows left out: {why}" for lacking, why in lost if lacking.any()]
+    parts += [
+        f"{lacking.sum()} rows left out: {why}"
+        for lacking, why in lost
+        if lacking.any()
+    ]
     if len(rows) < 2:
-        raise ValueError(f"{table.path}: {'; '.join(parts)}; {len(rows)} are too few to fit.")
+        raise ValueError(
+            f"{table.path}: {'; '.join(parts)}; {len(rows)} are too few to fit."
+        )
     return Examined(
         X[rows], y[rows], inputs, targets, rows, "; ".join(filter(None, [*parts, told]))
     )
@@ -74,7 +84,9 @@ class Known(NamedTuple):
     gaps: np.ndarray
 
 
-def read_for(estimator, table: Table, inputs: Sequence[str], targets: Sequence[str] = ()) -> Known:
+def read_for(
+    estimator, table: Table, inputs: Sequence[str], targets: Sequence[str] = ()
+) -> Known:
     """Read the inputs, and the targets if any are given, that a fitted estimator knows.
 
     Everything that is wrong with the table is told in one answer. Columns that training left out
@@ -82,9 +94,13 @@ def read_for(estimator, table: Table, inputs: Sequence[str], targets: Sequence[s
     """
     left_out = left_out_inputs(estimator, inputs)
     used = [name for name in inputs if name not in left_out]
-    problems = table.number_problems([*_numeric_inputs(estimator, used, inputs), *targets])
+    problems = table.number_problems(
+        [*_numeric_inputs(estimator, used, inputs), *targets]
+    )
     if estimator.any_columns:
-        X = _as_numbers(_spread(table.columns(used), used, inputs), estimator.columns_.kinds)
+        X = _as_numbers(
+            _spread(table.columns(used), used, inputs), estimator.columns_.kinds
+        )
         gaps = np.zeros(len(table), bool)
         input_problems = []
     else:
@@ -109,7 +125,9 @@ def read_for(estimator, table: Table, inputs: Sequence[str], targets: Sequence[s
     return Known(X, y, gaps)
 
 
-def known_rows(estimator, table: Table, inputs: Sequence[str], targets: Sequence[str]) -> tuple:
+def known_rows(
+    estimator, table: Table, inputs: Sequence[str], targets: Sequence[str]
+) -> tuple:
     """The inputs and targets of rows that a score can be made of."""
     X, y, gaps = read_for(estimator, table, inputs, targets)
     gone = np.isnan(y).any(axis=1)
@@ -127,7 +145,11 @@ def left_out_inputs(estimator, inputs: Sequence[str]) -> set[str]:
     if not estimator.any_columns:
         return set()
     kinds = estimator.columns_.kinds
-    return {name for name, kind in zip(inputs, kinds, strict=True) if isinstance(kind, LeftOut)}
+    return {
+        name
+        for name, kind in zip(inputs, kinds, strict=True)
+        if isinstance(kind, LeftOut)
+    }
 
 
 def expects_decimal_commas(estimator) -> bool:
@@ -199,13 +221,17 @@ def plain_numbers(X: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, list
         cells = list(map(Cells.of, X.T))
         kinds = [kind_of("", some, Options(), forced=False) for some in cells]
         some = [j for j, kind in enumerate(kinds) if isinstance(kind, Numbers)]
-        columns: Any = [column(k, cells[j]) for j, k in enumerate(kinds) if isinstance(k, Numbers)]
+        columns: Any = [
+            column(k, cells[j]) for j, k in enumerate(kinds) if isinstance(k, Numbers)
+        ]
         X = np.stack(columns, axis=1) if some else np.empty((len(X), 0))
     else:
         some = np.flatnonzero(~np.isnan(X).all(axis=0)).tolist()
         X = X[:, some]
     gaps = np.isnan(X)
-    return np.where(gaps, np.nanmedian(X, axis=0) if X.size else 0, X), [names[j] for j in some]
+    return np.where(gaps, np.nanmedian(X, axis=0) if X.size else 0, X), [
+        names[j] for j in some
+    ]
 
 
 def leaks(found: Examined) -> Iterator[str]:
@@ -233,7 +259,11 @@ def _named_categories(table: Table, estimator) -> Sequence[str]:
 
 
 def _encoding_problems(
-    table: Table, X: np.ndarray, inputs: Sequence[str], estimator, others: Sequence[Problem]
+    table: Table,
+    X: np.ndarray,
+    inputs: Sequence[str],
+    estimator,
+    others: Sequence[Problem],
 ) -> Sequence[Problem]:
     """Return the problems of inputs of any kind; `others` are told where there is none of these."""
     options = Options(estimator.missing, estimator.categories, estimator.dates)
@@ -260,6 +290,8 @@ def _numbers_alone(table: Table, inputs: Sequence[str]):
     left = [f"{name} ({kind.why})" for name, kind in named if isinstance(kind, LeftOut)]
     used = [name for name, kind in named if isinstance(kind, Numbers)]
     if not used and not problems:
-        raise ValueError(f"{table.path} has no column of numbers; it holds {', '.join(left):.200}.")
+        raise ValueError(
+            f"{table.path} has no column of numbers; it holds {', '.join(left):.200}."
+        )
     told = f"left out {', '.join(left)}" if left else ""
     return (table.numbers(used)[0] if used else X), used, told, problems

@@ -68,7 +68,9 @@ MaybeWhole = Annotated[int | None, WHOLE]
 
 def default(text: str | int, metavar: str | None = None, *aliases: str):
     """Says what happens without an argument whose default, such as None, does not say it."""
-    return arg(aliases=aliases, metavar=metavar, help_behavior_hint=f"(default: {text})")
+    return arg(
+        aliases=aliases, metavar=metavar, help_behavior_hint=f"(default: {text})"
+    )
 
 
 DECIMAL = _one_of(DECIMALS)
@@ -118,7 +120,9 @@ class TrainingOptions(FitOptions):
 
     def params(self) -> dict[str, Any]:
         given = {"batch_size": self.batch_size, "patience": self.patience}
-        return super().params() | {name: x for name, x in given.items() if x is not None}
+        return super().params() | {
+            name: x for name, x in given.items() if x is not None
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +131,9 @@ class EnsembleOptions(TrainingOptions):
     """Networks that are averaged, each trained without a part of the rows of its own."""
 
     def params(self) -> dict[str, Any]:
-        return super().params() | ({} if self.models is None else {"n_models": self.models})
+        return super().params() | (
+            {} if self.models is None else {"n_models": self.models}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,9 +171,13 @@ class FitSpd(EnsembleOptions, FitMatrices):
 class ReadOptions:
     """How to read the table that a model is applied to."""
 
-    decimal: Annotated[str | None, DECIMAL, default("as for `mmlp fit`", "CHARACTER")] = None
+    decimal: Annotated[
+        str | None, DECIMAL, default("as for `mmlp fit`", "CHARACTER")
+    ] = None
     """The decimal mark of all numbers in the text of DATA, . or ,"""
-    thousands: Annotated[str | None, THOUSANDS, default("as for `mmlp fit`", "CHARACTER")] = None
+    thousands: Annotated[
+        str | None, THOUSANDS, default("as for `mmlp fit`", "CHARACTER")
+    ] = None
     """What stands between groups of three digits: one of . , ' _ or a space."""
 
 
@@ -177,7 +187,9 @@ class FitRows(FitOptions):
     """A table; an .npz holds X (n, p), and its y, if it has one, is left out."""
     ignore: Annotated[Names, default("none")] = ()
     """Columns to leave out, separated by commas; see --targets."""
-    decimal: Annotated[str | None, DECIMAL, default("as each column shows it", "CHARACTER")] = None
+    decimal: Annotated[
+        str | None, DECIMAL, default("as each column shows it", "CHARACTER")
+    ] = None
     """The decimal mark of all numbers in the text of DATA, . or , and remembered by the model."""
     thousands: Annotated[str | None, THOUSANDS, default("none", "CHARACTER")] = None
     """What stands between groups of three digits, as in --decimal , --thousands . for 1.234,5; one
@@ -208,7 +220,11 @@ class ColumnOptions(FitOptions):
         word = self.categories[0] if len(self.categories) == 1 else ""
         named = word not in ("auto", "ignore", "refuse")
         given = {"missing": self.missing, "dates": self.dates}
-        return super().params() | given | {"categories": self.categories if named else word}
+        return (
+            super().params()
+            | given
+            | {"categories": self.categories if named else word}
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +264,13 @@ FORMS = {"matrices": FitMatrices, "columns": FitColumns, None: FitRows}
 
 def for_estimator(estimator: Any) -> type:
     """Those of `mmlp fit` for an estimator that has no class here, after the form of its data."""
-    epochs = ("epochs", Annotated[MaybeWhole, default(estimator().max_epochs, "N")], None)
+    epochs = (
+        "epochs",
+        Annotated[MaybeWhole, default(estimator().max_epochs, "N")],
+        None,
+    )
     rest = {"kind": estimator.kind, "__doc__": estimator.__doc__}
     options = {"bases": (FORMS[estimator.targets],), "namespace": rest}
-    return make_dataclass(f"Fit {estimator.kind}", [epochs], **options, frozen=True, kw_only=True)
+    return make_dataclass(
+        f"Fit {estimator.kind}", [epochs], **options, frozen=True, kw_only=True
+    )

@@ -33,13 +33,19 @@ class Rows(NamedTuple):
     targets: Sequence[str]
     place: Callable[[int], str]
     told: str = ""  # of the table, if there is more to it than numbers
-    number_format: NumberFormat = BY_COLUMN  # as other tables of the kind are to be read
+    number_format: NumberFormat = (
+        BY_COLUMN  # as other tables of the kind are to be read
+    )
 
 
 def fit(command: FitOptions, out: Path) -> dict:
     """Train, write the model, and score it by the rows that `--test` keeps."""
     estimator = kinds()[command.kind](**command.params())
-    rows = _matrix_rows(command) if estimator.targets == "matrices" else _read(command, estimator)
+    rows = (
+        _matrix_rows(command)
+        if estimator.targets == "matrices"
+        else _read(command, estimator)
+    )
     _check_cells(command.data, estimator.dtype, rows)
     kept, used = _split(command, len(rows.data[0]))
     test, train = ([array[some] for array in rows.data] for some in (kept, used))
@@ -117,9 +123,13 @@ def _matrix_rows(command: FitOptions) -> Rows:
 def _read(command: FitOptions, estimator) -> Rows:
     """The rows that an estimator of columns is fitted to."""
     options = vars(command)
-    number_format = NumberFormat.from_options(options.get("decimal"), options.get("thousands"))
+    number_format = NumberFormat.from_options(
+        options.get("decimal"), options.get("thousands")
+    )
     has_codes = not isinstance(getattr(estimator, "categories", "auto"), str)
-    table = tables.read(command.data, number_format, keep_faults=True, has_codes=has_codes)
+    table = tables.read(
+        command.data, number_format, keep_faults=True, has_codes=has_codes
+    )
     for option in ("targets", "ignore", "categories"):
         _check_split_names(table, option, options.get(option, ()))
     ignore = options.get("ignore", ())
@@ -133,12 +143,18 @@ def _read(command: FitOptions, estimator) -> Rows:
     inputs = table.others(names)
     if not inputs:
         table.refuse([])
-        raise ValueError(f"{table.path} has no columns left as inputs; name fewer columns.")
+        raise ValueError(
+            f"{table.path} has no columns left as inputs; name fewer columns."
+        )
     found = examined(table, inputs, targets, estimator)
     for text in leaks(found):
         warnings.warn(text, stacklevel=2)
     data = (found.X, found.y) if estimator.targets == "columns" else (found.X,)
-    told = f"{table.path}: {found.told}" if found.X.dtype == object or ";" in found.told else ""
+    told = (
+        f"{table.path}: {found.told}"
+        if found.X.dtype == object or ";" in found.told
+        else ""
+    )
     if not number_format.is_given:
         number_format = NumberFormat(expects_commas=table.has_decimal_commas())
     return Rows(
@@ -168,7 +184,9 @@ def _check_cells(path: Path, dtype, rows: Rows) -> None:
     def columns(values: np.ndarray, names: Sequence[str]) -> Columns:
         if values.ndim == 2:
             return Columns("", *plain_numbers(values, names))
-        diagonal = np.diagonal(values, axis1=1, axis2=2)  # which bounds the other entries
+        diagonal = np.diagonal(
+            values, axis1=1, axis2=2
+        )  # which bounds the other entries
         names = [f"Y[{j}, {j}]" for j in range(diagonal.shape[1])]
         return Columns("", diagonal, names, squared=False)
 

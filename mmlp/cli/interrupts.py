@@ -37,10 +37,14 @@ class Watcher:
 
     def __init__(self, pipe: int, stderr: int | None):
         self.pipe = pipe
-        self.stderr = stderr  # a descriptor of its own: number 2 may lead elsewhere for a while
+        self.stderr = (
+            stderr  # a descriptor of its own: number 2 may lead elsewhere for a while
+        )
         self.stopping = False  # training was asked to stop
         self.status: int | None = None  # of a command that has done its work
-        self.checkpoint: Path | None = None  # the folder from which the command would resume
+        self.checkpoint: Path | None = (
+            None  # the folder from which the command would resume
+        )
 
     def watch(self) -> None:
         """Act on each signal, until the process ends."""
@@ -62,7 +66,9 @@ class Watcher:
 
     def _message(self, number: int) -> str:
         text = f"mmlp: {WORDS[signal.Signals(number)]}"
-        if self.checkpoint is None or not any(self.checkpoint.rglob("checkpoint-*.safetensors")):
+        if self.checkpoint is None or not any(
+            self.checkpoint.rglob("checkpoint-*.safetensors")
+        ):
             return text
         return f"{text}. The same command resumes from {self.checkpoint}."
 
@@ -74,7 +80,10 @@ def watch() -> None:
     background, stays ignored.
     """
     global _watcher
-    if _watcher is not None or threading.current_thread() is not threading.main_thread():
+    if (
+        _watcher is not None
+        or threading.current_thread() is not threading.main_thread()
+    ):
         return
     reading, writing, stderr = _open_descriptors()
     _watcher = Watcher(reading, stderr)
@@ -138,7 +147,9 @@ def _open_descriptors() -> tuple[int, int, int | None]:
 
 def _stop_after_epoch(number: int) -> bool:
     """Ask training to stop, if it was imported at all; this thread must not wait for imports."""
-    stop = getattr(sys.modules.get("mmlp.training.interrupts"), "stop_after_epoch", None)
+    stop = getattr(
+        sys.modules.get("mmlp.training.interrupts"), "stop_after_epoch", None
+    )
     return stop is not None and stop(number)
 
 
@@ -157,7 +168,9 @@ def _print_last_line(message: str, stderr: int | None) -> None:
         if not ready:
             return
     if os.isatty(stderr):  # a bar may be there
-        width = os.get_terminal_size(stderr).columns or USUAL_COLUMNS  # 0 if it does not tell
+        width = (
+            os.get_terminal_size(stderr).columns or USUAL_COLUMNS
+        )  # 0 if it does not tell
         blank = " " * (width - 1)
         message = f"\r{blank}\r{message}"
     os.write(stderr, f"{message}\n".encode(errors="replace"))

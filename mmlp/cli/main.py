@@ -88,13 +88,19 @@ def _run(argv: Sequence[str], *, own_process: bool) -> int:
             start()
         if not quick:
             importlib.import_module("mmlp.program_cache").cache_programs()
-        commands = importlib.import_module(f"mmlp.cli.{'about' if quick else 'commands'}")
+        commands = importlib.import_module(
+            f"mmlp.cli.{'about' if quick else 'commands'}"
+        )
         with warnings.catch_warnings():
-            said = functools.cache(say)  # once: rows may be read again for each score and picture
+            said = functools.cache(
+                say
+            )  # once: rows may be read again for each score and picture
             warnings.showwarning = lambda message, *_: said(f"warning: {message}")
             with read_stdin(command) as command:
                 return commands.execute(command)
-    except SystemExit as end:  # help, wrong arguments, or training that was asked to stop
+    except (
+        SystemExit
+    ) as end:  # help, wrong arguments, or training that was asked to stop
         return end.code if isinstance(end.code, int) else 1
     except KeyboardInterrupt as interrupt:
         say(str(interrupt) or "interrupted")
@@ -128,7 +134,11 @@ def check(command) -> None:
             raise ValueError(f"{sizes[field]} must be at most {MAX_SIZE}, got {value}.")
     targets = given.get("targets", ())
     rank = given.get("rank")
-    if isinstance(command, fit_arguments.FitColumns) and targets and (rank or 0) > len(targets):
+    if (
+        isinstance(command, fit_arguments.FitColumns)
+        and targets
+        and (rank or 0) > len(targets)
+    ):
         raise ValueError(
             f"--rank must be at most {len(targets)}, the number of targets, got {rank}: so many "
             "loadings hold every covariance; use a smaller one, or leave it out."
@@ -152,7 +162,9 @@ def check(command) -> None:
             "name two different characters."
         )
     if not 0 <= given.get("test", 0) < 1:
-        raise ValueError(f"--test must be a share below 1, such as 0.2, got {command.test:g}.")
+        raise ValueError(
+            f"--test must be a share below 1, such as 0.2, got {command.test:g}."
+        )
     model = given.get("model")
     if model is not None and model.name.lower().endswith(tables.INPUTS):
         raise ValueError(

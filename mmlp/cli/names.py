@@ -46,7 +46,9 @@ def format_argument(names: Sequence[str]) -> str:
     return shlex.quote(format_names(names))
 
 
-def explain_split_name(names: Sequence[str], columns: Sequence[str], option: str) -> str:
+def explain_split_name(
+    names: Sequence[str], columns: Sequence[str], option: str
+) -> str:
     """Explain how to give a column whose name has commas, if `names` are the pieces of one.
 
     >>> print(explain_split_name(["a", "b", "v"], ["a, b", "v", "w"], "ignore"))

@@ -51,7 +51,9 @@ def parse(argv: Sequence[str], group: Group = COMMANDS, program: str = "mmlp"):
     if first not in ("--help", "-h"):
         raise ValueError(_no_command(first, group, program))
     menu: Any = Union[*itertools.starmap(_entry, group.commands.items())]
-    return tyro.cli(menu, prog=program, description=group.about, args=argv, config=CONFIG)
+    return tyro.cli(
+        menu, prog=program, description=group.about, args=argv, config=CONFIG
+    )
 
 
 def near(word: str, known: Iterable[str]) -> str:
@@ -82,7 +84,9 @@ def _added(word: str, group: Group) -> type | None:
 def _no_command(word: str, group: Group, program: str) -> str:
     what, names = "kind" if group is KINDS else "command", list(group.commands)
     if not word:
-        example = next(line[2:] for line in group.about.split("\n") if line.startswith("$"))
+        example = next(
+            line[2:] for line in group.about.split("\n") if line.startswith("$")
+        )
         return f"`{program}` needs a {what}: {listed(names)}; such as `{example}`."
     hint = (
         near(word, [*names, "--help", "--version"])
@@ -103,8 +107,12 @@ def _parsed(chosen: type, words: Sequence[str], program: str):
 
 
 def _in_one_line(page: str, chosen: type, program: str) -> str:
-    title, *lines = re.sub("[│╭╮╰╯]", " ", page).strip().split("\n")  # without the frame
-    parts = itertools.groupby(lines, key=lambda line: bool(line.strip(" ─-")))  # by rules
+    title, *lines = (
+        re.sub("[│╭╮╰╯]", " ", page).strip().split("\n")
+    )  # without the frame
+    parts = itertools.groupby(
+        lines, key=lambda line: bool(line.strip(" ─-"))
+    )  # by rules
     about = next((list(part) for is_text, part in parts if is_text), [])
     text, more = " ".join(" ".join(about).split()), f"`{program} --help` says more."
     if "Unrecognized" in title:
@@ -115,7 +123,8 @@ def _in_one_line(page: str, chosen: type, program: str) -> str:
         others = [
             f"; it is one of `mmlp fit {kind}`."
             for kind, other in KINDS.commands.items()
-            if chosen in KINDS.commands.values() and option in _options(typing.cast(type, other))
+            if chosen in KINDS.commands.values()
+            and option in _options(typing.cast(type, other))
         ]
         hint = next(iter(others), near(option, _options(chosen)) or f"; {more}")
         return f"`{program}` has no option {option}{hint}"
@@ -124,12 +133,19 @@ def _in_one_line(page: str, chosen: type, program: str) -> str:
         needed = [line.partition(",")[0].strip() for line in lines]
         return f"`{program}` needs {listed(needed, 'and')}; {more}"
     if match := re.fullmatch(r"Error parsing (\S+): (.*?)\.?", text):
-        reason = re.sub("could not .* to float: '(.*)'", r"it must be a number, got \1", match[2])
+        reason = re.sub(
+            "could not .* to float: '(.*)'", r"it must be a number, got \1", match[2]
+        )
         return f"{match[1]}: {reason}."
     if match := re.match("Missing value for argument '(.*?)'", text):
         return f"{match[1]} needs a value; {more}"
-    if match := re.match(r"invalid choice '(.*?)' for argument '(.*?)'.*\((.*)\)", text):
-        choices, what = re.findall("'(.*?)'", match[3]), match[2].replace("targets", "TARGET")
+    if match := re.match(
+        r"invalid choice '(.*?)' for argument '(.*?)'.*\((.*)\)", text
+    ):
+        choices, what = (
+            re.findall("'(.*?)'", match[3]),
+            match[2].replace("targets", "TARGET"),
+        )
         return f"{what} must be {listed(choices)}, got {match[1]}{near(match[1], choices) or '.'}"
     return text
 
@@ -141,13 +157,19 @@ def _options(chosen: type) -> list[str]:
         about = getattr(hints[field.name], "__metadata__", ())
         if POSITIONAL not in about:
             found.append(f"--{field.name.replace('_', '-')}")
-            found += [name for entry in about for name in getattr(entry, "aliases", None) or ()]
+            found += [
+                name
+                for entry in about
+                for name in getattr(entry, "aliases", None) or ()
+            ]
     return found
 
 
 def _entry(name: str, command: "type | Group"):
     """A command in the list of commands: its name and the first line of its help."""
     is_group = isinstance(command, Group)
-    about = (command.about if is_group else inspect.getdoc(command) or "").partition("\n")[0]
+    about = (command.about if is_group else inspect.getdoc(command) or "").partition(
+        "\n"
+    )[0]
     shown = dataclasses.make_dataclass(name, []) if is_group else command
     return Annotated[shown, subcommand(name, description=about)]

@@ -64,7 +64,9 @@ def _read_pieces() -> Iterator[bytes]:
             problem = "stdin is closed"
         else:
             problem = f"cannot read stdin: {(error.strerror or str(error)).lower()}"
-        raise ValueError(f"{problem}; name a file as DATA, or send a table to stdin.") from None
+        raise ValueError(
+            f"{problem}; name a file as DATA, or send a table to stdin."
+        ) from None
 
 
 @contextlib.contextmanager

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 # Each stream, its descriptor and how the null device takes its place. As in gnulib's `stdopen`,
 # stdin then cannot be read and stdout cannot be written, so that a command that needs them fails.
 # Messages for a closed stderr are dropped.
-STREAMS = (("stdin", 0, os.O_WRONLY), ("stdout", 1, os.O_RDONLY), ("stderr", 2, os.O_WRONLY))
+STREAMS = (
+    ("stdin", 0, os.O_WRONLY),
+    ("stdout", 1, os.O_RDONLY),
+    ("stderr", 2, os.O_WRONLY),
+)
 
 
 def open_missing_streams() -> None:
@@ -36,7 +40,11 @@ def open_missing_streams() -> None:
             descriptor = os.open(os.devnull, flags)
         if is_missing:
             mode = "r" if name == "stdin" else "w"
-            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", errors="replace"))
+            setattr(
+                sys,
+                name,
+                os.fdopen(descriptor, mode, encoding="utf-8", errors="replace"),
+            )
 
 
 class MessageStream:
@@ -72,7 +80,9 @@ class MessageStream:
 
 def discard_output(stream: "TextIO") -> None:
     """Send what a stream still holds to the null device, or Python complains when it ends."""
-    with contextlib.suppress(OSError, ValueError):  # it may have no descriptor, or be closed
+    with contextlib.suppress(
+        OSError, ValueError
+    ):  # it may have no descriptor, or be closed
         descriptor = stream.fileno()
         null_device = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null_device, descriptor)

@@ -47,8 +47,12 @@ class Cells(NamedTuple):
         values: dict[Any, int] = {}
         column = list(column)
         # It also holds the two times 02:30 of the night in which clocks are set back for equal.
-        has_times = any(issubclass(kind, datetime.datetime) for kind in {*map(type, column)})
-        folds = [getattr(cell, "fold", 0) for cell in column] if has_times else repeat(0)
+        has_times = any(
+            issubclass(kind, datetime.datetime) for kind in {*map(type, column)}
+        )
+        folds = (
+            [getattr(cell, "fold", 0) for cell in column] if has_times else repeat(0)
+        )
         try:
             codes = [
                 cells.setdefault((cell.__class__, fold, cell), len(cells))
@@ -105,7 +109,9 @@ def canonical(cell: Any) -> Any:
         return None if cell.is_nan() else cell
     if isinstance(cell, np.timedelta64):  # to Python an integer, whatever its unit
         return None if np.isnat(cell) else _known_duration(cell)
-    hash(cell)  # raises TypeError for a list or an array, which cannot be compared with itself
+    hash(
+        cell
+    )  # raises TypeError for a list or an array, which cannot be compared with itself
     if missing(cell):
         return None
     return duration(cell) or cell
@@ -171,7 +177,11 @@ def decimal_commas(texts: Iterable[Any]) -> bool:
     (True, False, True)
     """
     # A stray word such as "n.v." in the column does not decide how its numbers are written.
-    words = [text for text in texts if looks_like_number(text) or _with_point(text) is not None]
+    words = [
+        text
+        for text in texts
+        if looks_like_number(text) or _with_point(text) is not None
+    ]
     with_comma = [text for text in words if "," in text]
     if any("." in text for text in words):
         return False

@@ -268,7 +268,9 @@ def _duration_in_units(count: int, unit: str) -> Duration | None:
 
 
 def _duration_of_parts(parts: dict[str, str | None]) -> Duration | None:
-    hour, minute, second = (int(parts[name] or 0) for name in ("hour", "minute", "second"))
+    hour, minute, second = (
+        int(parts[name] or 0) for name in ("hour", "minute", "second")
+    )
     if hour > 23 or minute > 59 or second > 59:
         return None
     seconds = 86400 * int(parts["days"] or 0) + 3600 * hour + 60 * minute + second

@@ -51,7 +51,11 @@ class Encoder:
 
     @classmethod
     def of(
-        cls, X: np.ndarray, names: Sequence[str], options: Options, forced: Sequence[bool]
+        cls,
+        X: np.ndarray,
+        names: Sequence[str],
+        options: Options,
+        forced: Sequence[bool],
     ) -> "Encoder":
         """The kinds of the columns of X (n, p); `forced` ones are words though they are numbers."""
         found: list[Any] = list(_plain_kinds(X)) if is_plain(X) else []
@@ -61,13 +65,17 @@ class Encoder:
                 found[j : j + 1] = [kind]
         kinds: Any = tuple(found)
         problems = [kind for kind in kinds if isinstance(kind, Problem)]
-        problems += _ambiguous_numbers(X, names, [isinstance(kind, Numbers) for kind in kinds])
+        problems += _ambiguous_numbers(
+            X, names, [isinstance(kind, Numbers) for kind in kinds]
+        )
         if options.missing == "refuse":
             problems += _gaps(X, names, kinds)
         if problems:
             raise ProblemsError("X", problems)
         if all(isinstance(kind, LeftOut) for kind in kinds):
-            why = "; ".join(f"{name}: {k.why}" for name, k in zip(names, kinds, strict=True))
+            why = "; ".join(
+                f"{name}: {k.why}" for name, k in zip(names, kinds, strict=True)
+            )
             raise ValueError(f"no input has anything to learn from ({why:.200}).")
         return cls(kinds, options.missing != "refuse")
 
@@ -76,8 +84,12 @@ class Encoder:
         if not self.fills and (gaps := _gaps(X, names, self.kinds)):
             raise ProblemsError("X", gaps)
         is_numbers = [isinstance(kind, Numbers) for kind in self.kinds]
-        expects_commas = any(isinstance(kind, Numbers) and kind.commas for kind in self.kinds)
-        problems = _ambiguous_numbers(X, names, is_numbers, expects_commas=expects_commas)
+        expects_commas = any(
+            isinstance(kind, Numbers) and kind.commas for kind in self.kinds
+        )
+        problems = _ambiguous_numbers(
+            X, names, is_numbers, expects_commas=expects_commas
+        )
         numbers, named = [], [*zip(names, self.kinds, X.T, strict=True)]
         for name, kind, column in named:
             if isinstance(kind, Numbers | Dates):
@@ -86,7 +98,11 @@ class Encoder:
                 problems += [found] if isinstance(found, Problem) else []
         if problems:
             raise ProblemsError("X", problems)
-        words = [_levels(k, Cells.of(cells), n) for n, k, cells in named if isinstance(k, Words)]
+        words = [
+            _levels(k, Cells.of(cells), n)
+            for n, k, cells in named
+            if isinstance(k, Words)
+        ]
         return self._joined(len(X), numbers, words)
 
     @property
@@ -94,13 +110,20 @@ class Encoder:
         """What stands for missing numbers, (numbers,)."""
         kinds = [kind for kind in self.kinds if isinstance(kind, Numbers | Dates)]
         found = [kind.features(np.array([kind.fill])) for kind in kinds]
-        return np.concatenate([x for features in found for x in features] or [np.empty(0)])
+        return np.concatenate(
+            [x for features in found for x in features] or [np.empty(0)]
+        )
 
     @property
     def indicators(self) -> np.ndarray:
         """Which of the numbers that come out are 0 or 1, (width,)."""
-        more = sum(isinstance(kind, Numbers | Dates) and kind.missing > 0 for kind in self.kinds)
-        more += sum(len(kind.indicators) for kind in self.kinds if isinstance(kind, Words))
+        more = sum(
+            isinstance(kind, Numbers | Dates) and kind.missing > 0
+            for kind in self.kinds
+        )
+        more += sum(
+            len(kind.indicators) for kind in self.kinds if isinstance(kind, Words)
+        )
         return np.arange(len(self.fill) + more) >= len(self.fill)
 
     def gaps(self, X: np.ndarray) -> np.ndarray:
@@ -131,15 +154,26 @@ class Encoder:
             raise ValueError(f"its fills is {value['fills']!r:.80}")
         return cls(kinds, value["fills"])
 
-    def _joined(self, n: int, numbers: list[np.ndarray], words: list[np.ndarray]) -> np.ndarray:
+    def _joined(
+        self, n: int, numbers: list[np.ndarray], words: list[np.ndarray]
+    ) -> np.ndarray:
         parts = [np.empty((n, 0))]
         if numbers:
             values, first = np.column_stack(numbers), self._first
-            if np.isfinite(values).all():  # nothing to fill in: a quick start without imputers
-                gaps = [k for k in self.kinds if isinstance(k, Numbers | Dates) and k.missing]
+            if np.isfinite(
+                values
+            ).all():  # nothing to fill in: a quick start without imputers
+                gaps = [
+                    k
+                    for k in self.kinds
+                    if isinstance(k, Numbers | Dates) and k.missing
+                ]
                 parts += [values, np.zeros((n, len(gaps)))]
             else:
-                parts += [self._imputer.transform(values), self._flags.transform(values[:, first])]
+                parts += [
+                    self._imputer.transform(values),
+                    self._flags.transform(values[:, first]),
+                ]
         if words:
             parts.append(self._words.transform(np.column_stack(words)))
         return np.concatenate(parts, axis=1)
@@ -164,16 +198,24 @@ class Encoder:
         from sklearn.impute import MissingIndicator
 
         kinds = [kind for kind in self.kinds if isinstance(kind, Numbers | Dates)]
-        rows = np.array([[0.0] * len(kinds), [np.nan if kind.missing else 0.0 for kind in kinds]])
+        rows = np.array(
+            [[0.0] * len(kinds), [np.nan if kind.missing else 0.0 for kind in kinds]]
+        )
         return MissingIndicator(error_on_new=False).fit(rows)
 
     @cached_property
     def _words(self) -> Any:
         from sklearn.preprocessing import OneHotEncoder
 
-        levels = [np.array(k.indicators, object) for k in self.kinds if isinstance(k, Words)]
+        levels = [
+            np.array(k.indicators, object) for k in self.kinds if isinstance(k, Words)
+        ]
         row = np.array([[some[0] for some in levels]], object)
-        options: Any = {"categories": levels, "handle_unknown": "ignore", "sparse_output": False}
+        options: Any = {
+            "categories": levels,
+            "handle_unknown": "ignore",
+            "sparse_output": False,
+        }
         return OneHotEncoder(**options).fit(row)
 
 
@@ -183,7 +225,11 @@ def is_plain(X: np.ndarray) -> bool:
 
 def _plain_kinds(X: np.ndarray) -> Iterator[Kind]:
     """Of columns that are numbers."""
-    gone = np.sum(np.isnan(X), axis=0).tolist() if X.dtype.kind == "f" else [0] * X.shape[1]
+    gone = (
+        np.sum(np.isnan(X), axis=0).tolist()
+        if X.dtype.kind == "f"
+        else [0] * X.shape[1]
+    )
     for j, count in enumerate(gone):
         if count == len(X):
             yield LeftOut("no values", count)
@@ -205,12 +251,18 @@ def _gaps(X: np.ndarray, names: Sequence[str], kinds: Sequence) -> list[Problem]
     found, text = [], "the value is missing; fill it in, or remove the row"
     for j, kind in enumerate(kinds):
         if not isinstance(kind, LeftOut | Problem) and (gone := _absent(X[:, j])).any():
-            found.append(Problem(text, names[j], int(np.argmax(gone)), int(gone.sum()) - 1))
+            found.append(
+                Problem(text, names[j], int(np.argmax(gone)), int(gone.sum()) - 1)
+            )
     return found
 
 
 def _ambiguous_numbers(
-    X: np.ndarray, names: Sequence[str], is_numbers: Sequence[bool], *, expects_commas: bool = False
+    X: np.ndarray,
+    names: Sequence[str],
+    is_numbers: Sequence[bool],
+    *,
+    expects_commas: bool = False,
 ) -> list[Problem]:
     """Cells of columns of numbers, such as "1.600", that may be two numbers."""
     if is_plain(X):
@@ -223,7 +275,9 @@ def _ambiguous_numbers(
     return find_ambiguous(columns, list(columns), settle, expects_commas=expects_commas)
 
 
-def _values(kind: Numbers | Dates, column: np.ndarray, name: str) -> np.ndarray | Problem:
+def _values(
+    kind: Numbers | Dates, column: np.ndarray, name: str
+) -> np.ndarray | Problem:
     """A column as numbers, NaN where there are none."""
     if isinstance(kind, Numbers) and _are_values_of(kind, column):
         values = column.astype(np.float64)
@@ -234,7 +288,9 @@ def _values(kind: Numbers | Dates, column: np.ndarray, name: str) -> np.ndarray 
         values = read_column(kind, cells)
     if not kind.missing and (count := int(np.isnan(values).sum())):
         text = f"column {name!r} has {count} missing cells, but had none in training"
-        warnings.warn(f"{text}: its median is used there.", ColumnsWarning, stacklevel=2)
+        warnings.warn(
+            f"{text}: its median is used there.", ColumnsWarning, stacklevel=2
+        )
     return values
 
 
@@ -247,7 +303,10 @@ def _are_values_of(kind: Numbers, column: np.ndarray) -> bool:
 
 def _levels(kind: Words, cells: Cells, name: str) -> np.ndarray:
     """A column as levels, (n,); those that training had not are named."""
-    known, words = {*kind.levels, *kind.others}, [kind.word(cell) for cell in cells.values]
+    known, words = (
+        {*kind.levels, *kind.others},
+        [kind.word(cell) for cell in cells.values],
+    )
     unknown = sorted({*words} - known)
     if NO_VALUE in unknown:
         unknown.remove(NO_VALUE)
@@ -259,7 +318,11 @@ def _levels(kind: Words, cells: Cells, name: str) -> np.ndarray:
     if unknown:
         shown = ", ".join(map(repr, unknown[:SHOWN]))
         more = f" and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else ""
-        as_what = "taken as rare ones" if kind.rare else "they are like none of the known ones"
+        as_what = (
+            "taken as rare ones"
+            if kind.rare
+            else "they are like none of the known ones"
+        )
         text = f"column {name!r} has values that training had not: {shown}{more}; {as_what}."
         warnings.warn(text, ColumnsWarning, stacklevel=2)
     return np.array([kind.level(word) for word in words], object)[cells.codes]

@@ -77,17 +77,23 @@ class Numbers:
         """What is wrong with a cell that cannot be read."""
         if self.durations:
             remedy = "give it as a timedelta, or as a text such as '1 days 02:00:00'"
-            return f"{str(cell)!r:.60} is not a duration like those of training; {remedy}"
+            return (
+                f"{str(cell)!r:.60} is not a duration like those of training; {remedy}"
+            )
         if isinstance(cell, days.Duration):
             remedy = "turn it into a number in the unit of the others"
             return f"{str(cell)!r:.60} is a duration in a column of numbers; {remedy}"
         if isinstance(cell, bool):
             remedy = "correct it, or empty the cell, or leave the column out"
-            return f"'{cell}' stands in a column of numbers other than 0 and 1; {remedy}"
+            return (
+                f"'{cell}' stands in a column of numbers other than 0 and 1; {remedy}"
+            )
         if number(cell) is not None:
             return f"{str(cell)!r:.60} is not finite; correct it, or remove the row"
         comma = isinstance(cell, str) and decimal_commas([cell])
-        remedy = "write decimals with a point" if comma else "correct it, or empty the cell"
+        remedy = (
+            "write decimals with a point" if comma else "correct it, or empty the cell"
+        )
         return f"{str(cell)!r:.60} is not a number; {remedy}, or leave the column out"
 
 
@@ -98,7 +104,9 @@ class Dates:
     first: float
     last: float
     fill: float
-    day_first: bool | None  # how 05/03/2024 is read; None if neither training nor the user told
+    day_first: (
+        bool | None
+    )  # how 05/03/2024 is read; None if neither training nor the user told
     season: bool
     clock: bool
     alone: bool  # times of day without a day
@@ -107,14 +115,21 @@ class Dates:
 
     def read(self, cell) -> float | None:
         found = days.moment(cell)
-        if found is None or found.is_time_of_day != self.alone or found.is_aware != self.aware:
+        if (
+            found is None
+            or found.is_time_of_day != self.alone
+            or found.is_aware != self.aware
+        ):
             return None
         return found.days(self.day_first)
 
     def features(self, values: np.ndarray) -> list[np.ndarray]:
         periods = [days.YEAR] * self.season + [1.0] * self.clock
         turns = [2 * np.pi * values / period for period in periods]
-        return [values - self.first, *(f(turn) for turn in turns for f in (np.sin, np.cos))]
+        return [
+            values - self.first,
+            *(f(turn) for turn in turns for f in (np.sin, np.cos)),
+        ]
 
     def wrong(self, cell) -> str:
         found = days.moment(cell)
@@ -180,7 +195,9 @@ class LeftOut:
 Kind = Numbers | Dates | Words | LeftOut
 
 
-def kind_of(name: str, cells: Cells, options: Options, *, forced: bool) -> Kind | Problem:
+def kind_of(
+    name: str, cells: Cells, options: Options, *, forced: bool
+) -> Kind | Problem:
     """What a column is; `forced`: words, though they may look like numbers."""
     absent = np.array([missing(cell) for cell in cells.values])
     present = [k for k, gone in enumerate(absent.tolist()) if not gone]
@@ -190,9 +207,14 @@ def kind_of(name: str, cells: Cells, options: Options, *, forced: bool) -> Kind 
     if not forced:
         if problem := _mixed_durations(name, cells, present):
             return problem
-        for kind in (_numbers(cells, present, gone), _dates(name, cells, present, gone, options)):
+        for kind in (
+            _numbers(cells, present, gone),
+            _dates(name, cells, present, gone, options),
+        ):
             wrong = (
-                kind if isinstance(kind, Problem) else _wrong(name, cells, present, kind, options)
+                kind
+                if isinstance(kind, Problem)
+                else _wrong(name, cells, present, kind, options)
             )
             if wrong is None or isinstance(wrong, Problem):
                 return wrong or kind or LeftOut("no values", gone)
@@ -210,7 +232,9 @@ def column(kind: Numbers | Dates, cells: Cells) -> np.ndarray:
     """A column as numbers, (n,), NaN where a value is missing or cannot be read."""
     if isinstance(kind, Dates):
         kind = with_order_of(kind, cells)
-    return cells.spread([None if missing(cell) else kind.read(cell) for cell in cells.values])
+    return cells.spread(
+        [None if missing(cell) else kind.read(cell) for cell in cells.values]
+    )
 
 
 def unread(name: str, cells: Cells, kind: Numbers | Dates) -> Problem | None:
@@ -225,7 +249,9 @@ def unread(name: str, cells: Cells, kind: Numbers | Dates) -> Problem | None:
         kind = replace(kind, binary=kind.binary and _is_binary(kind, cells))
         if kind.commas and (mixed := find_mixed_marks(cells.values)):
             return _mixed_marks_problem(name, cells, *mixed)
-    wrong = [k for k, x in enumerate(cells.values) if not missing(x) and kind.read(x) is None]
+    wrong = [
+        k for k, x in enumerate(cells.values) if not missing(x) and kind.read(x) is None
+    ]
     if not wrong:
         return None
     more = int(cells.counts[wrong].sum()) - 1
@@ -251,7 +277,10 @@ def _wrong(
         return True
     if isinstance(kind, LeftOut):
         return None
-    counts, read = cells.counts, [k for k in present if kind.read(cells.values[k]) is not None]
+    counts, read = (
+        cells.counts,
+        [k for k in present if kind.read(cells.values[k]) is not None],
+    )
     if len(read) == len(present):
         return None
     share = counts[read].sum() / counts[present].sum()
@@ -263,11 +292,18 @@ def _wrong(
         strays = sorted({*present} - {*read})
         may_be_words = few and options.categories not in ("ignore", "refuse")
         return _stray_cells(name, cells, strays, kind, may_be_words=may_be_words)
-    return unread(name, cells, kind) if infinite or (share >= MOSTLY and not few) else True
+    return (
+        unread(name, cells, kind) if infinite or (share >= MOSTLY and not few) else True
+    )
 
 
 def _stray_cells(
-    name: str, cells: Cells, strays: list[int], kind: Numbers | Dates, *, may_be_words: bool
+    name: str,
+    cells: Cells,
+    strays: list[int],
+    kind: Numbers | Dates,
+    *,
+    may_be_words: bool,
 ) -> Problem:
     """Name every row of the few cells that do not belong to a column of numbers or dates."""
     rows = sorted(row for k in strays for row in cells.rows(k))
@@ -279,8 +315,16 @@ def _stray_cells(
 
 def _formatted(name: str, cells: Cells, present: list[int]) -> Problem | None:
     """Numbers that are written for people: they would be taken for words."""
-    odd = [k for k in present if looks_like_number(cells.values[k]) and not _read(cells.values[k])]
-    like = [k for k in present if looks_like_number(cells.values[k]) or _read(cells.values[k])]
+    odd = [
+        k
+        for k in present
+        if looks_like_number(cells.values[k]) and not _read(cells.values[k])
+    ]
+    like = [
+        k
+        for k in present
+        if looks_like_number(cells.values[k]) or _read(cells.values[k])
+    ]
     if not odd or cells.counts[like].sum() < MOSTLY * cells.counts[present].sum():
         return None
     text = f"{cells.values[odd[0]]!r:.60} looks like a number in a form that is not read; write "
@@ -304,7 +348,9 @@ def _numbers(cells: Cells, present: list[int], gone: int) -> Numbers:
 
 def _is_binary(kind: Numbers, cells: Cells) -> bool:
     """Whether a column holds no number but 0 and 1."""
-    return all(kind.read(cell) in (None, 0.0, 1.0) for cell in cells.values if cell is not None)
+    return all(
+        kind.read(cell) in (None, 0.0, 1.0) for cell in cells.values if cell is not None
+    )
 
 
 def _mixed_durations(name: str, cells: Cells, present: list[int]) -> Problem | None:
@@ -363,13 +409,17 @@ def _dates(name: str, cells: Cells, present: list[int], gone: int, options: Opti
     )
 
 
-def _are_most(cells: Cells, moments: dict[int, days.Moment], condition: Callable) -> bool:
+def _are_most(
+    cells: Cells, moments: dict[int, days.Moment], condition: Callable
+) -> bool:
     """Whether more than half of the rows with a moment fulfil a condition."""
     selected = [k for k, found in moments.items() if condition(found)]
     return bool(2 * cells.counts[selected].sum() > cells.counts[[*moments]].sum())
 
 
-def _mixed_zones(name: str, cells: Cells, moments: dict[int, days.Moment]) -> Problem | None:
+def _mixed_zones(
+    name: str, cells: Cells, moments: dict[int, days.Moment]
+) -> Problem | None:
     """Return the problem of a column in which some times have a time zone and others have none."""
     aware = _are_most(cells, moments, lambda found: found.is_aware)
     others = [k for k, found in moments.items() if found.is_aware != aware]
@@ -379,7 +429,9 @@ def _mixed_zones(name: str, cells: Cells, moments: dict[int, days.Moment]) -> Pr
     have = "have one" if aware else "have none"
     text = f"{str(cells.values[others[0]])!r:.60} {has} cells of the column {have}; write all of "
     text += "them with a zone, or none"
-    return Problem(text, name, cells.row(others[0]), int(cells.counts[others].sum()) - 1)
+    return Problem(
+        text, name, cells.row(others[0]), int(cells.counts[others].sum()) - 1
+    )
 
 
 def _other_zone(aware: bool) -> str:
@@ -397,7 +449,9 @@ def _other_zone(aware: bool) -> str:
 
 def _order_problem(name: str, cells: Cells, advice: str) -> Problem | None:
     """Return the problem of dates such as 05/03/2024 whose order the column does not tell."""
-    moments = {k: found for k, cell in enumerate(cells.values) if (found := days.moment(cell))}
+    moments = {
+        k: found for k, cell in enumerate(cells.values) if (found := days.moment(cell))
+    }
     orders = days.possible_orders(moments.values())
     if not orders:
         text = "some dates begin with the day, others with the month; write 2024-03-05"
@@ -405,10 +459,10 @@ def _order_problem(name: str, cells: Cells, advice: str) -> Problem | None:
     unclear = [k for k, found in moments.items() if found.is_ambiguous]
     if len(orders) == 1 or not unclear:
         return None
-    text = (
-        f"{str(cells.values[unclear[0]])!r:.60} may begin with the day or the month, and {advice}"
+    text = f"{str(cells.values[unclear[0]])!r:.60} may begin with the day or the month, and {advice}"
+    return Problem(
+        text, name, cells.row(unclear[0]), int(cells.counts[unclear].sum()) - 1
     )
-    return Problem(text, name, cells.row(unclear[0]), int(cells.counts[unclear].sum()) - 1)
 
 
 def with_order_of(kind: Dates, cells: Cells) -> Dates:
@@ -423,7 +477,9 @@ def _words(cells: Cells, gone: int) -> Words | LeftOut:
     count: dict[str, int] = {}
     for cell, times in zip(cells.values, cells.counts.tolist(), strict=True):
         count[Words.word(cell)] = count.get(Words.word(cell), 0) + times
-    often = sorted((word for word in count if count[word] >= LEAST), key=lambda word: -count[word])
+    often = sorted(
+        (word for word in count if count[word] >= LEAST), key=lambda word: -count[word]
+    )
     levels = often[:MOST]
     others = [word for word in count if word not in set(levels)]
     if not levels:

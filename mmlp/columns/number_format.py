@@ -19,7 +19,9 @@ THOUSANDS_SEPARATORS = (".", ",", " ", "'", "_")
 # Programs also write a thousands space as one that does not break, and an apostrophe as a quote.
 VARIANTS = {" ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"}
 
-MIN_NUMERIC_SHARE = 0.9  # of the cells with a value, in a column whose cells are evidence
+MIN_NUMERIC_SHARE = (
+    0.9  # of the cells with a value, in a column whose cells are evidence
+)
 EXPONENT = r"(?:[eE][-+]?\d+)?"
 COMMA_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(?:,\d{3})+")
 POINT_THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(?:\.\d{3})+")
@@ -45,11 +47,17 @@ class NumberFormat:
 
     def __post_init__(self):
         if self.decimal not in (None, *DECIMALS):
-            raise ValueError(f"the decimal mark must be . or , and not {self.decimal!r:.40}")
+            raise ValueError(
+                f"the decimal mark must be . or , and not {self.decimal!r:.40}"
+            )
         if self.thousands not in (None, *THOUSANDS_SEPARATORS):
-            raise ValueError(f"the thousands separator cannot be {self.thousands!r:.40}")
+            raise ValueError(
+                f"the thousands separator cannot be {self.thousands!r:.40}"
+            )
         if self.thousands is not None and self.thousands == self.decimal:
-            raise ValueError(f"decimal mark and thousands separator are both {self.decimal!r}")
+            raise ValueError(
+                f"decimal mark and thousands separator are both {self.decimal!r}"
+            )
         if not isinstance(self.expects_commas, bool):
             raise ValueError(f"its expects_commas is {self.expects_commas!r:.40}")
 
@@ -103,7 +111,9 @@ class NumberFormat:
         ]
         if not foreign:
             return None
-        text = f"{cells.values[foreign[0]]!r:.60} is not a number with {self.describe()}"
+        text = (
+            f"{cells.values[foreign[0]]!r:.60} is not a number with {self.describe()}"
+        )
         more = int(cells.counts[foreign].sum()) - 1
         return Problem(text, name, cells.row(foreign[0]), more)
 
@@ -115,7 +125,9 @@ class NumberFormat:
         """
         if self.thousands is None:
             return f"decimal mark {self.decimal!r} and no thousands separator"
-        return f"decimal mark {self.decimal!r} and thousands separator {self.thousands!r}"
+        return (
+            f"decimal mark {self.decimal!r} and thousands separator {self.thousands!r}"
+        )
 
     def plain(self) -> dict[str, Any]:
         """Return the fields as JSON can hold them; `NumberFormat(**fields)` is the inverse."""
@@ -171,7 +183,9 @@ def find_ambiguous(
     expects_commas : whether the table of training had decimal commas. It counts where this table
         shows no decimal mark.
     """
-    ambiguous = {name: k for name in names if (k := _first_ambiguous(columns[name])) is not None}
+    ambiguous = {
+        name: k for name in names if (k := _first_ambiguous(columns[name])) is not None
+    }
     if not ambiguous:
         return []
     comma = find_decimal_comma(columns)
@@ -186,8 +200,12 @@ def find_ambiguous(
         cells = columns[name]
         cell = cells.values[k]
         readings = f"{float(cell):g} or {cell.replace('.', '')}"
-        text = f"{cell!r} may be {readings}, {evidence}; {remedy(cell, comma is not None)}"
-        alike = [i for i, value in enumerate(cells.values) if _is_point_thousands(value)]
+        text = (
+            f"{cell!r} may be {readings}, {evidence}; {remedy(cell, comma is not None)}"
+        )
+        alike = [
+            i for i, value in enumerate(cells.values) if _is_point_thousands(value)
+        ]
         more = int(cells.counts[alike].sum()) - 1
         problems.append(Problem(text, name, cells.row(k), more))
     return problems
@@ -200,7 +218,11 @@ def _first_ambiguous(cells: Cells) -> int | None:
         for k, cell in enumerate(cells.values)
         if _is_point_thousands(cell) and number(cell) is not None
     ]
-    if not groups or any(map(_is_point_decimal, cells.values)) or not _is_numeric(cells):
+    if (
+        not groups
+        or any(map(_is_point_decimal, cells.values))
+        or not _is_numeric(cells)
+    ):
         return None
     return groups[0]
 
@@ -221,11 +243,16 @@ def _is_numeric(cells: Cells) -> bool:
     counts = cells.counts
     present = [k for k, cell in enumerate(cells.values) if not missing(cell)]
     numeric = [k for k in present if _is_number_like(cells.values[k])]
-    return bool(numeric) and counts[numeric].sum() >= MIN_NUMERIC_SHARE * counts[present].sum()
+    return (
+        bool(numeric)
+        and counts[numeric].sum() >= MIN_NUMERIC_SHARE * counts[present].sum()
+    )
 
 
 def _is_number_like(cell: Any) -> bool:
-    return number(cell) is not None or looks_like_number(cell) or _is_comma_decimal(cell)
+    return (
+        number(cell) is not None or looks_like_number(cell) or _is_comma_decimal(cell)
+    )
 
 
 def _is_finite_number(cell: str) -> bool:
@@ -236,13 +263,17 @@ def _is_finite_number(cell: str) -> bool:
 def _is_comma_decimal(cell: Any) -> bool:
     """Whether a cell can only be a number with a decimal comma: 52,5 or 1.234,5 but not 1,234."""
     is_text = isinstance(cell, str) and "," in cell
-    return is_text and bool(COMMA_DECIMAL.fullmatch(cell) and not COMMA_THOUSANDS.fullmatch(cell))
+    return is_text and bool(
+        COMMA_DECIMAL.fullmatch(cell) and not COMMA_THOUSANDS.fullmatch(cell)
+    )
 
 
 def _is_point_decimal(cell: Any) -> bool:
     """Whether a cell can only be a number with a decimal point: 3.5 or 0.125 but not 1.600."""
     is_text = isinstance(cell, str) and "." in cell
-    return is_text and bool(POINT_DECIMAL.fullmatch(cell) and not POINT_THOUSANDS.fullmatch(cell))
+    return is_text and bool(
+        POINT_DECIMAL.fullmatch(cell) and not POINT_THOUSANDS.fullmatch(cell)
+    )
 
 
 def _is_point_thousands(cell: Any) -> bool:

@@ -8,7 +8,11 @@ from mmlp.columns.kinds import NO_VALUE, RARE, Dates, Kind, LeftOut, Numbers, Wo
 
 KINDS = {"numbers": Numbers, "dates": Dates, "words": Words, "left out": LeftOut}
 NAME_OF = {kind: name for name, kind in KINDS.items()}
-ADDED_FIELDS = {"durations": "durations", "binary": "0 and 1", "aware": "dates with a time zone"}
+ADDED_FIELDS = {
+    "durations": "durations",
+    "binary": "0 and 1",
+    "aware": "dates with a time zone",
+}
 MOST_DAYS = 4e6  # from 1970: more than there are in the years to 9999
 
 

@@ -42,13 +42,17 @@ class ProblemsError(ValueError):
     """A table cannot be used; `problems` are all that is wrong with it."""
 
     def __init__(self, what: str, problems: Sequence[Problem]):
-        super().__init__(listed(what, [p.told("row {} (from 0)".format) for p in problems]))
+        super().__init__(
+            listed(what, [p.told("row {} (from 0)".format) for p in problems])
+        )
         self.what = what
         self.problems = problems
 
     def renumber(self, row_numbers: np.ndarray) -> "ProblemsError":
         """Return the error for the table from which rows `row_numbers` were taken."""
-        return ProblemsError(self.what, [p.renumber(row_numbers) for p in self.problems])
+        return ProblemsError(
+            self.what, [p.renumber(row_numbers) for p in self.problems]
+        )
 
 
 def listed(what: str, texts: Sequence[str]) -> str:

@@ -19,15 +19,28 @@ def summary(encoder: Encoder, names: Sequence[str]) -> list[str]:
     """
     told: dict[str, list[str]] = {}
     for name, kind in zip(names, encoder.kinds, strict=True):
-        title = {Numbers: "numbers", Dates: "dates", Words: "text", LeftOut: "left out"}[type(kind)]
+        title = {
+            Numbers: "numbers",
+            Dates: "dates",
+            Words: "text",
+            LeftOut: "left out",
+        }[type(kind)]
         told.setdefault(title, []).append(f"{name}{_more(kind)}")
     lines = []
     for title in ("numbers", "text", "dates", "left out"):
         entries = told.get(title, [])
-        if title == "numbers":  # those with nothing to tell need not stand in a line each
+        if (
+            title == "numbers"
+        ):  # those with nothing to tell need not stand in a line each
             entries = _shortened(entries)
-        entries = entries if title in ("text", "dates") else [", ".join(entries)] * bool(entries)
-        lines += [f"{title if i == 0 else '':9} {entry}" for i, entry in enumerate(entries)]
+        entries = (
+            entries
+            if title in ("text", "dates")
+            else [", ".join(entries)] * bool(entries)
+        )
+        lines += [
+            f"{title if i == 0 else '':9} {entry}" for i, entry in enumerate(entries)
+        ]
     return lines
 
 
@@ -53,13 +66,19 @@ def _more(kind: Kind) -> str:
     match kind:
         case Numbers(commas=commas, durations=durations):
             parts = ["decimal commas" * commas, "durations in days" * durations, filled]
-        case Dates(first=first, last=last, season=season, clock=clock, alone=alone, aware=aware):
+        case Dates(
+            first=first, last=last, season=season, clock=clock, alone=alone, aware=aware
+        ):
             span = " to ".join(days.shown(x, clock=alone) for x in (first, last))
             how = ["days", *["season"] * season, *["time of day"] * clock]
             parts = [span, "UTC" * aware, "as " + ", ".join(how), filled]
         case Words(levels=levels, rare=rare):
             pooled = f"{rare} rare ones pooled" if rare else ""
-            parts = [f"{len(levels)} levels", pooled, gaps and f"{gaps}, a level of their own"]
+            parts = [
+                f"{len(levels)} levels",
+                pooled,
+                gaps and f"{gaps}, a level of their own",
+            ]
         case LeftOut(why=why):
             parts = [why]
     text = "; ".join(filter(None, parts))

@@ -1,7 +1,12 @@
 """Data: images, their principal components, covariances that depend on an input, and splits."""
 
 from mmlp.datasets.components import Components, random_split
-from mmlp.datasets.covariances import Covariances, Setting, synthetic_covariances, turning_factors
+from mmlp.datasets.covariances import (
+    Covariances,
+    Setting,
+    synthetic_covariances,
+    turning_factors,
+)
 from mmlp.datasets.images import FREY_SHAPE, digits, frey_faces
 
 __all__ = [

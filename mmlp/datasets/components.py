@@ -51,11 +51,15 @@ class Components:
 
     def encode(self, X: np.ndarray) -> np.ndarray:
         """X (n, p) -> S (n, count), float64."""
-        return (_rows(X, "encode", len(self.mean)) - self.mean) @ self.axes.T / self.scale
+        return (
+            (_rows(X, "encode", len(self.mean)) - self.mean) @ self.axes.T / self.scale
+        )
 
     def decode(self, S: np.ndarray) -> np.ndarray:
         """S (n, count) -> X (n, p), float64: the nearest that these components allow."""
-        return self.mean + (_rows(S, "decode", len(self.scale)) * self.scale) @ self.axes
+        return (
+            self.mean + (_rows(S, "decode", len(self.scale)) * self.scale) @ self.axes
+        )
 
 
 def random_split(n: int, train: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -81,5 +85,7 @@ def _rows(X: np.ndarray, call: str, columns: int | None = None) -> np.ndarray:
         raise ValueError(f"`{argument}` must have shape {shape}, got shape {X.shape}.")
     if not np.isfinite(X).all():
         row = np.argwhere(~np.isfinite(X))[0, 0]
-        raise ValueError(f"`{argument}` must be finite; row {row} is not: drop or fill it.")
+        raise ValueError(
+            f"`{argument}` must be finite; row {row} is not: drop or fill it."
+        )
     return X

@@ -62,7 +62,9 @@ class Setting:
 SETTINGS = {
     "turning": Setting(turn=1.0, vary=0.3, spread=1e7, factors=1),
     "linear": Setting(turn=0.5, linear=True),
-    "well-conditioned": Setting(turn=1.0, vary=0.3, spread=3.0, factors=1, orthonormal=True),
+    "well-conditioned": Setting(
+        turn=1.0, vary=0.3, spread=3.0, factors=1, orthonormal=True
+    ),
 }
 
 
@@ -86,7 +88,10 @@ class Covariances:
     def noise_floor(self) -> dict[str, float]:
         """Mean errors of predicting the population covariance, by measure: none can do better."""
         truth, target = Gram(jnp.asarray(self.population), upper=True), self.targets()
-        return {name: float(jnp.mean(measure(truth, target))) for name, measure in MEASURES.items()}
+        return {
+            name: float(jnp.mean(measure(truth, target)))
+            for name, measure in MEASURES.items()
+        }
 
     def condition(self) -> float:
         """The median condition number of the population covariances."""
@@ -126,11 +131,17 @@ def synthetic_covariances(
     population = _trace_one(np.linalg.qr(F).R)
     sampled = population
     if samples is not None:
-        sampled = _trace_one(_bartlett(samples - 1, n, d, rng_square, rng_normal) @ population)
-    return Covariances(X=np.tanh(c @ E.T), sampled=sampled, population=population, latent=c, A=A)
+        sampled = _trace_one(
+            _bartlett(samples - 1, n, d, rng_square, rng_normal) @ population
+        )
+    return Covariances(
+        X=np.tanh(c @ E.T), sampled=sampled, population=population, latent=c, A=A
+    )
 
 
-def turning_factors(c: ArrayLike, generators: ArrayLike, scale: ArrayLike) -> np.ndarray:
+def turning_factors(
+    c: ArrayLike, generators: ArrayLike, scale: ArrayLike
+) -> np.ndarray:
     """Factors F (n, p, p) of covariances F'F whose eigenvectors turn with c (n, q).
 
         F = diag(s) R,   R = exp(sum_q c_q (G_q - G_q')), a rotation,
@@ -163,7 +174,9 @@ def _checked(dim, n, setting, samples, features) -> Setting:
     return chosen
 
 
-def _factors(setting: Setting, c: np.ndarray, p: int, rng: np.random.Generator) -> np.ndarray:
+def _factors(
+    setting: Setting, c: np.ndarray, p: int, rng: np.random.Generator
+) -> np.ndarray:
     """F (n, p, p) with Sigma = F'F."""
     q = c.shape[1]
     if setting.linear:
@@ -178,7 +191,9 @@ def _bartlett(degrees: int, n: int, d: int, rng_square, rng_normal) -> np.ndarra
     """Upper triangular U (n, d, d), U'U ~ Wishart(I, degrees) / degrees: chi on its diagonal."""
     # U' is the lower triangular factor: entry (i, i) has degrees - i degrees of freedom
     U = np.triu(rng_normal.standard_normal((n, d, d)), 1)
-    U[:, np.arange(d), np.arange(d)] = np.sqrt(rng_square.chisquare(degrees - np.arange(d), (n, d)))
+    U[:, np.arange(d), np.arange(d)] = np.sqrt(
+        rng_square.chisquare(degrees - np.arange(d), (n, d))
+    )
     return U / degrees**0.5
 
 

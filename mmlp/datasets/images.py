@@ -36,7 +36,11 @@ def frey_faces(data: str | os.PathLike | None = None) -> np.ndarray:
     MMLP_DATA, else from the user's cache. Where the folder lacks the file, it is downloaded into it
     (about 1 MB, from S. Roweis' page). Either way the pixels are checked by SHA-256.
     """
-    origin = "`frey_faces(data=...)`" if data is not None else "the environment variable MMLP_DATA"
+    origin = (
+        "`frey_faces(data=...)`"
+        if data is not None
+        else "the environment variable MMLP_DATA"
+    )
     place = os.environ.get("MMLP_DATA") if data is None else data
     if place:
         path = Path(place).expanduser()
@@ -75,9 +79,13 @@ def _downloaded(path: Path) -> np.ndarray:
     with folder:
         new = Path(folder.name) / path.name
         try:
-            pooch.HTTPDownloader(timeout=TIMEOUT, stream=False)(FREY_URL, str(new), None)
+            pooch.HTTPDownloader(timeout=TIMEOUT, stream=False)(
+                FREY_URL, str(new), None
+            )
         except OSError as error:  # those of `requests` are OSErrors, too
-            raise OSError(f"could not download {FREY_URL} ({error}). {by_hand}") from error
+            raise OSError(
+                f"could not download {FREY_URL} ({error}). {by_hand}"
+            ) from error
         try:
             pixels = _pixels(new.read_bytes())
         except ValueError as error:
@@ -94,7 +102,9 @@ def _pixels(content: bytes) -> np.ndarray:
         pixels = np.ascontiguousarray(file["ff"].T)
     except Exception as error:  # of many types: the file may be anything
         reason = f"{len(content)} bytes; {f'{type(error).__name__}: {error}':.200}"
-        raise ValueError(f"is not a MATLAB file with a matrix `ff` ({reason})") from error
+        raise ValueError(
+            f"is not a MATLAB file with a matrix `ff` ({reason})"
+        ) from error
     if hashlib.sha256(pixels.tobytes()).hexdigest() != FREY_SHA256:
         what = f"its `ff`, {pixels.dtype} of shape {pixels.shape[::-1]}, has another checksum"
         raise ValueError(f"does not hold the Frey faces: {what}")

@@ -34,7 +34,11 @@ STATIONS = {
     "Åre": (-4.0, 0.5),
 }
 OFTEN = np.array([1.0] * 8 + [0.008, 0.006])
-SKIES = {"clear": 0.0, "cloudy": 0.2, "rain": 0.5}  # the logarithm by which spread grows
+SKIES = {
+    "clear": 0.0,
+    "cloudy": 0.2,
+    "rain": 0.5,
+}  # the logarithm by which spread grows
 
 
 class Weather(NamedTuple):
@@ -62,14 +66,21 @@ def weather(n: int = 2000, *, seed: int = 0) -> Weather:
     (('date', 'station', 'sky'), 3, (3, 2, 2))
     """
     rng = np.random.default_rng(seed)
-    day, place = rng.integers(0, 4 * 365, n), rng.choice(len(OFTEN), n, p=OFTEN / OFTEN.sum())
+    day, place = (
+        rng.integers(0, 4 * 365, n),
+        rng.choice(len(OFTEN), n, p=OFTEN / OFTEN.sum()),
+    )
     sky = rng.choice(len(SKIES), n, p=(0.4, 0.4, 0.2))
     pressure, humidity = rng.normal(1012, 9, n), rng.normal(75, 12, n).clip(20, 100)
     angle = 2 * np.pi * (day - 110) / 365.2425  # summer is where its sine is one
     local = np.array([*STATIONS.values()])[place]
     low = np.logaddexp(0, (1010 - pressure) / 5)  # how low the pressure is
     mean = local + np.stack(
-        [8 + 9 * np.sin(angle) - 0.05 * (humidity - 75), 4 + 0.8 * low + 0.5 * np.cos(angle)], 1
+        [
+            8 + 9 * np.sin(angle) - 0.05 * (humidity - 75),
+            4 + 0.8 * low + 0.5 * np.cos(angle),
+        ],
+        1,
     )
     growth = np.exp(np.array([*SKIES.values()])[sky])
     spread = np.stack([1.2 * growth, 0.8 * growth * (1 + 0.25 * low)], 1)
@@ -103,7 +114,9 @@ def main(arguments: list[str]) -> None:
     if not 1 <= len(arguments) <= 3:
         sys.exit("usage: python -m mmlp.datasets.weather weather.csv [ROWS [SEED]]")
     rows, seed = ([*map(int, arguments[1:]), *(2000, 0)[len(arguments) - 1 :]])[:2]
-    atomic_files.replace_file(Path(arguments[0]), weather(rows, seed=seed).csv().encode())
+    atomic_files.replace_file(
+        Path(arguments[0]), weather(rows, seed=seed).csv().encode()
+    )
 
 
 if __name__ == "__main__":

@@ -39,7 +39,13 @@ class Settings:
     batch_size: int = 40
     seed: int = 0
 
-    QUICK: ClassVar = {"train": 40, "validation": 10, "test": 20, "epochs": 30, "batch_size": 20}
+    QUICK: ClassVar = {
+        "train": 40,
+        "validation": 10,
+        "test": 20,
+        "epochs": 30,
+        "batch_size": 20,
+    }
 
 
 def make_data(settings: Settings) -> tuple[jax.Array, Gram]:
@@ -58,7 +64,11 @@ def loss(model, batch, key, t):
 
 
 def run(settings: Settings) -> dict:
-    a, b, data = settings.train, settings.train + settings.validation, make_data(settings)
+    a, b, data = (
+        settings.train,
+        settings.train + settings.validation,
+        make_data(settings),
+    )
     parts = slice(a), slice(a, b), slice(b, None)
     train, validation, (X, Y) = (jax.tree.map(lambda x, i=i: x[i], data) for i in parts)
     key, p, d = jax.random.key(settings.seed), settings.features, settings.dim
@@ -66,19 +76,30 @@ def run(settings: Settings) -> dict:
         "Cholesky MLP, 2 x 60": CholeskyMLP(p, d, (60, 60), key=key),
         "matrix MLP, 3 x 20": MatrixMLP(p, d, (20, 20, 20), key=key),
     }
-    known, T, new = (np.asarray(part, np.float64) for part in (train[0], train[1].factor, X))
+    known, T, new = (
+        np.asarray(part, np.float64) for part in (train[0], train[1].factor, X)
+    )
     constant = np.broadcast_to(baselines.log_euclidean_mean(T), (settings.test, d, d))
     nearest = baselines.nearest_neighbours(known, T, new, baselines.NEIGHBOURS)
-    predictions = {"constant (log-Euclidean mean)": constant, baselines.NEIGHBOURS_ROW: nearest}
+    predictions = {
+        "constant (log-Euclidean mean)": constant,
+        baselines.NEIGHBOURS_ROW: nearest,
+    }
     predictions = {name: Gram(jnp.asarray(T)) for name, T in predictions.items()}
     steps = settings.epochs * -(-a // settings.batch_size)
-    options: dict[str, Any] = {"epochs": settings.epochs, "batch_size": settings.batch_size}
+    options: dict[str, Any] = {
+        "epochs": settings.epochs,
+        "batch_size": settings.batch_size,
+    }
     options |= {"optimizer": default_optimizer(steps), "validation": validation}
     for name, network in networks.items():
         start = calibrate(network, train[0], key=jax.random.key(1))
         model = fit(start, loss, train, key=jax.random.key(2), **options).model
         predictions[name] = jax.jit(lambda model, X: jax.vmap(model)(X))(model, X)
-    errors = {n: [float(f(A, Y).mean()) for f in MEASURES.values()] for n, A in predictions.items()}
+    errors = {
+        n: [float(f(A, Y).mean()) for f in MEASURES.values()]
+        for n, A in predictions.items()
+    }
     dense = {name: A.dense()[:4] for name, A in ({"target": Y} | predictions).items()}
     caption = "Covariances of four unseen samples, a column each."
     return {
@@ -88,18 +109,26 @@ def run(settings: Settings) -> dict:
         f"{settings.test} unseen matrices.",
         "tables": [table("Mean divergence", ["predictor", *MEASURES], errors)],
         "figures": [{"file": "demo-covariances.png", "caption": caption}],
-        "matrices": {name: np.asarray(A, np.float64).tolist() for name, A in dense.items()},
+        "matrices": {
+            name: np.asarray(A, np.float64).tolist() for name, A in dense.items()
+        },
     }
 
 
 def draw(record: dict, out: Path) -> None:
     """Matrices as images, a row for each predictor and a column for each sample."""
-    matrices = {name: np.array(values) for name, values in record["result"]["matrices"].items()}
+    matrices = {
+        name: np.array(values) for name, values in record["result"]["matrices"].items()
+    }
     target = matrices["target"]
-    figure = Figure(figsize=(1.6 * len(target) + 2.2, 1.6 * len(matrices)), layout="constrained")
+    figure = Figure(
+        figsize=(1.6 * len(target) + 2.2, 1.6 * len(matrices)), layout="constrained"
+    )
     axes = figure.subplots(len(matrices), len(target), squeeze=False)
     for row, (name, A) in zip(axes, matrices.items(), strict=True):
-        for axis, image, largest in zip(row, A, np.abs(target).max(axis=(1, 2)), strict=True):
+        for axis, image, largest in zip(
+            row, A, np.abs(target).max(axis=(1, 2)), strict=True
+        ):
             axis.imshow(image, cmap="RdBu_r", vmin=-largest, vmax=largest)
             axis.set(xticks=[], yticks=[])
         label = name.replace(" (", "\n(").replace(", ", "\n")

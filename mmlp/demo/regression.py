@@ -21,9 +21,14 @@ from mmlp.spd import Gram
 
 TITLE = "regression with full covariance"
 LINKS = np.array([1.0, 0.7])
-POSES = np.array([(a, b) for b in (0.5, 1.3, 2.2) for a in (-1.2, 0.0, 1.2)])  # of the picture
+POSES = np.array(
+    [(a, b) for b in (0.5, 1.3, 2.2) for a in (-1.2, 0.0, 1.2)]
+)  # of the picture
 REFERENCE = "the truth, to first order"
-MEASURES = {"neg. log-likelihood": negative_log_likelihood, "energy score": energy_score}
+MEASURES = {
+    "neg. log-likelihood": negative_log_likelihood,
+    "energy score": energy_score,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +53,12 @@ def hand(angles: np.ndarray) -> np.ndarray:
 def jacobian(angles: np.ndarray) -> np.ndarray:
     """The derivative of `hand`, (..., 2, 2)."""
     bearing = np.cumsum(angles, axis=-1)
-    pulls = np.stack([-np.sin(bearing) * LINKS, np.cos(bearing) * LINKS], axis=-2)  # by bearings
-    return np.cumsum(pulls[..., ::-1], axis=-1)[..., ::-1]  # a joint moves every link after it
+    pulls = np.stack(
+        [-np.sin(bearing) * LINKS, np.cos(bearing) * LINKS], axis=-2
+    )  # by bearings
+    return np.cumsum(pulls[..., ::-1], axis=-1)[
+        ..., ::-1
+    ]  # a joint moves every link after it
 
 
 def make_data(settings: Settings) -> tuple[np.ndarray, np.ndarray]:
@@ -67,27 +76,35 @@ def gaussians(mean: np.ndarray, covariance: np.ndarray) -> TraceOneGaussian:
 def truth(angles: np.ndarray, settings: Settings) -> TraceOneGaussian:
     """N(h(a), J S J')."""
     J = jacobian(angles)
-    return gaussians(hand(angles), (J * np.square(settings.noise)) @ np.swapaxes(J, -1, -2))
+    return gaussians(
+        hand(angles), (J * np.square(settings.noise)) @ np.swapaxes(J, -1, -2)
+    )
 
 
 def run(settings: Settings) -> dict:
     angles, y = make_data(settings)
     (a, a_new), (b, b_new) = (np.split(part, [settings.train]) for part in (angles, y))
-    model = MultivariateRegressor(max_epochs=settings.epochs, random_state=settings.seed).fit(a, b)
+    model = MultivariateRegressor(
+        max_epochs=settings.epochs, random_state=settings.seed
+    ).fit(a, b)
     mean, constant = model.predict(a_new), np.cov((b - model.predict(a)).T)
     predictions = {
-        "same mean, one covariance for all": gaussians(mean, np.stack([constant] * len(mean))),
+        "same mean, one covariance for all": gaussians(
+            mean, np.stack([constant] * len(mean))
+        ),
         "MultivariateRegressor": model.predict_distribution(a_new),
         REFERENCE: truth(a_new, settings),
     }
-    scores = {name: [f(p, b_new) for f in MEASURES.values()] for name, p in predictions.items()}
-    poses = {"predicted": model.predict_distribution(POSES), "true": truth(POSES, settings)}
-    caption = (
-        f"The arm in {len(POSES)} poses, with 90 % ellipses of the hand: predicted (blue) and "
-    )
-    caption += (
-        "true (black). Right: the share inside the ellipse of each level, best on the diagonal."
-    )
+    scores = {
+        name: [f(p, b_new) for f in MEASURES.values()]
+        for name, p in predictions.items()
+    }
+    poses = {
+        "predicted": model.predict_distribution(POSES),
+        "true": truth(POSES, settings),
+    }
+    caption = f"The arm in {len(POSES)} poses, with 90 % ellipses of the hand: predicted (blue) and "
+    caption += "true (black). Right: the share inside the ellipse of each level, best on the diagonal."
     return {
         "title": TITLE,
         "about": f"An arm of two links reads its joint angles with an error; {settings.train} "
@@ -95,8 +112,14 @@ def run(settings: Settings) -> dict:
         f"in which direction, depends on the pose. Below, scores on {settings.test} unseen ones.",
         "tables": [table("Scores", ["prediction", *MEASURES], scores, REFERENCE)],
         "figures": [{"file": "demo-regression.png", "caption": caption}],
-        "ellipses": {n: [p.mean.tolist(), p.covariance.dense().tolist()] for n, p in poses.items()},
-        "pit": {n: mahalanobis_pit(p, b_new).round(4).tolist() for n, p in predictions.items()},
+        "ellipses": {
+            n: [p.mean.tolist(), p.covariance.dense().tolist()]
+            for n, p in poses.items()
+        },
+        "pit": {
+            n: mahalanobis_pit(p, b_new).round(4).tolist()
+            for n, p in predictions.items()
+        },
     }
 
 
@@ -108,8 +131,12 @@ def draw(record: dict, out: Path) -> None:
         elbow = hand(angles * [1, 0]) * LINKS[0] / LINKS.sum()
         joints = np.stack([np.zeros(2), elbow, hand(angles)])
         arm.plot(*joints.T, "o-", color="0.75", markersize=3, linewidth=1)
-    for color, ellipses in zip(("C0", "black"), result["ellipses"].values(), strict=True):
-        plot_ellipses(gaussians(*map(np.array, ellipses)), color=color, names=("x", "y"), ax=arm)
+    for color, ellipses in zip(
+        ("C0", "black"), result["ellipses"].values(), strict=True
+    ):
+        plot_ellipses(
+            gaussians(*map(np.array, ellipses)), color=color, names=("x", "y"), ax=arm
+        )
     arm.get_legend().remove()
     arm.set_aspect("equal")
     for name, pit in result["pit"].items():

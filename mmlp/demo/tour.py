@@ -20,7 +20,11 @@ HEADING = Heading(
     "covariance, model a density. One seed, a small run each; " + BOLD,
     "What was run",
 )
-PARTS = {"demo-covariances": covariances, "demo-regression": regression, "demo-vae": vae}
+PARTS = {
+    "demo-covariances": covariances,
+    "demo-regression": regression,
+    "demo-vae": vae,
+}
 
 
 def take_tour(out: Path, *, quick: bool) -> None:
@@ -35,7 +39,9 @@ def take_tour(out: Path, *, quick: bool) -> None:
     for number, (name, part) in enumerate(PARTS.items(), 1):
         print(f"[{number}/{len(PARTS)}] {part.TITLE}", flush=True)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the tour is short on purpose
+            warnings.simplefilter(
+                "ignore", ConvergenceWarning
+            )  # the tour is short on purpose
             record = run_and_record(
                 name,
                 part,

@@ -42,8 +42,13 @@ def run(settings: Settings) -> dict:
     mixture = GaussianMixture(10, random_state=seed)
     models = {"Gaussian": GaussianMixture(1), "mixture of 10 Gaussians": mixture}
     models |= {"VAE with dense covariances": vae}
-    means = {name: np.mean(model.fit(X).score_samples(test)) for name, model in models.items()}
-    scores = {name: [-float(mean) - components.log_jacobian] for name, mean in means.items()}
+    means = {
+        name: np.mean(model.fit(X).score_samples(test))
+        for name, model in models.items()
+    }
+    scores = {
+        name: [-float(mean) - components.log_jacobian] for name, mean in means.items()
+    }
     pictures = {
         "images": pixels[rest[:IMAGES]],
         f"{settings.components} components": components.decode(test[:IMAGES]),
@@ -57,7 +62,9 @@ def run(settings: Settings) -> dict:
         f"table compares it with simpler densities on {len(test)} unseen images.",
         "tables": [table("Negative log-density", ["model", "per image"], scores)],
         "figures": [{"file": "demo-vae.png", "caption": caption}],
-        "pictures": {name: np.clip(x, 0, 16).round(2).tolist() for name, x in pictures.items()},
+        "pictures": {
+            name: np.clip(x, 0, 16).round(2).tolist() for name, x in pictures.items()
+        },
     }
 
 

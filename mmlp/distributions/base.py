@@ -59,7 +59,9 @@ class Elliptical(Batched):
     omega: SPD
     eta: Array
 
-    def __init__(self, loc: ArrayLike, omega: SPD, eta: ArrayLike, *tail: Any, **named: Any):
+    def __init__(
+        self, loc: ArrayLike, omega: SPD, eta: ArrayLike, *tail: Any, **named: Any
+    ):
         name = type(self).__name__
         scalars = _bind_tail(name, self.tail_names(), tail, named)
         self.loc, self.omega, *values = parameters(name, loc, omega, eta=eta, **scalars)
@@ -72,7 +74,8 @@ class Elliptical(Batched):
         return tuple(
             field.name
             for field in dataclasses.fields(cls)
-            if field.name not in ("loc", "omega", "eta") and not field.metadata.get("static", False)
+            if field.name not in ("loc", "omega", "eta")
+            and not field.metadata.get("static", False)
         )
 
     @property
@@ -125,12 +128,16 @@ class Elliptical(Batched):
         array of shape (*batch, d)
         """
 
-    def numpy_white(self, rng: np.random.Generator, batch: tuple[int, ...]) -> np.ndarray:
+    def numpy_white(
+        self, rng: np.random.Generator, batch: tuple[int, ...]
+    ) -> np.ndarray:
         """Draw r v as `white` does, in float64.
 
         A family that overrides this with NumPy's generators spares scores a compilation.
         """
-        return np.asarray(self.white(jax.random.key(rng.integers(2**32)), batch), np.float64)
+        return np.asarray(
+            self.white(jax.random.key(rng.integers(2**32)), batch), np.float64
+        )
 
     @abc.abstractmethod
     def radius_cdf(self, r: ArrayLike, dim: int | None = None) -> Array:
@@ -187,7 +194,9 @@ class Elliptical(Batched):
         name = f"{cls.__name__}.from_moments(covariance=...)"
         if not isinstance(covariance, SPD):
             kind = type(covariance).__name__
-            raise ValueError(f"`{name}` must be an SPD value, got {kind}; use `Gram.from_dense`.")
+            raise ValueError(
+                f"`{name}` must be an SPD value, got {kind}; use `Gram.from_dense`."
+            )
         trace = checked_positive(covariance.trace(), f"trace of {name}", None)
         omega = covariance.scaled(1 / trace)
         unit = cls._construct(mean, omega, jnp.ones_like(trace), *tail)
@@ -219,7 +228,9 @@ class Elliptical(Batched):
     def _check_variance(self, call: str) -> None:
         """Refuse a concrete tail that has no finite covariance."""
         factor = self.variance_factor()
-        if not isinstance(factor, Tracer) and not np.all(np.isfinite(np.asarray(factor))):
+        if not isinstance(factor, Tracer) and not np.all(
+            np.isfinite(np.asarray(factor))
+        ):
             name = type(self).__name__
             tail = " and ".join(self.tail_names())
             raise ValueError(
@@ -235,7 +246,9 @@ class Elliptical(Batched):
     @property
     def batch_shape(self) -> tuple[int, ...]:
         scalars = (x.shape for x in (self.eta, *self.tail))
-        return jnp.broadcast_shapes(self.loc.shape[:-1], self.omega.batch_shape, *scalars)
+        return jnp.broadcast_shapes(
+            self.loc.shape[:-1], self.omega.batch_shape, *scalars
+        )
 
     def __getitem__(self, index) -> Self:
         """Those at this index of the batch dimensions; what all have in common stays common."""
@@ -246,10 +259,19 @@ class Elliptical(Batched):
                 return x.reshape(x.shape[len(own) :])
             return jnp.broadcast_to(x, batch + x.shape[len(own) :])[place]
 
-        loc, tail = some(self.loc, self.loc.shape[:-1]), [some(x, x.shape) for x in self.tail]
-        eta = jnp.broadcast_to(self.eta, batch)[place]  # has the batch shape if no other has
+        loc, tail = (
+            some(self.loc, self.loc.shape[:-1]),
+            [some(x, x.shape) for x in self.tail],
+        )
+        eta = jnp.broadcast_to(self.eta, batch)[
+            place
+        ]  # has the batch shape if no other has
         omega = self.omega
-        omega = omega[place] if own == batch else jax.tree.map(lambda x: some(x, own), omega)
+        omega = (
+            omega[place]
+            if own == batch
+            else jax.tree.map(lambda x: some(x, own), omega)
+        )
         return eqx.tree_at(_list_parameters, self, (loc, omega, eta, *tail))
 
     @property
@@ -278,7 +300,9 @@ class Elliptical(Batched):
         """
         logdet, u, infinite = self._logdet_and_square(x, "log_prob")
         value = self.log_generator(u) - (self.dim * jnp.log(self.eta) + logdet) / 2
-        return jnp.where(infinite & ~jnp.isnan(value), -jnp.inf, value)  # NaN: of a parameter
+        return jnp.where(
+            infinite & ~jnp.isnan(value), -jnp.inf, value
+        )  # NaN: of a parameter
 
     def sample(self, key, shape: int | tuple[int, ...] = ()) -> Array:
         """Draw samples, which are differentiable with respect to every parameter.
@@ -296,7 +320,9 @@ class Elliptical(Batched):
         sizes = shape if isinstance(shape, tuple | list) else (shape,)
         if not all(isinstance(n, int | np.integer) and n >= 0 for n in sizes):
             wanted = f"a whole number or a tuple of them, got {shape!r}"
-            raise ValueError(f"`{type(self).__name__}.sample(shape=...)` must be {wanted}.")
+            raise ValueError(
+                f"`{type(self).__name__}.sample(shape=...)` must be {wanted}."
+            )
         white = self.white(key, (*(int(n) for n in sizes), *self.batch_shape))
         return self.loc + jnp.sqrt(self.eta)[..., None] * self.omega.color(white)
 
@@ -430,7 +456,9 @@ class Elliptical(Batched):
         """Return `radius_quantile` for levels (..., *batch), which are not checked."""
         shapes = (x.shape for x in (jnp.asarray(level), self.eta, *self.tail))
         max_log_r = math.log(jnp.finfo(self.eta.dtype).max)
-        low = jnp.full(jnp.broadcast_shapes(*shapes), -max_log_r, self.eta.dtype)  # of log r
+        low = jnp.full(
+            jnp.broadcast_shapes(*shapes), -max_log_r, self.eta.dtype
+        )  # of log r
 
         def halve(_, bounds):
             low, high = bounds
@@ -451,10 +479,16 @@ class Elliptical(Batched):
             wanted = f"must have shape (..., {self.dim}), got shape {x.shape}"
             raise ValueError(f"`{type(self).__name__}.{call}(x=...)` {wanted}.")
         residual = x - self.loc
-        infinite = jnp.any(jnp.isinf(residual), axis=-1) & ~jnp.any(jnp.isnan(residual), axis=-1)
+        infinite = jnp.any(jnp.isinf(residual), axis=-1) & ~jnp.any(
+            jnp.isnan(residual), axis=-1
+        )
         residual = jnp.where(infinite[..., None], 0, residual)
         logdet, y = self.omega.logdet_and_whiten(residual)
-        return logdet, jnp.sum((y / jnp.sqrt(self.eta)[..., None]) ** 2, axis=-1), infinite
+        return (
+            logdet,
+            jnp.sum((y / jnp.sqrt(self.eta)[..., None]) ** 2, axis=-1),
+            infinite,
+        )
 
 
 def _list_parameters(distribution: Elliptical) -> tuple[Any, ...]:
@@ -487,11 +521,20 @@ def parameters(name: str, loc: ArrayLike, omega: SPD, **scalars: ArrayLike):
         wanted = f"must have shape (..., {omega.dim}) to fit omega"
         raise ValueError(f"`{name}(loc=...)` {wanted}, got shape {loc.shape}.")
     check_trace_one(omega, f"{name}(omega=...)")
-    values = [checked_positive(x, f"{name}({key}=...)", loc.dtype) for key, x in scalars.items()]
+    values = [
+        checked_positive(x, f"{name}({key}=...)", loc.dtype)
+        for key, x in scalars.items()
+    ]
     try:
-        jnp.broadcast_shapes(loc.shape[:-1], omega.batch_shape, *(x.shape for x in values))
+        jnp.broadcast_shapes(
+            loc.shape[:-1], omega.batch_shape, *(x.shape for x in values)
+        )
     except ValueError:
         shapes = [f"{key} {x.shape}" for key, x in zip(scalars, values, strict=True)]
-        batches = f"loc {loc.shape[:-1]}, omega {omega.batch_shape}, {', '.join(shapes)}"
-        raise ValueError(f"`{name}(...)` cannot broadcast batch dimensions {batches}.") from None
+        batches = (
+            f"loc {loc.shape[:-1]}, omega {omega.batch_shape}, {', '.join(shapes)}"
+        )
+        raise ValueError(
+            f"`{name}(...)` cannot broadcast batch dimensions {batches}."
+        ) from None
     return loc, omega, *values

@@ -46,7 +46,9 @@ class TraceOneGaussian(Elliptical):
     def radius_law(cls, dim: int, *tail: ArrayLike) -> NormalRadius:
         return NormalRadius(dim, np.ones(()), np.ones(()))
 
-    def numpy_white(self, rng: np.random.Generator, batch: tuple[int, ...]) -> np.ndarray:
+    def numpy_white(
+        self, rng: np.random.Generator, batch: tuple[int, ...]
+    ) -> np.ndarray:
         return rng.standard_normal((*batch, self.dim))
 
     def variance_factor(self, dim: int | None = None) -> Array:

@@ -25,7 +25,9 @@ def kl_divergence(q: Elliptical, p: TraceOneGaussian) -> Array:
     """
     if not isinstance(q, Elliptical):
         got = f"got {type(q).__name__} for q"
-        raise ValueError(f"`kl_divergence(q, p)` takes two distributions of this library, {got}.")
+        raise ValueError(
+            f"`kl_divergence(q, p)` takes two distributions of this library, {got}."
+        )
     if not isinstance(p, TraceOneGaussian):
         raise ValueError(
             "`kl_divergence(q, p)` has a closed form for a `TraceOneGaussian` p only, got "
@@ -34,7 +36,9 @@ def kl_divergence(q: Elliptical, p: TraceOneGaussian) -> Array:
         )
     if q.dim != p.dim:
         got = f"got {q.dim} and {p.dim}"
-        raise ValueError(f"`kl_divergence(q, p)` needs distributions of one dimension, {got}.")
+        raise ValueError(
+            f"`kl_divergence(q, p)` needs distributions of one dimension, {got}."
+        )
     batch = jnp.broadcast_shapes(q.batch_shape, p.batch_shape)
     shift = jnp.broadcast_to(q.loc - p.loc, (*batch, q.dim))
     logdet, trace = p.omega.logdet_and_trace_solve(q.covariance, shift)

@@ -94,11 +94,15 @@ class PowerRadius(Radius):
             return super().quantile(tail)
         low, high = np.log(self.beta.min()), np.log(self.beta.max())
         x = np.cos(np.pi * (np.arange(MANY) + 0.5) / MANY)
-        some = PowerRadius(self.dim, np.exp((low + high + x * (high - low)) / 2), np.ones(()))
+        some = PowerRadius(
+            self.dim, np.exp((low + high + x * (high - low)) / 2), np.ones(())
+        )
         found = some.quantile(tail)  # (..., MANY)
         where = (2 * np.log(self.beta) - low - high) / (high - low or 1.0)
         sums = np.polynomial.chebyshev.chebfit(x, found.reshape(-1, MANY).T, MANY - 1)
-        return np.polynomial.chebyshev.chebval(where, sums).reshape(*found.shape[:-1], -1)
+        return np.polynomial.chebyshev.chebval(where, sums).reshape(
+            *found.shape[:-1], -1
+        )
 
 
 class NormalRadius(PowerRadius):
@@ -143,7 +147,9 @@ def _exceeding(law: Radius, t: np.ndarray) -> np.ndarray:
     if law.dim == 1:
         return S
     total = np.zeros(np.shape(S))
-    for q, weight in zip(*_rule(), strict=True):  # one at a time: no more memory than t takes
+    for q, weight in zip(
+        *_rule(), strict=True
+    ):  # one at a time: no more memory than t takes
         with np.errstate(invalid="ignore"):  # of inf / inf, where S is zero
             inside = 1 - (t / law.beyond(q * S)) ** 2
         inside = np.where(inside > 0, inside, 0.0)  # but for rounding it is
@@ -161,7 +167,9 @@ def quantile(law: Radius, level: np.ndarray) -> np.ndarray:
     """The z with cdf(z) = level."""
     tail = 2 * np.minimum(level, 1 - level)
     middle = tail == 1
-    return np.where(middle, 0, np.sign(level - 0.5) * law.quantile(np.where(middle, 0.5, tail)))
+    return np.where(
+        middle, 0, np.sign(level - 0.5) * law.quantile(np.where(middle, 0.5, tail))
+    )
 
 
 def _solved(law: Radius, tail: np.ndarray) -> np.ndarray:
@@ -189,7 +197,9 @@ def _root(function: Callable, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     middle = low
     for _ in range(STEPS):
         gap = above - below
-        share = np.where((gap > 0) & np.isfinite(gap), -below / np.where(gap > 0, gap, 1), 0.5)
+        share = np.where(
+            (gap > 0) & np.isfinite(gap), -below / np.where(gap > 0, gap, 1), 0.5
+        )
         middle = low + share * (high - low)
         value = function(middle)
         if np.max(np.abs(value)) < 1e-12 or np.max(high - low) < 1e-13:

@@ -80,7 +80,9 @@ class TraceOnePowerExponential(Elliptical):
         alpha, beta = (np.asarray(x, np.float64) for x in tail)
         return PowerRadius(dim, beta, np.sqrt(alpha))
 
-    def numpy_white(self, rng: np.random.Generator, batch: tuple[int, ...]) -> np.ndarray:
+    def numpy_white(
+        self, rng: np.random.Generator, batch: tuple[int, ...]
+    ) -> np.ndarray:
         if self.radius != "gamma":
             return super().numpy_white(rng, batch)
         return self.radius_law(self.dim, *self.tail).draws(rng, batch)
@@ -88,7 +90,9 @@ class TraceOnePowerExponential(Elliptical):
     def variance_factor(self, dim: int | None = None) -> Array:
         """Eq. (meanandcov): alpha 2^(1/beta) Gamma((d + 2)/(2 beta)) / (d Gamma(d/(2 beta)))."""
         d = dim or self.dim
-        log_nu = math.log(2) / self.beta + log_gamma_ratio(d / (2 * self.beta), 1 / self.beta)
+        log_nu = math.log(2) / self.beta + log_gamma_ratio(
+            d / (2 * self.beta), 1 / self.beta
+        )
         return self.alpha * jnp.exp(log_nu) / d
 
     def generator_entropy(self) -> Array:
@@ -108,7 +112,9 @@ class TraceOnePowerExponential(Elliptical):
             a = self.dim / (2 * beta)
             return (a_log_gamma_draw(key, a) + a * math.log(2)) / self.dim
         eps = jax.random.normal(key, batch, beta.dtype)
-        return jnp.log(jnp.abs(self.dim / beta + eps * jnp.sqrt(2 * self.dim / beta))) / (2 * beta)
+        return jnp.log(
+            jnp.abs(self.dim / beta + eps * jnp.sqrt(2 * self.dim / beta))
+        ) / (2 * beta)
 
 
 def _power(u: Array, beta: Array) -> Array:

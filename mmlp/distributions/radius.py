@@ -33,7 +33,9 @@ NODES = NODES + 0.5  # on [0, 1]
 
 def a_log_gamma_draw(key, a: Array) -> Array:
     """a log x for x ~ Gamma(a, 1), shape of a; differentiable by a."""
-    return _at_fixed_quantile(a, jax.random.loggamma(key, jax.lax.stop_gradient(a), dtype=a.dtype))
+    return _at_fixed_quantile(
+        a, jax.random.loggamma(key, jax.lax.stop_gradient(a), dtype=a.dtype)
+    )
 
 
 def _at_fixed_quantile_rule(primals, tangents):
@@ -59,10 +61,14 @@ def a_log_gamma_derivative(a: Array, s: Array) -> Array:
     below = s <= psi
     b = jnp.where(below, a + 1, a)
     offset = jnp.where(below, psi - s, s - digamma(a))
-    width = jax.lax.stop_gradient(jnp.where(below, _width_below(a + 1, x), _width_above(a, x)))
+    width = jax.lax.stop_gradient(
+        jnp.where(below, _width_below(a + 1, x), _width_above(a, x))
+    )
     w = width[..., None] * NODES.astype(x.dtype)
     z = jnp.where(below[..., None], -w, w)
-    integrand = (offset[..., None] + w) * jnp.exp(b[..., None] * z - x[..., None] * jnp.expm1(z))
+    integrand = (offset[..., None] + w) * jnp.exp(
+        b[..., None] * z - x[..., None] * jnp.expm1(z)
+    )
     integral = width * jnp.sum(WEIGHTS.astype(x.dtype) * integrand, axis=-1)
     return jnp.where(below, psi + x * integral, s + a * integral)
 
@@ -135,7 +141,15 @@ def digamma_difference(z: Array, delta: Array) -> Array:
 def _digamma_tail(z: Array) -> Array:
     """sum_k B_2k / (2k z^2k): seven terms leave less than 2e-15 for z >= 8."""
     tail = jnp.zeros_like(z)
-    for coefficient in (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12):
+    for coefficient in (
+        1 / 12,
+        -691 / 32760,
+        1 / 132,
+        -1 / 240,
+        1 / 252,
+        -1 / 120,
+        1 / 12,
+    ):
         tail = (tail + coefficient) / z**2
     return tail
 
@@ -143,6 +157,14 @@ def _digamma_tail(z: Array) -> Array:
 def _stirling_tail(z: Array) -> Array:
     """sum_k B_2k / (2k (2k - 1) z^(2k - 1)): seven terms leave less than 2e-16 for z >= 8."""
     tail = jnp.zeros_like(z)
-    for coefficient in (1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12):
+    for coefficient in (
+        1 / 156,
+        -691 / 360360,
+        1 / 1188,
+        -1 / 1680,
+        1 / 1260,
+        -1 / 360,
+        1 / 12,
+    ):
         tail = tail / z**2 + coefficient
     return tail / z

@@ -95,7 +95,9 @@ class TraceOneStudentT(Elliptical):
         log_ratio = a_log_gamma_draw(key_radius, a) / a - jnp.log(a)
         return eps * jnp.exp(-log_ratio / 2)[..., None]
 
-    def numpy_white(self, rng: np.random.Generator, batch: tuple[int, ...]) -> np.ndarray:
+    def numpy_white(
+        self, rng: np.random.Generator, batch: tuple[int, ...]
+    ) -> np.ndarray:
         eps = rng.standard_normal((*batch, self.dim))
         a = np.broadcast_to(np.asarray(self.df, np.float64) / 2, batch)
         return eps / np.sqrt(rng.standard_gamma(a) / a)[..., None]
@@ -110,7 +112,9 @@ class TraceOneStudentT(Elliptical):
         inside = (r > 0) & jnp.isfinite(r)
         log_r = jnp.log(jnp.where(inside, r, 1))
         dtype = jnp.result_type(log_r, self.df)
-        value = _radius_cdf(2 * log_r.astype(dtype), self.df.astype(dtype), dim or self.dim)
+        value = _radius_cdf(
+            2 * log_r.astype(dtype), self.df.astype(dtype), dim or self.dim
+        )
         outside = jnp.where(jnp.isnan(r), r, r > 0)
         return jnp.where(inside, value, outside)
 
@@ -174,7 +178,9 @@ def _radius_cdf(log_u: Array, df: Array, dim: int) -> Array:
 
     def decrease(w: Array) -> Array:
         """D(w)."""
-        return (a + b) * (jax.nn.softplus(center + sign * w) - log_one_plus) - sign * a * w
+        return (a + b) * (
+            jax.nn.softplus(center + sign * w) - log_one_plus
+        ) - sign * a * w
 
     # Beyond this bound D exceeds CUT: softplus(t) >= 0 on the left, softplus(t) >= t on the
     # right. Halving the interval finds the width to 1e-7 of the bound; `high` stays beyond it.
@@ -195,9 +201,12 @@ def _radius_cdf(log_u: Array, df: Array, dim: int) -> Array:
 
     w = width[..., None] * NODES.astype(log_u.dtype)
     center, log_one_plus, sign, b = (
-        jnp.broadcast_to(x, width.shape)[..., None] for x in (center, log_one_plus, sign, b)
+        jnp.broadcast_to(x, width.shape)[..., None]
+        for x in (center, log_one_plus, sign, b)
     )
-    integral = width * jnp.sum(WEIGHTS.astype(log_u.dtype) * jnp.exp(-decrease(w)), axis=-1)
+    integral = width * jnp.sum(
+        WEIGHTS.astype(log_u.dtype) * jnp.exp(-decrease(w)), axis=-1
+    )
     tail = jnp.exp(log_f) * integral
     return jnp.where(below, tail, 1 - tail)
 
@@ -221,7 +230,9 @@ class StudentTRadius(Radius):
     def survival(self, r: np.ndarray) -> np.ndarray:
         from scipy.special import betainc, betaincc
 
-        with np.errstate(over="ignore", divide="ignore"):  # an infinite square, a radius of zero
+        with np.errstate(
+            over="ignore", divide="ignore"
+        ):  # an infinite square, a radius of zero
             u = np.square(r)
             x = 1 / (1 + u / self.df)
             y = 1 / (1 + self.df / u)

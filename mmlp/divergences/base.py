@@ -35,7 +35,9 @@ def spectra(A: SPD, B: SPD, name: str) -> tuple[Spectrum, Spectrum]:
     T_A, T_B = _blocks(A, B, name)
     if T_A.shape != T_B.shape or T_A.dtype != T_B.dtype or not by_double(T_A):
         return together(spectrum(T_A), spectrum(T_B), trailing=3)
-    _, V, s = spectrum(jnp.stack([T_A, T_B]))  # on a GPU both take little longer than one
+    _, V, s = spectrum(
+        jnp.stack([T_A, T_B])
+    )  # on a GPU both take little longer than one
     return Spectrum(T_A, V[0], s[0]), Spectrum(T_B, V[1], s[1])
 
 

@@ -42,7 +42,9 @@ def _procrustes_rule(primals, tangents):
     T_A, T_B = primals
     W = polar(T_A @ T_B.mT)
     total = jnp.zeros(T_A.shape[:-2], T_A.dtype)
-    for residual, T_dot in zip((T_A - W @ T_B, T_B - W.mT @ T_A), tangents, strict=True):
+    for residual, T_dot in zip(
+        (T_A - W @ T_B, T_B - W.mT @ T_A), tangents, strict=True
+    ):
         if not is_zero(T_dot):
             total += 2 * jnp.sum(residual * T_dot, axis=(-2, -1))
     return total

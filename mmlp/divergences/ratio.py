@@ -58,7 +58,9 @@ def _singular(T: Root) -> Array:
     return jnp.isneginf(log_abs_det(T.factorised()))
 
 
-def _of_ratio(name: str, term: Callable[[Array], Array], weight: Callable[[Array], Array]):
+def _of_ratio(
+    name: str, term: Callable[[Array], Array], weight: Callable[[Array], Array]
+):
     """sum term(s) over the singular values s of R = T_B T_A^-1, where term(s) = term(1/s).
 
     d = -<weight(R'R), dT_A T_A^-1> - <weight(R'R), dT_B T_B^-1>, R = T_A T_B^-1 in the second: each
@@ -86,7 +88,9 @@ def _of_ratio(name: str, term: Callable[[Array], Array], weight: Callable[[Array
 def _log_cosh(s: Array) -> Array:
     """log cosh log s = log(1 + sinh(log s)^2) / 2."""
     sinh, u = (s - 1 / s) / 2, jnp.abs(jnp.log(s))
-    return jnp.where(u < 1, jnp.log1p(sinh**2) / 2, u + jnp.log1p(jnp.exp(-2 * u)) - jnp.log(2))
+    return jnp.where(
+        u < 1, jnp.log1p(sinh**2) / 2, u + jnp.log1p(jnp.exp(-2 * u)) - jnp.log(2)
+    )
 
 
 def _tanh_log(R: Array) -> Array:
@@ -108,7 +112,9 @@ def _resolvent(S):
 
 _stein_symmetric = _of_ratio("stein_symmetric", _log_cosh, _tanh_log)
 _affine_invariant = _of_ratio(
-    "affine_invariant", lambda s: (2 * jnp.log(s)) ** 2, lambda R: 4 * log_gram(spectrum(R))
+    "affine_invariant",
+    lambda s: (2 * jnp.log(s)) ** 2,
+    lambda R: 4 * log_gram(spectrum(R)),
 )
 
 
@@ -122,7 +128,9 @@ def _stein_rule(primals, tangents):
     def known(T, T_dot):
         return jnp.zeros_like(T) if is_zero(T_dot) else T_dot
 
-    return jax.jvp(formula, primals, jax.tree.map(known, primals, tangents, is_leaf=is_zero))[1]
+    return jax.jvp(
+        formula, primals, jax.tree.map(known, primals, tangents, is_leaf=is_zero)
+    )[1]
 
 
 @partial(primitive, rule=_stein_rule)

@@ -28,7 +28,9 @@ def von_neumann(A: SPD, B: SPD, *, symmetric: bool = True) -> Array:
     return jnp.sum(divergence(S_A, S_B), axis=-1)
 
 
-def _spectral_sum(S_A: Spectrum, S_B: Spectrum, term: Callable[[Array, Array], Array]) -> Array:
+def _spectral_sum(
+    S_A: Spectrum, S_B: Spectrum, term: Callable[[Array, Array], Array]
+) -> Array:
     """sum_ij (v_i . w_j)^2 term(a_i, b_j) over eigenvectors and singular values; 0 inf is 0."""
     overlap = (S_A.V.mT @ S_B.V) ** 2
     terms = overlap * term(S_A.s[..., :, None], S_B.s[..., None, :])
@@ -42,7 +44,9 @@ def _von_neumann_symmetric_rule(primals, tangents):
     difference = S_A.factor.mT @ S_A.factor - S_B.factor.mT @ S_B.factor
 
     def by(S, S_dot):
-        return along(S.factor, S_dot[0], lambda: S.factor @ (G + dlog_gram(S, difference)) / 2)
+        return along(
+            S.factor, S_dot[0], lambda: S.factor @ (G + dlog_gram(S, difference)) / 2
+        )
 
     return by(S_A, tangents[0]) - by(S_B, tangents[1])
 
@@ -58,9 +62,17 @@ def _von_neumann_symmetric(S_A, S_B):
 def _von_neumann_rule(primals, tangents):
     """d = <dA, log A - log B> + <dB, I - dlog_B(A)>; T_A log A is finite where A is singular."""
     S_A, S_B = primals
-    T_A, T_B, identity = S_A.factor, S_B.factor, jnp.eye(S_B.s.shape[-1], dtype=S_B.s.dtype)
-    by_A = along(T_A, tangents[0][0], lambda: factor_log_gram(S_A) - T_A @ log_gram(S_B))
-    by_B = along(T_B, tangents[1][0], lambda: T_B @ (identity - dlog_gram(S_B, T_A.mT @ T_A)))
+    T_A, T_B, identity = (
+        S_A.factor,
+        S_B.factor,
+        jnp.eye(S_B.s.shape[-1], dtype=S_B.s.dtype),
+    )
+    by_A = along(
+        T_A, tangents[0][0], lambda: factor_log_gram(S_A) - T_A @ log_gram(S_B)
+    )
+    by_B = along(
+        T_B, tangents[1][0], lambda: T_B @ (identity - dlog_gram(S_B, T_A.mT @ T_A))
+    )
     return by_A + by_B
 
 

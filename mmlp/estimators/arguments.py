@@ -37,7 +37,9 @@ class Arguments:
         if (X_val is None) != (y_val is None):
             given, lacks = ("X_val", "y_val") if y_val is None else ("y_val", "X_val")
             name = type(self).__name__
-            raise ValueError(f"`{name}.fit({given}=...)` needs {lacks} too; give both, or none.")
+            raise ValueError(
+                f"`{name}.fit({given}=...)` needs {lacks} too; give both, or none."
+            )
         return X_val is not None
 
     def _checked_seed(self, directory) -> int:
@@ -47,15 +49,23 @@ class Arguments:
         with contextlib.suppress(TypeError):
             dtype = np.dtype(given)
         if dtype not in (np.float32, np.float64):
-            raise ValueError(f'`{name}(dtype=...)` must be "float32" or "float64", got {given!r}.')
+            raise ValueError(
+                f'`{name}(dtype=...)` must be "float32" or "float64", got {given!r}.'
+            )
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
             remedy = 'call `jax.config.update("jax_enable_x64", True)` first'
-            raise ValueError(f'`{name}(dtype="float64")` needs 64-bit numbers in JAX: {remedy}.')
+            raise ValueError(
+                f'`{name}(dtype="float64")` needs 64-bit numbers in JAX: {remedy}.'
+            )
         known = rate is None and "learning_rate" in self._may_be_none
-        number = isinstance(rate, numbers.Real) and not isinstance(rate, bool | np.bool_)
+        number = isinstance(rate, numbers.Real) and not isinstance(
+            rate, bool | np.bool_
+        )
         if not known and not (number and 0 < float(rate or 0) < float("inf")):
             wanted = "a positive number, such as 0.01"
-            raise ValueError(f"`{name}(learning_rate=...)` must be {wanted}, got {rate!r}.")
+            raise ValueError(
+                f"`{name}(learning_rate=...)` must be {wanted}, got {rate!r}."
+            )
         for argument in ("max_epochs", "batch_size", "patience"):
             if argument not in self._may_be_none or getattr(self, argument) is not None:
                 self._size(argument)
@@ -88,11 +98,18 @@ class Arguments:
         return size
 
     def _sizes(self, argument: str) -> tuple[int, ...]:
-        return checked_sizes(getattr(self, argument), f"{type(self).__name__}({argument}=...)")
+        return checked_sizes(
+            getattr(self, argument), f"{type(self).__name__}({argument}=...)"
+        )
 
-    def _paths(self, network: str, features: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def _paths(
+        self, network: str, features: Any
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """`hidden_dims` and the widths `features` of the vector path, which go together."""
-        matrices, name = self._sizes("hidden_dims"), f"{type(self).__name__}(hidden_features=...)"
+        matrices, name = (
+            self._sizes("hidden_dims"),
+            f"{type(self).__name__}(hidden_features=...)",
+        )
         vectors = checked_sizes(features, name)
         if network == "joint" and matrices and len(matrices) != len(vectors):
             raise ValueError(
@@ -104,7 +121,9 @@ class Arguments:
     def _one_of(self, argument: str, known) -> None:
         value, name = getattr(self, argument), f"{type(self).__name__}({argument}=...)"
         if value not in known:
-            raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {value!r}.")
+            raise ValueError(
+                f"`{name}` must be one of {', '.join(known)}, got {value!r}."
+            )
 
     def _folds(self, n: int) -> int:
         """`n_models`, checked; no more than rows."""
@@ -112,5 +131,7 @@ class Arguments:
         if count < 2:
             why = "so that each is judged by rows that others see"
             name = type(self).__name__
-            raise ValueError(f"`{name}(n_models=...)` must be at least 2, {why}, got 1.")
+            raise ValueError(
+                f"`{name}(n_models=...)` must be at least 2, {why}, got 1."
+            )
         return min(count, n)

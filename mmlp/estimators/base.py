@@ -10,7 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 
 from mmlp import serialization
 from mmlp.columns.encoder import ColumnsWarning
@@ -65,9 +69,13 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
     """
 
     kind: ClassVar[str]  # its word in `mmlp fit`
-    targets: ClassVar[str | None]  # of `fit`: "columns", y (n, d), "matrices", Y (n, d, d), or None
+    targets: ClassVar[
+        str | None
+    ]  # of `fit`: "columns", y (n, d), "matrices", Y (n, d, d), or None
     any_columns: ClassVar[bool] = False  # X may hold text, dates and missing values
-    results: ClassVar[Mapping[str, Callable]]  # what is predicted: name -> method of X, rows first
+    results: ClassVar[
+        Mapping[str, Callable]
+    ]  # what is predicted: name -> method of X, rows first
     n_targets: int = 0  # columns of y
     _numbers: ClassVar[tuple[str, ...]]  # the fitted attributes beside `models_`
     # fitted attributes that older files and pickles lack, with what they would have been
@@ -93,13 +101,17 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
         """The results by name; with `text` those that a table of text is to hold."""
         return {name: result(self, X) for name, result in self.results.items()}
 
-    def predicted_pieces(self, X, *, text: bool = False) -> Iterator[dict[str, np.ndarray]]:
+    def predicted_pieces(
+        self, X, *, text: bool = False
+    ) -> Iterator[dict[str, np.ndarray]]:
         """`predicted`, `ROWS` rows at a time, after all rows have been checked."""
         self._standard(X)
         reader = self._reader_of(X)
         for start in range(0, len(X), ROWS):
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ColumnsWarning)  # the check has given them
+                warnings.simplefilter(
+                    "ignore", ColumnsWarning
+                )  # the check has given them
                 results = reader.predicted(X[start : start + ROWS], text=text)
             yield results
 
@@ -123,7 +135,9 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
         """With the networks as arrays and a description: `jnp.tanh` cannot be pickled."""
         state: Any = super().__getstate__()
         if "models_" in state:
-            packed = serialization.packed(state["models_"], f"pickle of {type(self).__name__}")
+            packed = serialization.packed(
+                state["models_"], f"pickle of {type(self).__name__}"
+            )
             state = {**state, "models_": packed}
         return state
 
@@ -138,7 +152,9 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
 
     def _weighted(self, sample_weight, *arrays: np.ndarray) -> list[np.ndarray]:
         """The numbers of the rows that count, and of these rows the weights and the arrays."""
-        weight = _check_sample_weight(sample_weight, arrays[0], ensure_non_negative=True)
+        weight = _check_sample_weight(
+            sample_weight, arrays[0], ensure_non_negative=True
+        )
         weight = self._scaled_weight(weight)
         rows = weight > 0
         if rows.sum() < 2:
@@ -179,8 +195,13 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
     def _check_cells(self, rows: np.ndarray, X: np.ndarray, *targets: Columns) -> None:
         """Refuse or name cells that lie absurdly far out, in X and in targets."""
         tables = (Columns("X", X, getattr(self, "feature_names_in_", None)), *targets)
-        who, place = f"`{type(self).__name__}.fit`: ", functools.partial(Columns.place, rows=rows)
-        check_cells(who, self.dtype, tables, place, stacklevel=4)  # at the call of `fit`
+        who, place = (
+            f"`{type(self).__name__}.fit`: ",
+            functools.partial(Columns.place, rows=rows),
+        )
+        check_cells(
+            who, self.dtype, tables, place, stacklevel=4
+        )  # at the call of `fit`
 
     @property
     def n_iter_(self) -> int:
@@ -188,12 +209,16 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
         return max(len(history["loss"]) for history in self._histories())
 
     def _histories(self) -> list[dict[str, np.ndarray]]:
-        return [getattr(self, name) for name in self._numbers if name.endswith("history_")]
+        return [
+            getattr(self, name) for name in self._numbers if name.endswith("history_")
+        ]
 
     def unfinished(self) -> tuple[int, int]:
         """How many networks came to `max_epochs` while they were improving, and of how many."""
         limits = self.epochs, self.full_patience
-        flags = np.concatenate([unfinished(history, *limits) for history in self._histories()])
+        flags = np.concatenate(
+            [unfinished(history, *limits) for history in self._histories()]
+        )
         return int(flags.sum()), len(flags)
 
     def _standard(self, X) -> np.ndarray:
@@ -220,7 +245,9 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
         rows = self._standard(X)  # first: it refuses an estimator that is not fitted
         return predictions(function, self.models_, rows)
 
-    def _cast(self, values: np.ndarray, argument: str, columns: Any = None) -> np.ndarray:
+    def _cast(
+        self, values: np.ndarray, argument: str, columns: Any = None
+    ) -> np.ndarray:
         """Standardised values (n, p) in the networks' dtype, which must hold their squares too.
 
         `columns` (p,) are their numbers in the argument, where these are not all of its columns.
@@ -236,7 +263,9 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
             )
         return values.astype(self.dtype)
 
-    def _check_outputs(self, what: str, function: Callable, models, *shapes, inputs=None) -> None:
+    def _check_outputs(
+        self, what: str, function: Callable, models, *shapes, inputs=None
+    ) -> None:
         """function(model, x) must give arrays of these shapes (None: any) in the right dtype."""
         row = np.zeros((1, inputs or self._width), self.dtype)
 

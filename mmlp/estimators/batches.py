@@ -9,7 +9,9 @@ import numpy as np
 
 from mmlp.estimators.pieces import one_of_few
 
-EPOCH = 2**17  # rows at most: where a network has more, each epoch takes the next part of them
+EPOCH = (
+    2**17
+)  # rows at most: where a network has more, each epoch takes the next part of them
 JUDGES = 20_000  # held rows at most that a network is judged by after an epoch
 
 
@@ -20,13 +22,17 @@ def some_of_them(rows: np.ndarray, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).choice(rows, JUDGES, replace=False))
 
 
-def own_rows(data: tuple, weight: np.ndarray, parts: list, batch_size: int) -> dict[str, Any]:
+def own_rows(
+    data: tuple, weight: np.ndarray, parts: list, batch_size: int
+) -> dict[str, Any]:
     """For each network a copy of its rows."""
     index, weights = _padded(parts, weight, batch_size)
     return {"data": (tuple(x[index] for x in data), weights.astype(data[0].dtype))}
 
 
-def shared_rows(data: tuple, weight: np.ndarray, parts: list, batch_size: int) -> dict[str, Any]:
+def shared_rows(
+    data: tuple, weight: np.ndarray, parts: list, batch_size: int
+) -> dict[str, Any]:
     """The rows once, and the numbers (networks, parts, m) of those that each sees in an epoch."""
     count = -(-max(map(len, parts)) // EPOCH)
     m = -(-max(map(len, parts)) // (count * batch_size)) * batch_size
@@ -39,7 +45,9 @@ def shared_rows(data: tuple, weight: np.ndarray, parts: list, batch_size: int) -
     return {"data": (table, weights), "rows": spread}
 
 
-def _padded(parts, weight: np.ndarray, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+def _padded(
+    parts, weight: np.ndarray, batch_size: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Indices and weights (parts, m), m whole batches; of mean one, and zero for padding."""
     m = one_of_few(max(map(len, parts)), batch_size)
     index, weights = np.zeros((len(parts), m), int), np.zeros((len(parts), m))

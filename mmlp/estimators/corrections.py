@@ -31,7 +31,10 @@ def shape(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
     by the approximation of the oracle (Chen et al., 2010), whose shrinkage is never zero. A column
     without residuals keeps the scale of the target.
     """
-    from sklearn.covariance import ledoit_wolf, oas  # here: predictions start without it
+    from sklearn.covariance import (
+        ledoit_wolf,
+        oas,
+    )  # here: predictions start without it
 
     scale = np.sqrt(np.average(residuals**2, axis=0, weights=weight))
     known = scale == 0
@@ -43,7 +46,9 @@ def shape(residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return scale[:, None] * np.linalg.cholesky(V * len(V))
 
 
-def contrast(family: type[Elliptical], log_V: np.ndarray, tail, e: np.ndarray, weight) -> float:
+def contrast(
+    family: type[Elliptical], log_V: np.ndarray, tail, e: np.ndarray, weight
+) -> float:
     """The factor c in [0, 1] by which log V is drawn in so that the residuals e are most likely.
 
         -log p = log det V / 2 - log_generator(u) + const,   u = k e'V^-1 e,   V = k Sigma
@@ -61,7 +66,9 @@ def contrast(family: type[Elliptical], log_V: np.ndarray, tail, e: np.ndarray, w
         terms = squares * np.exp(np.log(d) - c * rates)
         u, du = np.sum(terms, axis=1), -np.sum(terms * rates, axis=1)
         slopes = _slopes(family, d, u, *tail)[0]
-        return float(np.average(np.sum(rates, axis=1) / 2 - slopes * du, weights=weight))
+        return float(
+            np.average(np.sum(rates, axis=1) / 2 - slopes * du, weights=weight)
+        )
 
     if derivative(0.0) >= 0 or derivative(1.0) <= 0:
         return 0.0 if derivative(0.0) >= 0 else 1.0
@@ -69,11 +76,19 @@ def contrast(family: type[Elliptical], log_V: np.ndarray, tail, e: np.ndarray, w
     return float(zero)
 
 
-def _slopes(family: type[Elliptical], d: int, u: np.ndarray, *tail: np.ndarray) -> list[np.ndarray]:
+def _slopes(
+    family: type[Elliptical], d: int, u: np.ndarray, *tail: np.ndarray
+) -> list[np.ndarray]:
     """For each row the derivative of `log_generator` at u (n,), and the `variance_factor`."""
-    more, dtype = one_of_few(len(u), PIECE) - len(u), jax.dtypes.canonicalize_dtype(np.float64)
+    more, dtype = (
+        one_of_few(len(u), PIECE) - len(u),
+        jax.dtypes.canonicalize_dtype(np.float64),
+    )
     rows = (np.pad(x, (0, more), mode="edge").astype(dtype) for x in (u, *tail))
-    return [np.asarray(x, np.float64)[: len(u)] for x in _compiled_slopes((family, d), *rows)]
+    return [
+        np.asarray(x, np.float64)[: len(u)]
+        for x in _compiled_slopes((family, d), *rows)
+    ]
 
 
 @functools.partial(Compiled, effort="least")
@@ -86,7 +101,9 @@ def _compiled_slopes(static, u, *tail):
     return slope, jnp.broadcast_to(p.variance_factor(), u.shape)
 
 
-def gain(log_V: np.ndarray, e: np.ndarray, apart: np.ndarray, weight, count: int) -> float:
+def gain(
+    log_V: np.ndarray, e: np.ndarray, apart: np.ndarray, weight, count: int
+) -> float:
     """What V, of the residuals e of the mean of two networks, is multiplied by for that of `count`.
 
     The first is E + B / 2, the last E + B / count, where B, the covariance of a network about the
@@ -97,7 +114,9 @@ def gain(log_V: np.ndarray, e: np.ndarray, apart: np.ndarray, weight, count: int
 
     def size(x: np.ndarray) -> float:
         squares = np.einsum("nij,ni->nj", vectors, x) ** 2
-        return float(np.average(np.sum(squares * np.exp(-values), axis=1), weights=weight))
+        return float(
+            np.average(np.sum(squares * np.exp(-values), axis=1), weights=weight)
+        )
 
     return gain_of(size(e), size(apart), count)
 

@@ -89,7 +89,10 @@ class Covariance:
             network = CholeskyMLP(p, d, self.hidden_features, head.extra, key=keys[0])
             network = calibrate(network, X, key=keys[2])
         else:
-            sizes, widths = (p, *self.hidden_features, d + head.extra - 1), self.hidden_features
+            sizes, widths = (
+                (p, *self.hidden_features, d + head.extra - 1),
+                self.hidden_features,
+            )
             options = {"output": Dense(Linear(floor=FLOOR)), "key": keys[1]}
             shape = JointMatrixMLP(p, d, self.hidden_dims, None, widths, **options)
             parts = (Perceptron(sizes, key=keys[0]), shape)
@@ -122,7 +125,9 @@ class Form(abc.ABC):
         """What makes a network, and the rows of e that it starts from, if it needs any."""
 
     @abc.abstractmethod
-    def corrections(self, family, models, inputs, e, apart, weight, parts) -> tuple[Any, float]:
+    def corrections(
+        self, family, models, inputs, e, apart, weight, parts
+    ) -> tuple[Any, float]:
         """The contrast and the gain."""
 
     def stack(self, networks):
@@ -144,7 +149,9 @@ class Form(abc.ABC):
     def learnt(model, x) -> tuple: ...
 
     @abc.abstractmethod
-    def assembled(self, learnt, shape, contrast, gain, family) -> tuple[Any, list[np.ndarray]]:
+    def assembled(
+        self, learnt, shape, contrast, gain, family
+    ) -> tuple[Any, list[np.ndarray]]:
         """V of the standardised targets, as a batch in float64, and the tail of the family."""
 
     @abc.abstractmethod
@@ -178,7 +185,9 @@ def form_for(estimator, d: int) -> str:
     return ("low_rank" if thin else "full") if form == "auto" else form
 
 
-def check_range(call: str, dtype, eta: np.ndarray, diagonal: np.ndarray, mean: np.ndarray) -> None:
+def check_range(
+    call: str, dtype, eta: np.ndarray, diagonal: np.ndarray, mean: np.ndarray
+) -> None:
     """Refuse means and covariances (traces eta, roots of the rest) that the dtype cannot hold."""
     limits = np.finfo(dtype)
     smallest = min(eta.min(), diagonal.min())

@@ -27,7 +27,9 @@ DRAWN = 2**14  # rows that `sample` draws at once
 
 
 @dataclasses.dataclass(eq=False, repr=False)
-class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, NetworkEstimator):
+class MatrixVAE(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, NetworkEstimator
+):
     """A VAE with dense covariances, one of the paper's six models: `model` = "NfNf" and so on.
 
     Shapes: X (n, p), latent variables S (n, k) with k = `n_components`. `n_samples` draws of the
@@ -64,7 +66,9 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
     validation_fraction: float = 0.15
 
     @guarded
-    def fit(self, X, y=None, sample_weight=None, *, X_val=None, checkpoint=None) -> "MatrixVAE":
+    def fit(
+        self, X, y=None, sample_weight=None, *, X_val=None, checkpoint=None
+    ) -> "MatrixVAE":
         """Learn from X (n, p); `y` is ignored; `checkpoint`: a folder, to go on from.
 
         With rows `X_val` training stops by these, and all rows of X are learnt from.
@@ -79,7 +83,11 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
             )
         latent, widths = self._size("n_components"), self._sizes("hidden_dims")
         self._check_decoder()
-        rules: Any = {"dtype": np.float64, "ensure_min_samples": 2, "reset": not self._warm}
+        rules: Any = {
+            "dtype": np.float64,
+            "ensure_min_samples": 2,
+            "reset": not self._warm,
+        }
         X = np.asarray(validate_data(self, X, **rules))
         rows, weight, X = self._weighted(sample_weight, X)
         self._check_cells(rows, X)
@@ -89,15 +97,24 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         warm = self._warm
         self.input_ = self.input_ if warm else Scaling.of(X, weight)
         order = np.random.default_rng(seed).permutation(len(X))
-        held = 0 if X_val is not None else min(max(1, round(share * len(X))), len(X) - 1)
+        held = (
+            0 if X_val is not None else min(max(1, round(share * len(X))), len(X) - 1)
+        )
         parts = [(order[held:], order[:held])]
         z, rank = self.input_.forward(X), None
         if form_for(self, X.shape[1]) == "low_rank" and self.model[1] == "f":
             rank = chosen_rank(self._asked_rank, z, weight)
         build = _Build(self.model, X.shape[1], latent, widths, rank)
-        how: Any = {"training": self, "seed": seed, "checkpoint": checkpoint, "start": evenly(z)}
+        how: Any = {
+            "training": self,
+            "seed": seed,
+            "checkpoint": checkpoint,
+            "start": evenly(z),
+        }
         if warm:
-            check_alike("MatrixVAE", self.models_, build, 1, z.astype(self.dtype), how["start"])
+            check_alike(
+                "MatrixVAE", self.models_, build, 1, z.astype(self.dtype), how["start"]
+            )
             how["models"] = self.models_
         how["judges"] = None if X_val is None else (self._standard(X_val),)
         loss = _minus_bound if warm else _minus_elbo
@@ -107,7 +124,9 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
 
     def score_samples(self, X) -> np.ndarray:
         """log p(x) of each row, (n,): the importance-weighted bound, the same draws for all."""
-        log_density = self._predict(_Evidence(self.n_samples), X)[:, 0]  # of the only model
+        log_density = self._predict(_Evidence(self.n_samples), X)[
+            :, 0
+        ]  # of the only model
         return log_density.astype(np.float64) - np.sum(np.log(self.input_.scale))
 
     def score(self, X, y=None) -> float:
@@ -128,8 +147,12 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
         S = np.asarray(check_array(S, estimator=self, input_name="S"), np.float64)
         if S.shape[1] != self._n_features_out:
             shapes = f"(n, {self._n_features_out}), got shape {S.shape}"
-            raise ValueError(f"`MatrixVAE.inverse_transform(S=...)` must have shape {shapes}.")
-        return self.input_.back(predictions(_decoded, self.models_, self._cast(S, "S"))[:, 0])
+            raise ValueError(
+                f"`MatrixVAE.inverse_transform(S=...)` must have shape {shapes}."
+            )
+        return self.input_.back(
+            predictions(_decoded, self.models_, self._cast(S, "S"))[:, 0]
+        )
 
     def sample(self, n: int = 1, random_state=None) -> np.ndarray:
         """n draws of x, (n, p)."""
@@ -140,7 +163,9 @@ class MatrixVAE(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin,
             return self.input_.back(_sampled(self.models_, key, n))
         rows = np.empty((n, self.n_features_in_))
         for i, start in enumerate(range(0, n, DRAWN)):
-            drawn = _sampled(self.models_, jax.random.fold_in(key, i), DRAWN)[: n - start]
+            drawn = _sampled(self.models_, jax.random.fold_in(key, i), DRAWN)[
+                : n - start
+            ]
             rows[start : start + DRAWN] = self.input_.back(drawn)
         return rows
 
@@ -204,7 +229,9 @@ class _Build:
         sizes = (self.features, self.latent, self.widths)
         # what is left of it without hidden layers is a linear map to a vector and a triangle
         network = JointMatrixMLP if self.widths else CholeskyMLP
-        vae = paper_vae(self.model, *sizes, network=network, outputs=outputs, key=keys[0])
+        vae = paper_vae(
+            self.model, *sizes, network=network, outputs=outputs, key=keys[0]
+        )
         return calibrate(vae, X, key=keys[1], targets=start)
 
 

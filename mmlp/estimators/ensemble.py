@@ -23,13 +23,17 @@ from mmlp.training.optimizers import optimizer_by_progress
 CALIBRATION = 128  # rows that `build` sees
 PASSES = 300_000  # rows that a network sees by default, and
 EPOCHS = (20, 500)  # how often each, at least and at most
-BATCHES = 40  # in an epoch, about, with from 2^6 to 2^8 rows: larger ones took as long a row
+BATCHES = (
+    40  # in an epoch, about, with from 2^6 to 2^8 rows: larger ones took as long a row
+)
 POWERS = (6, 8)
 # the step, up to and from so many rows (`benchmarks/large_tables.py --learning-rate 0.02`)
 RATES = ((10_000, 0.02), (100_000, 0.01))
 MIN_PADDED_ROWS = 64  # to which the rows of a batch are padded
 PATIENCE = 20_000  # rows at most that count as an epoch without improvement
-Part = tuple[np.ndarray, np.ndarray]  # rows to train one network on, and held ones to judge it by
+Part = tuple[
+    np.ndarray, np.ndarray
+]  # rows to train one network on, and held ones to judge it by
 
 
 class Scaling(NamedTuple):
@@ -39,7 +43,9 @@ class Scaling(NamedTuple):
     scale: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray, weight: np.ndarray, halves: Any = False) -> "Scaling":
+    def of(
+        cls, values: np.ndarray, weight: np.ndarray, halves: Any = False
+    ) -> "Scaling":
         """`halves` (p,) tells columns of 0 and 1, whose scale is 1/2 however rare the ones are."""
         scaler = StandardScaler().fit(values, sample_weight=weight)
         scale = np.where(halves, 0.5, np.asarray(scaler.scale_))
@@ -86,11 +92,16 @@ class Training:
         10,000 rows by smaller steps. Patience is counted in rows where epochs are long: 50 means a
         million.
         """
-        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(Training)}
+        given = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(Training)
+        }
         if self.max_epochs is None:
             given["max_epochs"] = int(np.clip(PASSES // n, *EPOCHS))
         if self.batch_size is None:
-            given["batch_size"] = int(2 ** np.clip(np.round(np.log2(n / BATCHES)), *POWERS))
+            given["batch_size"] = int(
+                2 ** np.clip(np.round(np.log2(n / BATCHES)), *POWERS)
+            )
         if self.learning_rate is None:
             rows, rates = np.log(np.transpose(RATES))
             given["learning_rate"] = float(np.exp(np.interp(np.log(n), rows, rates)))
@@ -108,7 +119,9 @@ class Training:
 def folds(n: int, count: int, rng: np.random.Generator) -> list[Part]:
     """`count` parts whose held rows are disjoint and make up all n."""
     fold = rng.permutation(n) % count
-    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(count)]
+    return [
+        (np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(count)
+    ]
 
 
 def among(some: np.ndarray, parts: list[Part]) -> list[Part]:
@@ -121,7 +134,17 @@ def among(some: np.ndarray, parts: list[Part]) -> list[Part]:
 
 
 def fit_folds(
-    build, sample_loss, data, weight, parts, *, training, checkpoint, stage="", rates=1.0, **given
+    build,
+    sample_loss,
+    data,
+    weight,
+    parts,
+    *,
+    training,
+    checkpoint,
+    stage="",
+    rates=1.0,
+    **given,
 ) -> FitResult:
     """One network for each part, all trained together.
 
@@ -138,7 +161,9 @@ def fit_folds(
     return fit_many(**options, checkpoint=checkpoint, progress=progress)
 
 
-def compile_folds(build, sample_loss, data, weight, parts, *, training, checkpoint, **given):
+def compile_folds(
+    build, sample_loss, data, weight, parts, *, training, checkpoint, **given
+):
     """Compile what `fit_folds` would run with these arguments; gives the networks before it."""
     options = _arranged(build, sample_loss, data, weight, parts, training, **given)
     compile_many(**options)
@@ -146,7 +171,17 @@ def compile_folds(build, sample_loss, data, weight, parts, *, training, checkpoi
 
 
 def _arranged(
-    build, sample_loss, data, weight, parts, training, *, seed, start=None, judges=None, models=None
+    build,
+    sample_loss,
+    data,
+    weight,
+    parts,
+    training,
+    *,
+    seed,
+    start=None,
+    judges=None,
+    models=None,
 ) -> dict[str, Any]:
     """The arguments of `fit_many`."""
     epochs, dtype = training.max_epochs, training.dtype
@@ -157,7 +192,9 @@ def _arranged(
     data = tuple(np.asarray(x, dtype) for x in data)
     some = np.random.default_rng(seed).integers(len(weight), size=CALIBRATION)
     first = (data[0][some], *(() if start is None else (start.astype(dtype),)))
-    params, frozen, keys, static = _initial((build, len(parts)), np.uint32(seed), *first)
+    params, frozen, keys, static = _initial(
+        (build, len(parts)), np.uint32(seed), *first
+    )
     fresh = join(params, frozen, static.value)
     seen, judging = (list(rows) for rows in zip(*parts, strict=True))
     rows = shared_rows if max(map(len, seen)) > batches.EPOCH else own_rows
@@ -165,13 +202,23 @@ def _arranged(
     held = (data, weight)
     if judges is not None:
         judges = tuple(np.asarray(x, dtype) for x in judges)
-        held, judging = (judges, np.ones(len(judges[0]))), [np.arange(len(judges[0]))] * len(seen)
+        held, judging = (
+            (judges, np.ones(len(judges[0]))),
+            [np.arange(len(judges[0]))] * len(seen),
+        )
     judging = [some_of_them(one, seed) for one in judging]
     optimizer = optimizer_by_progress(training.learning_rate)
-    options = {"epochs": epochs, "batch_size": batch_size, "patience": training.full_patience}
+    options = {
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "patience": training.full_patience,
+    }
     options |= {"optimizer": optimizer, "own_data": "rows" not in rows}
     options |= {"validation": own_rows(*held, judging, batch_size)["data"]}
-    options |= {"models": fresh if models is None else models, "loss": Weighted(sample_loss)}
+    options |= {
+        "models": fresh if models is None else models,
+        "loss": Weighted(sample_loss),
+    }
     return options | rows | {"keys": keys}
 
 
@@ -186,18 +233,24 @@ def check_steps(epochs: int, n: int, batch_size: int) -> None:
         )
 
 
-def check_alike(name: str, models, build, count: int, X: np.ndarray, start=None) -> None:
+def check_alike(
+    name: str, models, build, count: int, X: np.ndarray, start=None
+) -> None:
     """Refuse to go on from stacked models where `build` would make others; nothing is computed."""
     first = (X[:2], *(() if start is None else (start.astype(X.dtype),)))
     keys = jax.random.split(jax.random.key(0), count)
     fresh = eqx.filter_eval_shape(_drawn, build, keys, *first)
-    have, asked = (jax.tree_util.tree_flatten_with_path(tree)[0] for tree in (models, fresh))
+    have, asked = (
+        jax.tree_util.tree_flatten_with_path(tree)[0] for tree in (models, fresh)
+    )
     differ = "other kinds of networks"
     if jax.tree.structure(models) == jax.tree.structure(fresh):
         pairs = zip(have, asked, strict=True)
         shapes = [(key, np.shape(x), np.shape(y)) for (key, x), (_, y) in pairs]
         wrong = [entry for entry in shapes if entry[1] != entry[2]]
-        if not wrong and all(getattr(x, "dtype", None) in (None, X.dtype) for _, x in have):
+        if not wrong and all(
+            getattr(x, "dtype", None) in (None, X.dtype) for _, x in have
+        ):
             return
         key, x, y = wrong[0] if wrong else ((), "another dtype", X.dtype)
         differ = f"weights {jax.tree_util.keystr(key)} of shape {y}, not {x}"
@@ -208,7 +261,9 @@ def check_alike(name: str, models, build, count: int, X: np.ndarray, start=None)
     )
 
 
-def unfinished(history: dict[str, np.ndarray], epochs: int, patience: int | None) -> np.ndarray:
+def unfinished(
+    history: dict[str, np.ndarray], epochs: int, patience: int | None
+) -> np.ndarray:
     """Which networks (models,) were still improving when they came to the limit of epochs.
 
     They were if the last epochs, as many as `patience` but at most a quarter, brought more than a
@@ -219,9 +274,13 @@ def unfinished(history: dict[str, np.ndarray], epochs: int, patience: int | None
     scores = scores if scores.ndim == 2 else scores[:, None]
     if patience is None or len(scores) < epochs:
         return np.zeros(scores.shape[1], bool)
-    best = np.fmin.accumulate(scores, axis=0)  # a network that has stopped has NaN from there on
+    best = np.fmin.accumulate(
+        scores, axis=0
+    )  # a network that has stopped has NaN from there on
     before = best[max(len(best) - 1 - min(patience, -(-len(best) // 4)), 0)]
-    with np.errstate(invalid="ignore"):  # inf - inf, of a network that has learnt nothing
+    with np.errstate(
+        invalid="ignore"
+    ):  # inf - inf, of a network that has learnt nothing
         return ~np.isnan(scores[-1]) & (before - best[-1] > 0.01 * (best[0] - best[-1]))
 
 
@@ -242,7 +301,9 @@ class Weighted:
     def __call__(self, model, batch, key, t):
         data, weight = batch
         keys = jax.random.split(key, len(weight))
-        values = jax.vmap(lambda key, *row: self.sample_loss(model, key, t, *row))(keys, *data)
+        values = jax.vmap(lambda key, *row: self.sample_loss(model, key, t, *row))(
+            keys, *data
+        )
         return jnp.mean(weight * values)
 
 
@@ -258,7 +319,9 @@ def _initial(static, seed, X, *start):
 def _drawn(build, keys, X, *start):
     def one(key):
         model = build(key, X, *start)
-        return jax.tree.map(lambda x: x.astype(X.dtype) if eqx.is_inexact_array(x) else x, model)
+        return jax.tree.map(
+            lambda x: x.astype(X.dtype) if eqx.is_inexact_array(x) else x, model
+        )
 
     return eqx.filter_vmap(one)(keys)
 

@@ -7,7 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from mmlp.estimators import corrections, saved
-from mmlp.estimators.covariance import FAMILIES, Covariance, Form, check_range, check_rounding
+from mmlp.estimators.covariance import (
+    FAMILIES,
+    Covariance,
+    Form,
+    check_range,
+    check_rounding,
+)
 from mmlp.estimators.ensemble import held
 from mmlp.estimators.pieces import predictions
 from mmlp.estimators.target_columns import TargetColumns
@@ -39,7 +45,9 @@ class Triangles(NamedTuple):
         diagonal = np.abs(self.R.diagonal(axis1=-2, axis2=-1)) / np.sqrt(eta)[:, None]
         check_range(call, dtype, eta, diagonal, mean)
         # 1 / deviation^2 is the diagonal of the inverse of R'R
-        check_rounding(call, dtype, mean, np.linalg.norm(np.linalg.inv(self.R), axis=-1))
+        check_rounding(
+            call, dtype, mean, np.linalg.norm(np.linalg.inv(self.R), axis=-1)
+        )
         return Gram(jnp.asarray(self.R, dtype), upper=True)
 
 
@@ -58,12 +66,23 @@ class Full(Form):
     def standard(self, shape: np.ndarray, residuals: np.ndarray) -> np.ndarray:
         return np.linalg.solve(shape, residuals.T).T
 
-    def builder(self, regressor, p: int, e: np.ndarray, weight) -> tuple[Callable, None]:
-        head, sizes = FAMILIES[regressor.family], (regressor.hidden_dims, regressor.hidden_features)
-        return Covariance(head, regressor.network, p, e.shape[1], *map(tuple, sizes)), None
+    def builder(
+        self, regressor, p: int, e: np.ndarray, weight
+    ) -> tuple[Callable, None]:
+        head, sizes = (
+            FAMILIES[regressor.family],
+            (regressor.hidden_dims, regressor.hidden_features),
+        )
+        return Covariance(
+            head, regressor.network, p, e.shape[1], *map(tuple, sizes)
+        ), None
 
-    def corrections(self, family, models, inputs, e, apart, weight, parts) -> tuple[float, float]:
-        log_V, *tail = (held(x, parts) for x in predictions(self.learnt, models, inputs))
+    def corrections(
+        self, family, models, inputs, e, apart, weight, parts
+    ) -> tuple[float, float]:
+        log_V, *tail = (
+            held(x, parts) for x in predictions(self.learnt, models, inputs)
+        )
         contrast = corrections.contrast(family, log_V, tail, e, weight)
         log_V = drawn_in(log_V, contrast)
         return contrast, corrections.gain(log_V, e, apart, weight, 2 * len(parts))

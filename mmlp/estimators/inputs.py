@@ -43,7 +43,9 @@ class TableInputs:
 
     any_columns: ClassVar[bool] = True
     columns_: ClassVar[Encoder]
-    names: ClassVar[Sequence[str] | None] = None  # of the columns of arrays, if they have any
+    names: ClassVar[Sequence[str] | None] = (
+        None  # of the columns of arrays, if they have any
+    )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()  # pyright: ignore[reportAttributeAccessIssue]
@@ -76,7 +78,9 @@ class TableInputs:
         except (TypeError, ValueError):  # it is refused elsewhere, if it must be
             return X, y, sample_weight, np.arange(np.shape(y)[0] if np.ndim(y) else 0)
         flat: Any = (
-            values.reshape(len(values), -1) if values.ndim and values.size else np.empty((0, 1))
+            values.reshape(len(values), -1)
+            if values.ndim and values.size
+            else np.empty((0, 1))
         )
         gone: Any = np.isnan(flat).any(axis=1)
         every, rows = np.arange(len(gone)), np.flatnonzero(~gone)
@@ -85,7 +89,9 @@ class TableInputs:
         check_consistent_length(X, y, sample_weight)
         name, n = type(self).__name__, len(gone)
         if len(rows) < 2:
-            raise ValueError(f"`{name}.fit`: {len(rows)} of {n} rows have all targets: too few.")
+            raise ValueError(
+                f"`{name}.fit`: {len(rows)} of {n} rows have all targets: too few."
+            )
         text = f"`{name}.fit`: {n - len(rows)} of {n} rows are left out: a target is missing."
         warnings.warn(text, UserWarning, stacklevel=4)
         weight = None if sample_weight is None else _safe_indexing(sample_weight, rows)
@@ -104,7 +110,9 @@ class TableInputs:
                         f"missing='drop' leaves {len(rows)} of {len(X)} rows; use 'impute'."
                     )
                 text = f"{int(gaps.sum())} of {len(X)} rows are left out: a value is missing."
-                warnings.warn(f"`{type(self).__name__}.fit`: {text}", UserWarning, stacklevel=4)
+                warnings.warn(
+                    f"`{type(self).__name__}.fit`: {text}", UserWarning, stacklevel=4
+                )
                 encoder = self._encoder(X[rows], names, options, forced)
             self.columns_ = encoder
             encoded = encoder(X[rows], names)
@@ -124,7 +132,8 @@ class TableInputs:
             return Encoder.of(*given)
         kinds, forced = self.columns_.kinds, given[-1]
         codes = any(
-            said and isinstance(kind, Numbers) for said, kind in zip(forced, kinds, strict=True)
+            said and isinstance(kind, Numbers)
+            for said, kind in zip(forced, kinds, strict=True)
         )
         if codes or self.columns_.fills != (self.missing != "refuse"):
             raise ValueError(
@@ -136,12 +145,15 @@ class TableInputs:
         """Which columns are said to be words: by `categories`, or by pandas' type category."""
         for argument, known in CHOICES.items():
             if not (
-                argument == "categories" and isinstance(self.categories, Sequence | np.ndarray)
+                argument == "categories"
+                and isinstance(self.categories, Sequence | np.ndarray)
             ):
                 self._one_of(argument, known)  # pyright: ignore[reportAttributeAccessIssue]
         columns = getattr(X, "columns", ())
         if len(set(columns)) < len(columns):
-            twice = next(name for i, name in enumerate(columns) if name in list(columns)[:i])
+            twice = next(
+                name for i, name in enumerate(columns) if name in list(columns)[:i]
+            )
             raise ValueError(f"`X` has two columns called {twice!r}; rename one.")
         by_type = [str(kind) == "category" for kind in X.dtypes] if len(columns) else []
         shape = (0, len(by_type)) if by_type else np.asarray(X).shape
@@ -152,14 +164,20 @@ class TableInputs:
         for name in map(str, self.categories):
             if name not in names:
                 what = f"{type(self).__name__}(categories=...)"
-                raise ValueError(f"`{what}` names the column {name!r}, which X has not.")
+                raise ValueError(
+                    f"`{what}` names the column {name!r}, which X has not."
+                )
             forced[names.index(name)] = True
         return forced
 
     def _column_names(self) -> list[str]:
         names = getattr(self, "feature_names_in_", self.names)
         count = self.n_features_in_  # pyright: ignore[reportAttributeAccessIssue]
-        return [f"{j}" for j in range(count)] if names is None else [str(name) for name in names]
+        return (
+            [f"{j}" for j in range(count)]
+            if names is None
+            else [str(name) for name in names]
+        )
 
     def _numbers_of(self, X) -> np.ndarray:
         """X (n, p) of a prediction, checked, as numbers."""
@@ -176,7 +194,9 @@ class TableInputs:
     def _width(self: Any) -> int:
         kinds = getattr(self.columns_, "kinds", ())
         if len(kinds) != self.n_features_in_:  # in a file of another hand
-            raise ValueError(f"its columns_ are not {self.n_features_in_} kinds of columns")
+            raise ValueError(
+                f"its columns_ are not {self.n_features_in_} kinds of columns"
+            )
         return len(self.columns_.indicators)
 
 
@@ -198,7 +218,9 @@ def _loses_digits(X: Any) -> bool:
         return False
     integers = [j for j, dtype in enumerate(X.dtypes) if _is_of_64_bits(dtype)]
     extremes = [(X.iloc[:, j].min(), X.iloc[:, j].max()) for j in integers]
-    return any(max(abs(int(low)), abs(int(high))) >= MAX_EXACT_FLOAT for low, high in extremes)
+    return any(
+        max(abs(int(low)), abs(int(high))) >= MAX_EXACT_FLOAT for low, high in extremes
+    )
 
 
 def _is_of_64_bits(dtype: Any) -> bool:

@@ -21,13 +21,17 @@ def law(family: type[Elliptical], call: str, mean, V, *tail, dtype) -> Elliptica
     return _law(family, mean.astype(dtype), value, *_checked(call, tail, dtype))
 
 
-def log_densities(family: type[Elliptical], call: str, errors: np.ndarray, V, *tail) -> np.ndarray:
+def log_densities(
+    family: type[Elliptical], call: str, errors: np.ndarray, V, *tail
+) -> np.ndarray:
     """Of errors (n, d) about zero in the dtype, with covariances V, (n,)."""
     n, dtype = len(errors), errors.dtype
     value = V.value(call, dtype, np.zeros_like(errors))
     arrays, found = (errors, value, *_checked(call, tail, dtype)), []
     for start in range(0, n, PIECE):
-        rows = np.minimum(np.arange(start, start + PIECE), n - 1)  # of one shape: one program
+        rows = np.minimum(
+            np.arange(start, start + PIECE), n - 1
+        )  # of one shape: one program
         some = jax.tree.map(lambda x, rows=rows: np.asarray(x)[rows], arrays)
         found.append(np.asarray(_log_densities(family, *some)))
     return np.concatenate(found)[:n]

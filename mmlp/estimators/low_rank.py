@@ -16,7 +16,13 @@ from jax import Array
 from scipy.optimize import minimize
 
 from mmlp.estimators import corrections, saved
-from mmlp.estimators.covariance import FAMILIES, Centred, Form, check_range, check_rounding
+from mmlp.estimators.covariance import (
+    FAMILIES,
+    Centred,
+    Form,
+    check_range,
+    check_rounding,
+)
 from mmlp.estimators.ensemble import Part
 from mmlp.estimators.pieces import PIECE, each, only, predictions
 from mmlp.estimators.target_columns import TargetColumns
@@ -53,7 +59,9 @@ class Thin(NamedTuple):
         """In the dtype, if it holds the covariances, and the means (n, d) finely enough."""
         eta = np.sum(self.scale**2, axis=-1) + np.sum(self.U**2, axis=(-2, -1))
         check_range(call, dtype, eta, self.scale / np.sqrt(eta)[:, None], mean)
-        check_rounding(call, dtype, mean, 1 / self.scale)  # given the others, a deviation is larger
+        check_rounding(
+            call, dtype, mean, 1 / self.scale
+        )  # given the others, a deviation is larger
         return LowRankGram(jnp.asarray(self.scale, dtype), jnp.asarray(self.U, dtype))
 
 
@@ -78,7 +86,9 @@ class Build:
         else:
             widths = (self.hidden_dims, head.extra, self.hidden_features)
             network = JointMatrixMLP(*sizes, *widths, output=output, key=keys[0])
-        return head(Centred(calibrate(network, X, key=keys[1], targets=targets), self.dim))
+        return head(
+            Centred(calibrate(network, X, key=keys[1], targets=targets), self.dim)
+        )
 
 
 class Thinned(Form):
@@ -91,13 +101,17 @@ class Thinned(Form):
     together = True
 
     def shape(self, residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        scale = np.sqrt(np.average(residuals**2, axis=0, weights=weight) * residuals.shape[1])
+        scale = np.sqrt(
+            np.average(residuals**2, axis=0, weights=weight) * residuals.shape[1]
+        )
         return np.where(scale == 0, 1.0, scale)
 
     def standard(self, shape: np.ndarray, residuals: np.ndarray) -> np.ndarray:
         return residuals / shape
 
-    def builder(self, regressor, p: int, e: np.ndarray, weight) -> tuple[Callable, np.ndarray]:
+    def builder(
+        self, regressor, p: int, e: np.ndarray, weight
+    ) -> tuple[Callable, np.ndarray]:
         widths = tuple(regressor.hidden_dims), tuple(regressor.hidden_features)
         sizes = (p, e.shape[1], *widths, chosen_rank(regressor._asked_rank, e, weight))
         return Build(FAMILIES[regressor.family], regressor.network, *sizes), evenly(e)
@@ -105,16 +119,22 @@ class Thinned(Form):
     def corrections(self, family, models, inputs, e, apart, weight, parts):
         held = Held.of(models, inputs, e, apart, parts)
         contrast = held.contrast(family, weight)
-        whole, other = (float(np.average(x, weights=weight)) for x in held.squares(*contrast))
+        whole, other = (
+            float(np.average(x, weights=weight)) for x in held.squares(*contrast)
+        )
         return contrast, corrections.gain_of(whole, other, 2 * len(parts))
 
     @staticmethod
     def learnt(models, x):
         """s, the squares of what is left of U, the main m directions of U, and the tail."""
-        scale, U, *tail = eqx.filter_vmap(_parts, in_axes=(eqx.if_array(0), None))(models, x)
+        scale, U, *tail = eqx.filter_vmap(_parts, in_axes=(eqx.if_array(0), None))(
+            models, x
+        )
         return *averaged(scale, U), *models.distribution.average_tails(*tail, axis=0)
 
-    def assembled(self, learnt, shape, contrast, gain, family) -> tuple[Thin, list[np.ndarray]]:
+    def assembled(
+        self, learnt, shape, contrast, gain, family
+    ) -> tuple[Thin, list[np.ndarray]]:
         scale, left, U, *tail = (x[:, 0] for x in learnt)
         a, b = gain * contrast
         scale = np.sqrt(a * scale.astype(np.float64) ** 2 + b * left)
@@ -163,7 +183,11 @@ def chosen_rank(rank: int | None, rows: np.ndarray, weight: np.ndarray) -> int:
     if rank is not None:
         return int(rank)
     length = np.linalg.norm(rows, axis=1, keepdims=True)
-    rows = rows / np.where(length > 0, length, 1) * np.sqrt(weight / weight.mean())[:, None]
+    rows = (
+        rows
+        / np.where(length > 0, length, 1)
+        * np.sqrt(weight / weight.mean())[:, None]
+    )
     size = np.sqrt(np.mean(rows**2, axis=0))
     rows = rows / np.where(size > 0, size, 1)
     n, d = rows.shape
@@ -195,7 +219,9 @@ class Held(NamedTuple):
             for some in np.array_split(rows, -(-len(rows) // PIECE)):
                 learnt = predictions(_parts, model, inputs[some])
                 both = np.stack([e[some], apart[some]], axis=1)
-                pieces.append(_spectrum(both, *(x[:, 0].astype(np.float64) for x in learnt)))
+                pieces.append(
+                    _spectrum(both, *(x[:, 0].astype(np.float64) for x in learnt))
+                )
                 order.append(some)
         back = np.argsort(np.concatenate(order))
         logdet, w, beside, along, *tail = (
@@ -205,7 +231,9 @@ class Held(NamedTuple):
 
     def squares(self, a, b) -> tuple:
         """e'V^-1 e and the same of apart, (n,) each, for V = a diag(s^2) + b U'U."""
-        both = (self.beside + (self.along / (1 + b / a * self.w)[:, None]).sum(axis=-1)) / a
+        both = (
+            self.beside + (self.along / (1 + b / a * self.w)[:, None]).sum(axis=-1)
+        ) / a
         return both[:, 0], both[:, 1]
 
     def contrast(self, family: Any, weight: np.ndarray) -> np.ndarray:
@@ -216,23 +244,39 @@ class Held(NamedTuple):
 
         def loss(logs):
             a, b = jnp.exp(logs)
-            logdet = rows.logdet + self.dim * logs[0] + jnp.sum(jnp.log1p(b / a * rows.w), axis=-1)
+            logdet = (
+                rows.logdet
+                + self.dim * logs[0]
+                + jnp.sum(jnp.log1p(b / a * rows.w), axis=-1)
+            )
             u = p.variance_factor() * rows.squares(a, b)[0]
             return jnp.average(logdet / 2 - p.log_generator(u), weights=weight)
 
         slope = jax.jit(jax.value_and_grad(loss))
 
         def numbers(logs):
-            return tuple(np.asarray(x, np.float64) for x in slope(jnp.asarray(logs, zero.dtype)))
+            return tuple(
+                np.asarray(x, np.float64) for x in slope(jnp.asarray(logs, zero.dtype))
+            )
 
         best: Any = minimize(numbers, np.zeros(2), jac=True, bounds=[(-5, 5)] * 2)
         return np.exp(best.x)
 
 
-def _spectrum(both: np.ndarray, scale: np.ndarray, U: np.ndarray, *tail: np.ndarray) -> tuple:
+def _spectrum(
+    both: np.ndarray, scale: np.ndarray, U: np.ndarray, *tail: np.ndarray
+) -> tuple:
     P, both = U / scale[:, None], both / scale[:, None]
     w, vectors = np.linalg.eigh(P @ P.mT)
     real = w > len(w[0]) * np.finfo(float).eps * w[:, -1:]
-    along = np.where(real[:, None], (both @ P.mT @ vectors) ** 2 / np.where(real, w, 1)[:, None], 0)
+    along = np.where(
+        real[:, None], (both @ P.mT @ vectors) ** 2 / np.where(real, w, 1)[:, None], 0
+    )
     beside = np.maximum(np.sum(both**2, axis=-1) - np.sum(along, axis=-1), 0)
-    return 2 * np.sum(np.log(scale), axis=-1), np.where(real, w, 0), beside, along, *tail
+    return (
+        2 * np.sum(np.log(scale), axis=-1),
+        np.where(real, w, 0),
+        beside,
+        along,
+        *tail,
+    )

@@ -59,7 +59,9 @@ class Marginals:
         """
         if np.ndim(level) or not 0 < level < 1:
             name = f"{type(self).__name__}.predict_interval(level=...)"
-            raise ValueError(f"`{name}` must be a number between 0 and 1, got {level!r:.80}.")
+            raise ValueError(
+                f"`{name}` must be a number between 0 and 1, got {level!r:.80}."
+            )
         return self.predict_quantiles(X, np.array([1 - level, 1 + level]) / 2)
 
     def predict_quantiles(self, X, levels: ArrayLike) -> np.ndarray:
@@ -72,7 +74,9 @@ class Marginals:
         x = self._standard(X)
         mean, std, *tail = self._moments(x)
         law = self._family.radius_law(len(self.target_.scale), *tail)
-        z = np.broadcast_to(marginals.quantile(law, given[:, None]), (len(given), len(x)))
+        z = np.broadcast_to(
+            marginals.quantile(law, given[:, None]), (len(given), len(x))
+        )
         return self._alone(mean[..., None] + std[..., None] * z.T[:, None])
 
     def _mean_and_std(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -91,7 +95,11 @@ class Marginals:
 
     def _covariances(self, x: np.ndarray, method: str, columns) -> np.ndarray:
         name, d = f"{type(self).__name__}.{method}", self.n_targets
-        some = slice(None) if columns is None else some_of(columns, d, f"{name}(columns=...)")
+        some = (
+            slice(None)
+            if columns is None
+            else some_of(columns, d, f"{name}(columns=...)")
+        )
         check_memory(name, len(x), len(np.arange(d)[some]))
         return by_pieces(lambda rows: self._covariance(rows).dense(some), x)
 

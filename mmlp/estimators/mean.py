@@ -44,11 +44,15 @@ class Mean:
 class FittedMean(NamedTuple):
     models: dict[str, Any]  # stacks: "mean", the MLPs, and perhaps "smooth", of one
     share: np.ndarray  # (d,): of the smooth member
-    residuals: np.ndarray  # (n, d): of held rows, of the mean over both ways to split into folds
+    residuals: (
+        np.ndarray
+    )  # (n, d): of held rows, of the mean over both ways to split into folds
     apart: np.ndarray  # (n, d): what these two say of held rows differs by this
     history: dict[str, np.ndarray]
     step: float  # of `STEPS`
-    judged: np.ndarray | None  # (m, d): residuals of the rows of validation, if there are any
+    judged: (
+        np.ndarray | None
+    )  # (m, d): residuals of the rows of validation, if there are any
 
 
 def stages(n: int) -> list[str]:
@@ -69,24 +73,40 @@ def fit_mean(
     few, (x_val, z_val) = len(z) <= MOST, judges or (x[:0], z[:0])
     names, step = iter(stages(len(z))), 1.0
 
-    def networks(name: str, loss, parts: list[Part], *data, others, step: Any, models=None):
+    def networks(
+        name: str, loss, parts: list[Part], *data, others, step: Any, models=None
+    ):
         own = {"checkpoint": checkpoint and checkpoint / name, "stage": next(names)}
-        own |= {"judges": (x_val, *others) if judges else None, "models": models, "rates": step}
+        own |= {
+            "judges": (x_val, *others) if judges else None,
+            "models": models,
+            "rates": step,
+        }
         return fit_folds(build, loss, data, weight, parts, **how | own)
 
-    rng, used, rates = np.random.default_rng(how["seed"]), np.ones(x.shape[1]), np.ones_like(z)
+    rng, used, rates = (
+        np.random.default_rng(how["seed"]),
+        np.ones(x.shape[1]),
+        np.ones_like(z),
+    )
     others = (z_val, np.ones_like(z_val))
     if not few:
         parts, inputs = partitions[0], x.astype(dtype)
         steps = steps if len(z) <= CHOOSING else steps[:1]
         every, each = parts * len(steps), np.repeat(steps, len(parts))
-        tried = networks("first", squared_error, every, x, z, rates, others=others, step=each)
+        tried = networks(
+            "first", squared_error, every, x, z, rates, others=others, step=each
+        )
         first, step = _best(tried, steps)
         used = mattering(first, inputs, z, weight, parts, rng)
         errors = z - held(predictions(call, first, inputs), parts)
         left = z_val - _averaged(first, x_val, dtype)
-        sizes_of = networks("sizes", laplace, parts, x, errors, others=(left,), step=step).model
-        rates = weighing(held(predictions(call, sizes_of, inputs), parts), errors, weight)
+        sizes_of = networks(
+            "sizes", laplace, parts, x, errors, others=(left,), step=step
+        ).model
+        rates = weighing(
+            held(predictions(call, sizes_of, inputs), parts), errors, weight
+        )
         if judges:
             logs = _averaged(sizes_of, x_val, dtype)
             others = (z_val, weighing(logs, left, np.ones(len(left))))
@@ -94,8 +114,12 @@ def fit_mean(
     going_on = {"others": others, "step": step, "models": how.get("models")}
     fitted = networks("all", squared_error, every, x * used, z, rates, **going_on)
     # what they have made of columns of zeros is nothing
-    model = eqx.tree_at(lambda m: m.W[0], fitted.model, replace_fn=lambda W: _times(W, used))
-    values = np.split(predictions(call, model, x.astype(dtype)), len(partitions), axis=1)
+    model = eqx.tree_at(
+        lambda m: m.W[0], fitted.model, replace_fn=lambda W: _times(W, used)
+    )
+    values = np.split(
+        predictions(call, model, x.astype(dtype)), len(partitions), axis=1
+    )
     said = [held(*pair) for pair in zip(values, partitions, strict=True)]
     found, share = {"mean": model}, np.zeros(z.shape[1])
     if few and z.shape[1] <= FEW:
@@ -113,7 +137,9 @@ def _best(tried: FitResult, steps: Sequence[float]) -> tuple[Any, float]:
     least = np.nanmin(tried.history["validation"], axis=0).reshape(len(steps), -1)
     best, count = int(np.argmin(least.mean(axis=1))), least.shape[1]
     some = slice(best * count, (best + 1) * count)
-    models = jax.tree.map(lambda a: np.asarray(a)[some] if eqx.is_array(a) else a, tried.model)
+    models = jax.tree.map(
+        lambda a: np.asarray(a)[some] if eqx.is_array(a) else a, tried.model
+    )
     return models, steps[best]
 
 
@@ -140,7 +166,10 @@ def mattering(models, x, z, weight, parts: list[Part], rng) -> np.ndarray:
     if len(x) > SHUFFLED:
         some = np.sort(rng.choice(len(x), SHUFFLED, replace=False))
         x, z, weight, parts = x[some], z[some], weight[some], among(some, parts)
-    before, orders = _errors(models, x, z, parts), [rng.permutation(len(x)) for _ in range(2)]
+    before, orders = (
+        _errors(models, x, z, parts),
+        [rng.permutation(len(x)) for _ in range(2)],
+    )
 
     def growth(columns, order: np.ndarray) -> float:
         shuffled = x.copy()
@@ -166,7 +195,9 @@ def weighing(logs: np.ndarray, errors: np.ndarray, weight: np.ndarray) -> np.nda
     """
     low, high = np.quantile(np.abs(errors), (0.1, 0.9), axis=0)
     exact = low == 0
-    logs = np.clip(logs, np.log(np.where(exact, 1, low)), np.log(np.where(exact, 1, high)))
+    logs = np.clip(
+        logs, np.log(np.where(exact, 1, low)), np.log(np.where(exact, 1, high))
+    )
     rates = np.exp(-logs)
     return rates / np.sqrt(np.average(rates**2, axis=0, weights=weight))
 
@@ -180,7 +211,9 @@ def _errors(models, x, z, parts: list[Part]) -> np.ndarray:
     return lengths
 
 
-def predicted_mean(models: dict[str, Any], share: np.ndarray, x: np.ndarray) -> np.ndarray:
+def predicted_mean(
+    models: dict[str, Any], share: np.ndarray, x: np.ndarray
+) -> np.ndarray:
     """Of the standardised targets, (n, d), given standardised rows."""
     mean = predictions(call, models["mean"], x).mean(axis=1)
     if "smooth" not in models:
@@ -192,8 +225,14 @@ def check_share(share, models: dict[str, Any], d: int) -> None:
     """Refuse parts, of a file, that cannot be, or that are of nothing."""
     if not saved.is_finite(share, (d,)) or share.min() < 0 or share.max() > 1:
         raise ValueError(f"its share_ is not {d} numbers from 0 to 1")
-    if share.any() != ("smooth" in models) or models.keys() - {"mean", "smooth", "covariance"}:
-        raise ValueError(f"its share_ {share} does not belong to models {', '.join(models)}")
+    if share.any() != ("smooth" in models) or models.keys() - {
+        "mean",
+        "smooth",
+        "covariance",
+    }:
+        raise ValueError(
+            f"its share_ {share} does not belong to models {', '.join(models)}"
+        )
 
 
 def call(model, x):

@@ -22,7 +22,9 @@ import numpy as np
 
 CHANCE = 1e-5  # of a false alarm in a column, if its tail is a power
 GAP = 30.0  # smaller ones do little harm
-SHARE = 200  # at most one cell in so many is far out: more of them are a part of the column
+SHARE = (
+    200  # at most one cell in so many is far out: more of them are a part of the column
+)
 OTHERS = 10  # the fewest cells to judge by
 REMEDY = "correct it, or remove the row"
 ADVICE = "Such cells spoil what is learnt: correct them, or remove their rows."
@@ -58,7 +60,9 @@ class Columns(NamedTuple):
         return f"{self.argument} in row {rows[cell.row]} (from 0), column {name!r} is"
 
 
-def check_cells(who: str, dtype, tables: Sequence[Columns], place, stacklevel: int) -> None:
+def check_cells(
+    who: str, dtype, tables: Sequence[Columns], place, stacklevel: int
+) -> None:
     """Refuse cells that no training can bear, warn of others far out, at `place(table, cell)`."""
     found = []
     for table in tables:
@@ -75,16 +79,26 @@ def check_cells(who: str, dtype, tables: Sequence[Columns], place, stacklevel: i
         warnings.warn(text, FarCellWarning, stacklevel=stacklevel + 1)
 
 
-def unbearable(values: np.ndarray, cells: Sequence[Cell], dtype) -> tuple[Cell, str] | None:
+def unbearable(
+    values: np.ndarray, cells: Sequence[Cell], dtype
+) -> tuple[Cell, str] | None:
     """A cell whose square overflows, in float64 or, if it lies far out, in the dtype; and why."""
-    wrong = np.argwhere(~(np.abs(values) <= np.sqrt(np.finfo(np.float64).max / len(values))))
+    wrong = np.argwhere(
+        ~(np.abs(values) <= np.sqrt(np.finfo(np.float64).max / len(values)))
+    )
     if len(wrong):
         row, column = wrong[0].tolist()
         cell = Cell(row, column, float(values[row, column]), np.inf)
-        return cell, f"{cell.value:.6g}, whose square overflows; {REMEDY}, or use other units"
+        return (
+            cell,
+            f"{cell.value:.6g}, whose square overflows; {REMEDY}, or use other units",
+        )
     for cell in cells:
         if abs(cell.value) > np.sqrt(np.finfo(dtype).max):
-            return cell, f"{cell}, and its square overflows in {np.dtype(dtype).name}; {REMEDY}"
+            return (
+                cell,
+                f"{cell}, and its square overflows in {np.dtype(dtype).name}; {REMEDY}",
+            )
     return None
 
 
@@ -105,13 +119,17 @@ def far_cells(values: np.ndarray) -> list[Cell]:
     [(17, 1)]
     """
     n = len(values)
-    last = n - 1 - max(1, n // SHARE)  # in ascending order: the farthest that is not far out
+    last = (
+        n - 1 - max(1, n // SHARE)
+    )  # in ascending order: the farthest that is not far out
     if last < OTHERS:
         return []
     size = np.max(np.abs(values), axis=0)
     scaled = values / np.where(size == 0, 1.0, size)  # in any units nothing overflows
     distance = np.abs(scaled - np.median(scaled, axis=0))
-    doubtful = np.max(distance, axis=0) > GAP * np.partition(distance, last, axis=0)[last]
+    doubtful = (
+        np.max(distance, axis=0) > GAP * np.partition(distance, last, axis=0)[last]
+    )
     cells = []
     for j in np.flatnonzero(doubtful).tolist():
         rows, reach = _far(distance[:, j])

@@ -48,7 +48,9 @@ def as_one(models):
 
 def only(models, k: int):
     """Of stacked models number k, from 0, as a stack of one."""
-    return jax.tree.map(lambda x: np.asarray(x)[k : k + 1] if eqx.is_array(x) else x, models)
+    return jax.tree.map(
+        lambda x: np.asarray(x)[k : k + 1] if eqx.is_array(x) else x, models
+    )
 
 
 def by_pieces(function: Callable, *arrays: np.ndarray):
@@ -63,7 +65,9 @@ def by_pieces(function: Callable, *arrays: np.ndarray):
         rows = slice(start, start + size)
         piece, form = jax.tree.flatten(function(*(array[rows] for array in arrays)))
         if whole is None:
-            whole = form.unflatten([np.empty((n, *x.shape[1:]), x.dtype) for x in piece])
+            whole = form.unflatten(
+                [np.empty((n, *x.shape[1:]), x.dtype) for x in piece]
+            )
             each_row = sum(x[:1].nbytes for x in (*arrays, *piece))
             size = PIECE * min(max(BYTES // (PIECE * each_row), 1), PIECES)
         for target, values in zip(jax.tree.leaves(whole), piece, strict=True):
@@ -80,7 +84,9 @@ def predictions(function: Callable, models, X: np.ndarray):
     weights, starts = jax.device_put((params, frozen)), range(0, len(padded), PIECE)
     apply = _applied.program((function, static), *weights, padded[:PIECE])
     pieces = [apply(*weights, padded[i : i + PIECE]) for i in starts]
-    return jax.tree.map(lambda *x: np.concatenate([np.asarray(piece) for piece in x])[:n], *pieces)
+    return jax.tree.map(
+        lambda *x: np.concatenate([np.asarray(piece) for piece in x])[:n], *pieces
+    )
 
 
 @functools.partial(Compiled, effort="less")
@@ -95,6 +101,8 @@ def each(function: Callable, models, X):
     return jax.vmap(lambda x: over_models(models, x))(X)
 
 
-def output_types(function: Callable, models, X: np.ndarray) -> list[jax.ShapeDtypeStruct]:
+def output_types(
+    function: Callable, models, X: np.ndarray
+) -> list[jax.ShapeDtypeStruct]:
     """Return what `each` would give, by tracing, which computes nothing."""
     return jax.tree.leaves(eqx.filter_eval_shape(each, function, models, X))

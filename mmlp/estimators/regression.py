@@ -29,10 +29,22 @@ from mmlp.estimators.inputs import TableInputs
 from mmlp.estimators.laws import law, log_densities
 from mmlp.estimators.low_rank import Thinned, fitted_rank
 from mmlp.estimators.marginals import Marginals
-from mmlp.estimators.mean import STEPS, call, check_share, fit_mean, predicted_mean, stages
+from mmlp.estimators.mean import (
+    STEPS,
+    call,
+    check_share,
+    fit_mean,
+    predicted_mean,
+    stages,
+)
 from mmlp.estimators.outliers import Columns, names_of
 from mmlp.estimators.pieces import by_pieces, predictions
-from mmlp.estimators.starts import check_networks, rows_of_validation, scaled, select_targets
+from mmlp.estimators.starts import (
+    check_networks,
+    rows_of_validation,
+    scaled,
+    select_targets,
+)
 from mmlp.estimators.target_columns import (
     TargetColumns,
     check_constants,
@@ -97,7 +109,15 @@ class MultivariateRegressor(
 
     kind = "regression"
     targets = "columns"
-    _numbers = ("columns_", "input_", "target_", "share_", "shape_", "contrast_", "gain_")
+    _numbers = (
+        "columns_",
+        "input_",
+        "target_",
+        "share_",
+        "shape_",
+        "contrast_",
+        "gain_",
+    )
     _numbers += ("is_vector_", "epochs_", "history_", "covariance_history_")
     _numbers += ("constant_targets_", "constant_values_")
     _absent_in_old_files: ClassVar = {
@@ -141,12 +161,18 @@ class MultivariateRegressor(
         form = FORMS[form_for(self, y.shape[1])]
         rng, count = np.random.default_rng(seed), self._folds(len(X))
         parts, others = folds(len(X), count, rng), folds(len(X), count, rng)
-        runs = [checkpoint and Path(checkpoint, name) for name in ("mean", "covariance")]
+        runs = [
+            checkpoint and Path(checkpoint, name) for name in ("mean", "covariance")
+        ]
 
         x, z, before = scaled(self, X, y, weight)
         check_networks(self, before, form, sizes, count, x, z, weight)
         judges = rows_of_validation(self, X_val, y_val)
-        how: Any = {"training": self.planned(len(X)), "seed": seed, "checkpoint": runs[0]}
+        how: Any = {
+            "training": self.planned(len(X)),
+            "seed": seed,
+            "checkpoint": runs[0],
+        }
         how["judges"] = judges
         with ahead(lambda: form.compile(self, x, z, weight, parts, **how), len(x)):
             given: Any = {"steps": STEPS if self.learning_rate is None else STEPS[:1]}
@@ -154,7 +180,9 @@ class MultivariateRegressor(
             means = fit_mean(sizes, x, z, weight, [parts, others], **given, **how)
 
         self.shape_ = self.shape_ if before else form.shape(means.residuals, weight)
-        e, apart = (form.standard(self.shape_, r) for r in (means.residuals, means.apart))
+        e, apart = (
+            form.standard(self.shape_, r) for r in (means.residuals, means.apart)
+        )
         build, start = form.builder(self, X.shape[1], e, weight)
         how |= {"seed": seed + 1, "checkpoint": runs[1], "start": start}
         if judges:
@@ -164,7 +192,10 @@ class MultivariateRegressor(
         heads = fit_folds(build, minus_log_density, (x, e), weight, parts, **how)
         rest = (x.astype(self.dtype), e, apart, weight, parts)
         self.contrast_, self.gain_ = form.corrections(self._family, heads.model, *rest)
-        self.models_, self.share_ = means.models | {"covariance": heads.model}, means.share
+        self.models_, self.share_ = (
+            means.models | {"covariance": heads.model},
+            means.share,
+        )
         self.history_, self.covariance_history_ = means.history, heads.history
         self.epochs_ = how["training"].max_epochs
         return self
@@ -215,11 +246,17 @@ class MultivariateRegressor(
         self._cast(z, "y", self.varying_targets_)
         name = f"{type(self).__name__}.log_density"
 
-        def standard(x, z):  # of errors about zero, in standard units: no digits are lost
+        def standard(
+            x, z
+        ):  # of errors about zero, in standard units: no digits are lost
             (V, *tail), errors = self._spread(x), z - self._mean(x)
-            return log_densities(self._family, name, errors.astype(self.dtype), V, *tail)
+            return log_densities(
+                self._family, name, errors.astype(self.dtype), V, *tail
+            )
 
-        return by_pieces(standard, x, z).astype(float) - np.sum(np.log(self.target_.scale))
+        return by_pieces(standard, x, z).astype(float) - np.sum(
+            np.log(self.target_.scale)
+        )
 
     def scored_targets(self, X, y) -> np.ndarray:
         """Return the targets that `predict_distribution` is of: y[:, varying_targets_], checked.
@@ -260,7 +297,9 @@ class MultivariateRegressor(
             scores["r2"] = self._r_squared(y, mean, None)
         return scores
 
-    def _r_squared(self, y: np.ndarray, mean: np.ndarray, weight: np.ndarray | None) -> float:
+    def _r_squared(
+        self, y: np.ndarray, mean: np.ndarray, weight: np.ndarray | None
+    ) -> float:
         """Return that of the mean (n, d) of y (n, d), averaged over the targets that vary."""
         from sklearn.metrics import r2_score  # here: predictions start without it
 
@@ -268,9 +307,13 @@ class MultivariateRegressor(
         # zero, and have no variance from the rounding of their mean.
         origin = y[:1]
         scored = self._varying(y - origin)
-        return float(r2_score(scored, self._varying(mean - origin), sample_weight=weight))
+        return float(
+            r2_score(scored, self._varying(mean - origin), sample_weight=weight)
+        )
 
-    results: ClassVar = {"mean": Marginals.predict}  # and what the form of the covariance tells
+    results: ClassVar = {
+        "mean": Marginals.predict
+    }  # and what the form of the covariance tells
 
     def result_names(self, *, text: bool = False) -> tuple[str, ...]:
         return (*self.results, *self._form.results(text=text))
@@ -323,7 +366,9 @@ class MultivariateRegressor(
         d, models = np.size(self.target_.scale), self.models_
         saved.check_scaling(self.target_, "target_", d)
         check_constants(self)
-        if not isinstance(self.is_vector_, bool) or (self.is_vector_ and self.n_targets > 1):
+        if not isinstance(self.is_vector_, bool) or (
+            self.is_vector_ and self.n_targets > 1
+        ):
             raise ValueError(
                 f"its is_vector_ is {self.is_vector_!r:.80} for {self.n_targets} targets"
             )

@@ -29,7 +29,9 @@ CLASSES: dict[str, Any] = {}  # of estimators, by name; each enters itself
 def kinds(having: str = "fit") -> dict[str, Any]:
     """The estimators that have this method, by their words of `mmlp fit`."""
     found = [cls for cls in CLASSES.values() if hasattr(cls, having)]
-    return {cls.kind: cls for cls in reversed(found)}  # the first of a kind, not its subclasses
+    return {
+        cls.kind: cls for cls in reversed(found)
+    }  # the first of a kind, not its subclasses
 
 
 def save(estimator, path: str | os.PathLike, **names: Sequence[str]) -> None:
@@ -42,7 +44,9 @@ def save(estimator, path: str | os.PathLike, **names: Sequence[str]) -> None:
         params["random_state"] = None
     numbers = (*estimator._numbers, "n_features_in_")
     fitted = {name: _plain(getattr(estimator, name)) for name in numbers}
-    names = {name: getattr(estimator, name) for name in NAMES if hasattr(estimator, name)} | names
+    names = {
+        name: getattr(estimator, name) for name in NAMES if hasattr(estimator, name)
+    } | names
     fitted |= {name: list(words) for name, words in names.items()}
     if hasattr(estimator, "number_format_"):
         fitted["number_format_"] = estimator.number_format_.plain()
@@ -54,7 +58,10 @@ def save(estimator, path: str | os.PathLike, **names: Sequence[str]) -> None:
 
 def about(estimator) -> dict:
     """What `serialization.header` cannot know without the class."""
-    sizes = {"n_targets": estimator.n_targets, "rank": getattr(estimator, "rank_", None)}
+    sizes = {
+        "n_targets": estimator.n_targets,
+        "rank": getattr(estimator, "rank_", None),
+    }
     return {"kind": estimator.kind, **sizes}
 
 
@@ -70,13 +77,19 @@ def load(path: str | os.PathLike) -> Any:
     if isinstance(fitted, dict):
         absent = CLASSES[kind]._absent_in_old_files
         fitted = {name: _plain(value) for name, value in absent.items()} | fitted
-    missing = [name for name in needed if isinstance(fitted, dict) and name not in fitted]
+    missing = [
+        name for name in needed if isinstance(fitted, dict) and name not in fitted
+    ]
     if missing:
-        raise ValueError(f"{what} has no {missing[0]}: another version wrote it; fit anew.")
+        raise ValueError(
+            f"{what} has no {missing[0]}: another version wrote it; fit anew."
+        )
     models = serialization.unpacked(path, arrays, metadata)
     try:
         return _restored(CLASSES[kind], metadata["params"], fitted, models)
-    except Exception as error:  # a network with another one's fields may fail in any way
+    except (
+        Exception
+    ) as error:  # a network with another one's fields may fail in any way
         understood = type(error) is ValueError
         reason = error if understood else f"its header makes no sense, {error!r:.200}"
         raise ValueError(f"{what} is damaged: {reason}. Use an older copy.") from None

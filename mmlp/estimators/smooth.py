@@ -23,7 +23,9 @@ from mmlp.registry import register
 
 MOST = 1000  # rows for which there are any: solving takes n^3 for each target
 SEEN = 250  # rows that a kernel is chosen by
-PER_RATE = 20  # of them for each number s, or all inputs share one: held rows must stay unseen
+PER_RATE = (
+    20  # of them for each number s, or all inputs share one: held rows must stay unseen
+)
 SMALLEST = 1e-5  # of v: float32 would not hold the weights of less noise
 STEPS = 60  # of choosing a kernel
 
@@ -40,7 +42,9 @@ class SmoothMean(eqx.Module):
 
     def __call__(self, x: Array) -> Array:
         def bumps(rate, weight):
-            return weight @ jnp.exp(-jnp.sum((rate * (x - self.centres)) ** 2, axis=1) / 2)
+            return weight @ jnp.exp(
+                -jnp.sum((rate * (x - self.centres)) ** 2, axis=1) / 2
+            )
 
         return jax.vmap(bumps)(self.rates, self.weights) + self.slopes @ x + self.offset
 
@@ -62,7 +66,9 @@ class Kernel(NamedTuple):
         scaled = x * self.s
         squares = np.sum(scaled**2, axis=1)
         distances = np.maximum(squares[:, None] + squares - 2 * scaled @ scaled.T, 0)
-        return self.a * np.exp(-distances / 2), self.b * (1 + x @ x.T) / (1 + x.shape[1])
+        return self.a * np.exp(-distances / 2), self.b * (1 + x @ x.T) / (
+            1 + x.shape[1]
+        )
 
     def covariance(self, x: np.ndarray, noise: np.ndarray) -> np.ndarray:
         """Of values at x with this noise (n,), in units of v."""
@@ -70,7 +76,13 @@ class Kernel(NamedTuple):
 
 
 def smooth_mean(
-    x: np.ndarray, z: np.ndarray, weight: np.ndarray, partitions: list[list[Part]], *, dtype, rng
+    x: np.ndarray,
+    z: np.ndarray,
+    weight: np.ndarray,
+    partitions: list[list[Part]],
+    *,
+    dtype,
+    rng,
 ) -> tuple[SmoothMean, list[np.ndarray]]:
     """Of standardised rows x (n, p) and z (n, d), and what it says of held rows, (n, d) each."""
     (n, p), noise = x.shape, weight.mean() / weight
@@ -86,10 +98,17 @@ def smooth_mean(
                 values[rows, j] = column[rows] - errors
     s, a, b, _ = (np.array(numbers) for numbers in zip(*kernels, strict=True))
     alpha, linear = np.array(weights), (b / (1 + p))[:, None]
-    more = one_of_few(n, PIECE) - n  # rows of weight zero: few shapes mean few compilations
-    centres, bumps = np.pad(x, ((0, more), (0, 0))), a[:, None] * np.pad(alpha, ((0, 0), (0, more)))
+    more = (
+        one_of_few(n, PIECE) - n
+    )  # rows of weight zero: few shapes mean few compilations
+    centres, bumps = (
+        np.pad(x, ((0, more), (0, 0))),
+        a[:, None] * np.pad(alpha, ((0, 0), (0, more))),
+    )
     arrays = (centres, s, bumps, linear * (alpha @ x), linear[:, 0] * alpha.sum(axis=1))
-    return SmoothMean(*(jnp.asarray(np.asarray(array, dtype)) for array in arrays)), said
+    return SmoothMean(
+        *(jnp.asarray(np.asarray(array, dtype)) for array in arrays)
+    ), said
 
 
 def chosen(x: np.ndarray, z: np.ndarray, noise: np.ndarray) -> Kernel:
@@ -127,7 +146,9 @@ def inverse(A: np.ndarray) -> tuple[np.ndarray, float]:
     return np.tril(P) + np.tril(P, -1).T, float(np.sum(np.log(np.diag(factor))))
 
 
-def shares(z: np.ndarray, weight: np.ndarray, mean: np.ndarray, smooth: np.ndarray) -> np.ndarray:
+def shares(
+    z: np.ndarray, weight: np.ndarray, mean: np.ndarray, smooth: np.ndarray
+) -> np.ndarray:
     """The parts (d,), 0 to 1, of `smooth` in (1 - part) mean + part smooth nearest z (n, d)."""
     apart = smooth - mean
     size = np.average(apart**2, axis=0, weights=weight)

@@ -76,7 +76,9 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
         Y = _matrices(X, y, "fit")
         self._one_of("network", ("joint", "cholesky"))
         same = self.hidden_features is None
-        features = (WIDTH,) * len(self._sizes("hidden_dims")) if same else self.hidden_features
+        features = (
+            (WIDTH,) * len(self._sizes("hidden_dims")) if same else self.hidden_features
+        )
         paths = self._paths(self.network, features)
         diagonal = np.diagonal(Y, axis1=1, axis2=2)  # which bounds the other entries
         arrays = (X, diagonal, *factored(Y))
@@ -86,16 +88,23 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
         )
         build = _Build(self.network, X.shape[1], Y.shape[1], *paths)
         log_trace = _but_for_rounding(log_trace, Y.shape[1])
-        self._check_cells(rows, X, Columns("the diagonal of y", diagonal, squared=False))
+        self._check_cells(
+            rows, X, Columns("the diagonal of y", diagonal, squared=False)
+        )
         self._warn_of_few_rows(len(X))
 
         how: Any = {"training": self, "seed": seed, "checkpoint": checkpoint}
         count = self._folds(len(X))
         if self._warm:
-            check_alike(type(self).__name__, self.models_, build, count, X.astype(self.dtype))
+            check_alike(
+                type(self).__name__, self.models_, build, count, X.astype(self.dtype)
+            )
             how["models"] = self.models_
         else:
-            self.input_, self.trace_ = self._scaling(X, weight), Scaling.of(log_trace, weight)
+            self.input_, self.trace_ = (
+                self._scaling(X, weight),
+                Scaling.of(log_trace, weight),
+            )
         data = (self.input_.forward(X), factor, self.trace_.forward(log_trace))
         parts = folds(len(X), count, np.random.default_rng(seed))
         loss = _Loss(getattr(divergences, self.loss))
@@ -133,12 +142,20 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
         Y = _matrices(prediction, y, "score")
         # About one of the matrices, as that of `MultivariateRegressor`: equal ones are then zero.
         flat = ((values - Y[:1]).reshape(len(values), -1) for values in (Y, prediction))
-        return float(r2_score(*flat, sample_weight=sample_weight, multioutput="variance_weighted"))
+        return float(
+            r2_score(
+                *flat, sample_weight=sample_weight, multioutput="variance_weighted"
+            )
+        )
 
     def scores(self, X, y: Any = None) -> dict[str, float]:
         """The mean von Neumann divergence (smaller is better), and R squared."""
-        divergence = divergences.von_neumann(*map(Gram.from_dense, (self.predict(X), y)))
-        r2 = {"r2": self.score(X, y)} if len(X) > 1 else {}  # of one row it is not defined
+        divergence = divergences.von_neumann(
+            *map(Gram.from_dense, (self.predict(X), y))
+        )
+        r2 = (
+            {"r2": self.score(X, y)} if len(X) > 1 else {}
+        )  # of one row it is not defined
         return {"von_neumann": float(jnp.mean(divergence)), **r2}
 
     results: ClassVar = {"covariance": predict}
@@ -173,7 +190,9 @@ class _Loss:
 
     def __call__(self, model, key, t, x, factor, log_trace):
         vector, A = model(x)
-        return self.divergence(A, Gram(factor, upper=True)) + jnp.sum((vector - log_trace) ** 2)
+        return self.divergence(A, Gram(factor, upper=True)) + jnp.sum(
+            (vector - log_trace) ** 2
+        )
 
 
 def _outputs(model, x):
@@ -208,5 +227,7 @@ def factored(Y: np.ndarray, what: str = "y") -> tuple[np.ndarray, np.ndarray]:
     try:
         factor = Gram.from_dense(Y / size).factor
     except ValueError as error:
-        raise ValueError(f"`SPDRegressor.fit({what}=...)`, scaled to trace one: {error}") from None
+        raise ValueError(
+            f"`SPDRegressor.fit({what}=...)`, scaled to trace one: {error}"
+        ) from None
     return np.asarray(factor), np.log(trace)[:, None]

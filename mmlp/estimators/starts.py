@@ -33,7 +33,9 @@ def select_targets(
     return y[:, columns.varying]
 
 
-def check_same_targets(regressor: Any, y: np.ndarray, names: Sequence[str] | None) -> None:
+def check_same_targets(
+    regressor: Any, y: np.ndarray, names: Sequence[str] | None
+) -> None:
     """Refuse to resume with another number of targets, or with others that are constant."""
     call = f"{type(regressor).__name__}(warm_start=True)"
     if y.shape[1] != regressor.n_targets:
@@ -55,7 +57,9 @@ def check_same_targets(regressor: Any, y: np.ndarray, names: Sequence[str] | Non
         )
 
 
-def scaled(regressor: Any, X, y, weight) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+def scaled(
+    regressor: Any, X, y, weight
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
     """The rows in standard units, and the networks to go on from by name, if there are any."""
     if not regressor._warm:
         regressor.input_ = regressor._scaling(X, weight)
@@ -72,7 +76,9 @@ def scaled(regressor: Any, X, y, weight) -> tuple[np.ndarray, np.ndarray, dict[s
     return regressor.input_.forward(X), regressor.target_.forward(y), before
 
 
-def check_networks(regressor, before, form: Form, sizes, count: int, x, z, weight) -> None:
+def check_networks(
+    regressor, before, form: Form, sizes, count: int, x, z, weight
+) -> None:
     """Refuse networks to go on from that are not those which the arguments ask for."""
     if before:
         name, rows = type(regressor).__name__, x.astype(regressor.dtype)
@@ -82,7 +88,9 @@ def check_networks(regressor, before, form: Form, sizes, count: int, x, z, weigh
         check_alike(name, before["covariance"], build, count, rows, start)
 
 
-def rows_of_validation(regressor: Any, X_val, y_val) -> tuple[np.ndarray, np.ndarray] | None:
+def rows_of_validation(
+    regressor: Any, X_val, y_val
+) -> tuple[np.ndarray, np.ndarray] | None:
     """In standard units, if there are any."""
     if not regressor._both(X_val, y_val):
         return None

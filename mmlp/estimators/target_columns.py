@@ -108,7 +108,9 @@ def find_columns(
         )
     if len(columns.constant):
         text = describe_constants(columns, names)
-        warnings.warn(f"`{call}`: {text}", ConstantTargetWarning, stacklevel=stacklevel + 1)
+        warnings.warn(
+            f"`{call}`: {text}", ConstantTargetWarning, stacklevel=stacklevel + 1
+        )
     return columns
 
 
@@ -116,7 +118,11 @@ def describe_constants(columns: TargetColumns, names: Sequence[str] | None) -> s
     """Return a sentence that names constant targets and says what is predicted for them."""
     listed = name_columns(columns.constant, names)
     several = len(columns.constant) > 1
-    verb = "are constant, and are" if several else f"is constant, {columns.values[0]:.6g}, and is"
+    verb = (
+        "are constant, and are"
+        if several
+        else f"is constant, {columns.values[0]:.6g}, and is"
+    )
     whose = "their" if several else "its"
     return (
         f"{listed} {verb} kept out of the covariance that is learnt: {whose} variance is predicted "
@@ -124,7 +130,9 @@ def describe_constants(columns: TargetColumns, names: Sequence[str] | None) -> s
     )
 
 
-def name_columns(columns: np.ndarray, names: Sequence[str] | None, word: str = "target") -> str:
+def name_columns(
+    columns: np.ndarray, names: Sequence[str] | None, word: str = "target"
+) -> str:
     """Return columns as text, such as "target 'u'" or "targets 0, 1, 2 (from 0)"."""
     shown = columns[:MAX_NAMES_SHOWN].tolist()
     if names is None:
@@ -165,9 +173,15 @@ def numeric_targets(call: str, y: Any, argument: str = "y") -> Any:
     is_frame = hasattr(y, "iloc") and hasattr(y, "columns")
     dtypes = list(y.dtypes) if is_frame else [getattr(y, "dtype", None)]
     names = [str(name) for name in y.columns] if is_frame else None
-    timed = [j for j, dtype in enumerate(dtypes) if getattr(dtype, "kind", None) in ("m", "M")]
+    timed = [
+        j
+        for j, dtype in enumerate(dtypes)
+        if getattr(dtype, "kind", None) in ("m", "M")
+    ]
     if timed:
-        where = "" if len(dtypes) == 1 else f" in {name_columns(np.array(timed), names)}"
+        where = (
+            "" if len(dtypes) == 1 else f" in {name_columns(np.array(timed), names)}"
+        )
         raise ValueError(
             f"`{call}({argument}=...)` holds dates or durations{where}, and must hold numbers: "
             "count them in a unit, such as `(y - y.min()) / np.timedelta64(1, 'D')`."
@@ -176,11 +190,15 @@ def numeric_targets(call: str, y: Any, argument: str = "y") -> Any:
         try:
             return y.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"`{call}({argument}=...)` must hold numbers: {error}.") from None
+            raise ValueError(
+                f"`{call}({argument}=...)` must hold numbers: {error}."
+            ) from None
     return y
 
 
-def check_names(call: str, y: Any, fitted: Sequence[str] | None, argument: str = "y") -> None:
+def check_names(
+    call: str, y: Any, fitted: Sequence[str] | None, argument: str = "y"
+) -> None:
     """Refuse a data frame whose columns have other names, or another order, than those of `fit`.
 
     An array or a series has no names, and is taken as it is.
@@ -196,7 +214,9 @@ def check_names(call: str, y: Any, fitted: Sequence[str] | None, argument: str =
     if unseen:
         texts.append(f"Names unseen at fit time: {_join_names(unseen)}.")
     if missing:
-        texts.append(f"Names seen at fit time, yet now missing: {_join_names(missing)}.")
+        texts.append(
+            f"Names seen at fit time, yet now missing: {_join_names(missing)}."
+        )
     if not unseen and not missing:
         texts.append(
             "They must be in the same order as they were in `fit`: "
@@ -215,12 +235,16 @@ def column_labels(call: str, y: Any) -> list[Any] | None:
     seen = set()
     for label in labels:
         if label in seen:
-            raise ValueError(f"`{call}(y=...)` has two columns called {label!r}; rename one.")
+            raise ValueError(
+                f"`{call}(y=...)` has two columns called {label!r}; rename one."
+            )
         seen.add(label)
     return labels
 
 
-def check_order(call: str, y: Any, fitted: Sequence[Any] | None, argument: str = "y") -> None:
+def check_order(
+    call: str, y: Any, fitted: Sequence[Any] | None, argument: str = "y"
+) -> None:
     """Refuse a data frame with the labels of `fit` in another order.
 
     This is for labels that are not text, such as numbers or those of a MultiIndex: `check_names`
@@ -230,7 +254,11 @@ def check_order(call: str, y: Any, fitted: Sequence[Any] | None, argument: str =
     if columns is None or callable(columns) or fitted is None:
         return
     labels = list(columns)
-    if labels != list(fitted) and len(labels) == len(fitted) and set(labels) == set(fitted):
+    if (
+        labels != list(fitted)
+        and len(labels) == len(fitted)
+        and set(labels) == set(fitted)
+    ):
         raise ValueError(
             f"`{call}({argument}=...)`: the columns must be in the same order as they were in "
             f"`fit`: {_join_names(list(fitted))}; got {_join_names(labels)}."
@@ -239,7 +267,11 @@ def check_order(call: str, y: Any, fitted: Sequence[Any] | None, argument: str =
 
 def _join_names(names: Sequence[Any]) -> str:
     """Return quoted names with commas between them, at most `MAX_NAMES_SHOWN`."""
-    more = f" and {len(names) - MAX_NAMES_SHOWN} more" if len(names) > MAX_NAMES_SHOWN else ""
+    more = (
+        f" and {len(names) - MAX_NAMES_SHOWN} more"
+        if len(names) > MAX_NAMES_SHOWN
+        else ""
+    )
     return ", ".join(map(repr, names[:MAX_NAMES_SHOWN])) + more
 
 
@@ -253,15 +285,21 @@ def checked_targets(
     """
     name = type(regressor).__name__
     d = regressor.n_targets
-    check_names(f"{name}.{call}", y, getattr(regressor, "target_names_", None), argument)
-    check_order(f"{name}.{call}", y, getattr(regressor, "_target_labels", None), argument)
+    check_names(
+        f"{name}.{call}", y, getattr(regressor, "target_names_", None), argument
+    )
+    check_order(
+        f"{name}.{call}", y, getattr(regressor, "_target_labels", None), argument
+    )
     y = np.asarray(numeric_targets(f"{name}.{call}", y, argument), np.float64)
     if y.shape != (n, d) and (y.shape, d) != ((n,), 1):
         raise ValueError(
             f"`{name}.{call}({argument}=...)` needs {argument} of shape ({n}, {d}), a row for each "
             f"of X and a column for each target of `fit`, got shape {y.shape}."
         )
-    y = checked_floats(y.reshape(n, d), f"{name}.{call}({argument}=...)", "(n, d)", ndim=2)
+    y = checked_floats(
+        y.reshape(n, d), f"{name}.{call}({argument}=...)", "(n, d)", ndim=2
+    )
     y = np.asarray(y)
 
     columns = regressor._target_columns
@@ -288,8 +326,13 @@ def check_constants(regressor: Any) -> None:
     whole = columns.ndim == 1 and (columns.dtype.kind in "iu" or not columns.size)
     ascending = whole and np.all(np.diff(columns) > 0)
     if not ascending or np.any((columns < 0) | (columns >= count)):
-        raise ValueError(f"its constant_targets_ are not some of {count} columns, in order")
-    if values.shape != columns.shape or not np.isfinite(values.astype(np.float64)).all():
+        raise ValueError(
+            f"its constant_targets_ are not some of {count} columns, in order"
+        )
+    if (
+        values.shape != columns.shape
+        or not np.isfinite(values.astype(np.float64)).all()
+    ):
         raise ValueError(f"its constant_values_ are not {columns.size} finite numbers")
     regressor.constant_targets_ = columns.astype(int)
     regressor.constant_values_ = values.astype(np.float64)

@@ -28,14 +28,18 @@ def checked_floats(x: ArrayLike, argument: str, shape: str, *, ndim: int):
 def checked_size(value: int, argument: str) -> int:
     """`value` as a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"`{argument}` must be a whole number of at least 1, got {value!r}.")
+        raise ValueError(
+            f"`{argument}` must be a whole number of at least 1, got {value!r}."
+        )
     return int(value)
 
 
 def checked_sizes(values, argument: str) -> tuple[int, ...]:
     """`values` as a tuple of whole numbers of at least 1."""
     if not isinstance(values, tuple | list):
-        raise ValueError(f"`{argument}` must be a tuple of sizes such as (20, 20), got {values!r}.")
+        raise ValueError(
+            f"`{argument}` must be a tuple of sizes such as (20, 20), got {values!r}."
+        )
     return tuple(checked_size(value, argument) for value in values)
 
 
@@ -59,4 +63,6 @@ def check_trace_one(gram, argument: str, tolerance: float = 1e-3) -> None:
     if off.any():
         use = f"use `{type(gram).__name__}.trace_one(...)`, with the scale in `eta`"
         got = f"{trace[off][0]:.6g}"
-        raise ValueError(f"`{argument}` must have trace one to {tolerance}, got {got}; {use}.")
+        raise ValueError(
+            f"`{argument}` must have trace one to {tolerance}, got {got}; {use}."
+        )

@@ -18,7 +18,13 @@ from jax import Array, lax
 from mmlp.linalg.primitive import primitive
 
 SMALL = 32  # up to here the usual decompositions are fast
-FAST = ("6.0", "7.0", "8.0", "9.0", "10.0")  # compute capabilities with whole float64 units
+FAST = (
+    "6.0",
+    "7.0",
+    "8.0",
+    "9.0",
+    "10.0",
+)  # compute capabilities with whole float64 units
 
 
 def by_double(T: Array) -> bool:
@@ -27,7 +33,9 @@ def by_double(T: Array) -> bool:
 
 
 def _is_fast() -> bool:
-    return any(getattr(x, "compute_capability", None) in FAST for x in jax.local_devices())
+    return any(
+        getattr(x, "compute_capability", None) in FAST for x in jax.local_devices()
+    )
 
 
 def _no_rule(primals, tangents):
@@ -97,7 +105,9 @@ def _solver(transpose: bool, refine: bool):
     def solve_by_cholesky(T: Array, bits: Array, b: Array) -> Array:
         with jax.enable_x64(True):
             L, whole, y = _from_bits(bits), T.astype(jnp.float64), b.astype(jnp.float64)
-            triangle = partial(lax.linalg.triangular_solve, L, left_side=True, lower=True)
+            triangle = partial(
+                lax.linalg.triangular_solve, L, left_side=True, lower=True
+            )
 
             def once(y):
                 y = y if transpose else whole.mT @ y

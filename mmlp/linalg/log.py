@@ -68,7 +68,9 @@ def _svd_by_eigh(T: Array) -> tuple[Array, Array]:
     d = T.shape[-1]
     s, vectors = jnp.linalg.eigh(doubled(T))
     s, V = jnp.abs(s[..., -d:][..., ::-1]), vectors[..., :d, -d:][..., ::-1]
-    return jnp.linalg.qr(V)[0], s  # orthogonal to rounding, the largest directions first
+    return jnp.linalg.qr(V)[
+        0
+    ], s  # orthogonal to rounding, the largest directions first
 
 
 def _log_gram_rule(primals, tangents):
@@ -85,7 +87,9 @@ def log_gram(S: Spectrum) -> Array:
 
 def _factor_log_gram_rule(primals, tangents):
     (S,), ((T_dot, *_),) = primals, tangents
-    return T_dot @ log_gram(S) + S.factor @ dlog_gram(S, 2 * symmetric_part(S.factor.mT @ T_dot))
+    return T_dot @ log_gram(S) + S.factor @ dlog_gram(
+        S, 2 * symmetric_part(S.factor.mT @ T_dot)
+    )
 
 
 @partial(primitive, rule=_factor_log_gram_rule)
@@ -109,7 +113,9 @@ def _dlog_gram_rule(primals, tangents):
 def dlog_gram(S: Spectrum, H: Array) -> Array:
     """The derivative of log at T'T along H, V (log[s_i^2, s_j^2] o V'HV) V'; self-adjoint."""
     _, V, s = S
-    return V @ (_log_difference(s[..., :, None], s[..., None, :]) * (V.mT @ H @ V)) @ V.mT
+    return (
+        V @ (_log_difference(s[..., :, None], s[..., None, :]) * (V.mT @ H @ V)) @ V.mT
+    )
 
 
 def _d2log(V: Array, s: Array, H: Array, K: Array) -> Array:

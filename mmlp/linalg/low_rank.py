@@ -58,7 +58,10 @@ def solve_root(F: Thin, x: Array, *, transpose: bool = False) -> Array:
     solves = partial(_inverse, fixed), partial(_inverse_transposed, fixed)
     if not transpose:
         return lax.custom_linear_solve(
-            partial(times_root, F), x, lambda _, x: solves[0](x), lambda _, x: solves[1](x)
+            partial(times_root, F),
+            x,
+            lambda _, x: solves[0](x),
+            lambda _, x: solves[1](x),
         )
     # of M', which JAX finds from M
     forward = jax.linear_transpose(partial(times_root, F), x)
@@ -69,7 +72,9 @@ def solve_root(F: Thin, x: Array, *, transpose: bool = False) -> Array:
 
 def _solve(C: Array, b: Array, *, transpose: bool = False) -> Array:
     """C^-1 b or C^-T b, by the rows of b: LAPACK counts along columns, and so need not copy."""
-    return lax.linalg.triangular_solve(C, b.mT, lower=True, transpose_a=not transpose).mT
+    return lax.linalg.triangular_solve(
+        C, b.mT, lower=True, transpose_a=not transpose
+    ).mT
 
 
 def _no_rule(primals, tangents):
@@ -96,14 +101,20 @@ def _triangle(arrays, dtype):
     """C (..., m, m), rounded to the dtype, and what is left of it, shape (..., 2, m, m)."""
     scale, U = arrays
     P = U / scale[..., None, :]
-    eye = jnp.broadcast_to(jnp.eye(P.shape[-2], dtype=P.dtype), P.shape[:-1] + P.shape[-2:-1])
-    if dtype == jnp.float64:  # PP' would cost half of the digits; of float32 none are lost
+    eye = jnp.broadcast_to(
+        jnp.eye(P.shape[-2], dtype=P.dtype), P.shape[:-1] + P.shape[-2:-1]
+    )
+    if (
+        dtype == jnp.float64
+    ):  # PP' would cost half of the digits; of float32 none are lost
         R: Array = jnp.linalg.qr(jnp.concatenate([eye, P.mT], axis=-2), mode="r")
         C = (R * jnp.sign(jnp.diagonal(R, axis1=-2, axis2=-1))[..., None]).mT
     else:
         C = lax.linalg.cholesky(eye + P @ P.mT, symmetrize_input=False)
     rounded = lax.convert_element_type(C, dtype)
-    rest = lax.convert_element_type(C - lax.convert_element_type(rounded, jnp.float64), dtype)
+    rest = lax.convert_element_type(
+        C - lax.convert_element_type(rounded, jnp.float64), dtype
+    )
     return jnp.stack([rounded, rest], axis=-3)
 
 
@@ -169,7 +180,9 @@ def _shares_rule(primals, tangents):
 def shares(arrays, dtype):
     """W = C^-1 P, with A^-1 = diag(1/s)(I - W'W) diag(1/s): entries are below one."""
     ((scale, U, C, rest),) = arrays
-    return lax.convert_element_type(inverted(C + rest) @ (U / scale[..., None, :]), dtype)
+    return lax.convert_element_type(
+        inverted(C + rest) @ (U / scale[..., None, :]), dtype
+    )
 
 
 def _inverse_rule(primals, tangents):

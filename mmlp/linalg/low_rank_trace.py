@@ -30,7 +30,9 @@ def _wide(formula):
         return jnp.zeros_like(x) if is_zero(x_dot) else x_dot
 
     def rule(primals, tangents):
-        return jax.jvp(narrow, primals, jax.tree.map(known, primals, tangents, is_leaf=is_zero))[1]
+        return jax.jvp(
+            narrow, primals, jax.tree.map(known, primals, tangents, is_leaf=is_zero)
+        )[1]
 
     value.__name__ = formula.__name__
     return in_float64(value, rule)

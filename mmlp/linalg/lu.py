@@ -34,7 +34,9 @@ def factorise(T: Array, *, upper: bool = False) -> Factorised:
         return Factorised(T, cholesky=double.cholesky_bits(lax.stop_gradient(T)))
     d, constant = T.shape[-1], lax.stop_gradient(T)
     if d <= double.SMALL:
-        lu = lax.platform_dependent(constant, cuda=_lu_of_square, default=_lu_with_identity)
+        lu = lax.platform_dependent(
+            constant, cuda=_lu_of_square, default=_lu_with_identity
+        )
         return Factorised(T, lu[..., :d], reduced=lu[..., d:])
     lu, _, permutation = lax.linalg.lu(constant)
     return Factorised(T, lu, permutation)
@@ -83,7 +85,9 @@ def _log_abs_det(F):
 
 
 @full_precision
-def solve(F: Factorised, b: Array, *, transpose: bool = False, refine: bool = False) -> Array:
+def solve(
+    F: Factorised, b: Array, *, transpose: bool = False, refine: bool = False
+) -> Array:
     """T^-1 b, or T^-T b, for columns b (..., d, k); infinite when T is singular.
 
     d(T^-1 b) = T^-1 (db - dT T^-1 b). `refine` takes a second step from the residual in about twice
@@ -94,18 +98,28 @@ def solve(F: Factorised, b: Array, *, transpose: bool = False, refine: bool = Fa
     T = F.matrix.mT if transpose else F.matrix
     if F.cholesky is not None:
         given = lax.stop_gradient(F.matrix), F.cholesky
-        there, back = double.solver(transpose, refine), double.solver(not transpose, False)
+        there, back = (
+            double.solver(transpose, refine),
+            double.solver(not transpose, False),
+        )
         return lax.custom_linear_solve(
-            lambda x: T @ x, b, lambda _, y: there(*given, y), lambda _, y: back(*given, y)
+            lambda x: T @ x,
+            b,
+            lambda _, y: there(*given, y),
+            lambda _, y: back(*given, y),
         )
     triangle = F.matrix if F.lu is None else F.lu
-    singular = jnp.any(jnp.diagonal(triangle, axis1=-2, axis2=-1) == 0, axis=-1)[..., None, None]
+    singular = jnp.any(jnp.diagonal(triangle, axis1=-2, axis2=-1) == 0, axis=-1)[
+        ..., None, None
+    ]
 
     def once(y, transpose):
         if F.lu is not None and F.reduced is not None:
             x = _reduced_solve(F.lu, F.reduced, y, transpose=transpose)
         elif F.lu is None or F.permutation is None:
-            x = lax.linalg.triangular_solve(F.matrix, y, left_side=True, transpose_a=transpose)
+            x = lax.linalg.triangular_solve(
+                F.matrix, y, left_side=True, transpose_a=transpose
+            )
         else:
             x = _lu_solve(F.lu, F.permutation, y, transpose=transpose)
         return jnp.where(singular, jnp.inf, x)
@@ -117,7 +131,9 @@ def solve(F: Factorised, b: Array, *, transpose: bool = False, refine: bool = Fa
             x = jnp.where(jnp.isfinite(correction), x + correction, x)
         return x
 
-    return lax.custom_linear_solve(lambda x: T @ x, b, refined, lambda _, y: once(y, not transpose))
+    return lax.custom_linear_solve(
+        lambda x: T @ x, b, refined, lambda _, y: once(y, not transpose)
+    )
 
 
 def _residual(T: Array, x: Array, b: Array) -> Array:
@@ -142,12 +158,16 @@ def _leading_bits(x: Array, bits: int, axis: int) -> Array:
 
 def _reduced_solve(lu: Array, N: Array, b: Array, *, transpose: bool) -> Array:
     """U^-1 (N b), or N' (U^-T b)."""
-    triangle = partial(lax.linalg.triangular_solve, lu, left_side=True, transpose_a=transpose)
+    triangle = partial(
+        lax.linalg.triangular_solve, lu, left_side=True, transpose_a=transpose
+    )
     return N.mT @ triangle(b) if transpose else triangle(N @ b)
 
 
 def _lu_solve(lu: Array, permutation: Array, b: Array, *, transpose: bool) -> Array:
-    triangle = partial(lax.linalg.triangular_solve, lu, left_side=True, transpose_a=transpose)
+    triangle = partial(
+        lax.linalg.triangular_solve, lu, left_side=True, transpose_a=transpose
+    )
     rows = permutation[..., None]
     if transpose:  # T = P'LU, so T' = U'L'P
         y = triangle(triangle(b, lower=False), lower=True, unit_diagonal=True)

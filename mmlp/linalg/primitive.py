@@ -50,7 +50,9 @@ def primitive(function, rule, self_adjoint: bool = False) -> Callable[..., jax.A
         args = (jax.ShapeDtypeStruct(a.shape, a.dtype) for a in (first, *others))
         out = jax.eval_shape(functools.partial(flat, tree=tree), *args)
         whole = first.sharding.update(spec=PartitionSpec(*(None for _ in out.shape)))
-        return first.update(shape=out.shape, dtype=out.dtype, weak_type=False, sharding=whole)
+        return first.update(
+            shape=out.shape, dtype=out.dtype, weak_type=False, sharding=whole
+        )
 
     @functools.wraps(function)
     def bound(*args):
@@ -58,14 +60,22 @@ def primitive(function, rule, self_adjoint: bool = False) -> Callable[..., jax.A
         return p.bind(*varying_alike(arrays), tree=tree)
 
     def jvp(primals, tangents, *, tree):
-        primals, tangents = (jax.tree.unflatten(tree, arrays) for arrays in (primals, tangents))
+        primals, tangents = (
+            jax.tree.unflatten(tree, arrays) for arrays in (primals, tangents)
+        )
         return bound(*primals), rule(primals, tangents)
 
     def batch(arrays, axes, *, tree):
-        size = next(x.shape[i] for x, i in zip(arrays, axes, strict=True) if i is not None)
+        size = next(
+            x.shape[i] for x, i in zip(arrays, axes, strict=True) if i is not None
+        )
 
         def in_front(x, i):
-            return jnp.broadcast_to(x, (size, *x.shape)) if i is None else jnp.moveaxis(x, i, 0)
+            return (
+                jnp.broadcast_to(x, (size, *x.shape))
+                if i is None
+                else jnp.moveaxis(x, i, 0)
+            )
 
         return bound(*jax.tree.unflatten(tree, map(in_front, arrays, axes))), 0
 

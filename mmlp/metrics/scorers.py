@@ -23,7 +23,9 @@ class Scorer:
     """
 
     name: str
-    function: Callable[..., float]  # of the last estimator, the rows that it is given, y, weights
+    function: Callable[
+        ..., float
+    ]  # of the last estimator, the rows that it is given, y, weights
     requests: tuple[tuple[str, Any], ...] = ()
 
     def __call__(self, estimator, X, y=None, sample_weight=None) -> float:
@@ -78,7 +80,9 @@ def make_coverage_scorer(level: float = 0.9) -> Scorer:
     It tells calibration alone: a forecast that ignores X may have it too.
     """
     if not (np.ndim(level) == 0 and 0 < level < 1):
-        raise ValueError(f"`make_coverage_scorer(level=...)` must be in (0, 1), got {level!r}.")
+        raise ValueError(
+            f"`make_coverage_scorer(level=...)` must be in (0, 1), got {level!r}."
+        )
     return Scorer("coverage_scorer", functools.partial(minus_coverage_error, level))
 
 

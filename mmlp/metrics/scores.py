@@ -18,7 +18,9 @@ DRAWS = 1000  # for each row, where a score needs samples of a distribution
 NUMBERS = 2**22  # of these draws, held at once
 
 
-def negative_log_likelihood(distribution: Elliptical, y: ArrayLike, *, sample_weight=None) -> float:
+def negative_log_likelihood(
+    distribution: Elliptical, y: ArrayLike, *, sample_weight=None
+) -> float:
     """The mean of -log p(y).
 
     >>> from mmlp import Gram, TraceOneGaussian
@@ -51,7 +53,10 @@ def energy_score(prediction, y: ArrayLike, *, key=None, sample_weight=None) -> f
         scores = _expected(score, prediction, key, y.size)
         return weighted_mean(scores, sample_weight, "energy_score")
     x, y = _samples(prediction, y, "energy_score")
-    scores = [np.mean(_norm(x[:, i] - y[i])) - np.mean(pdist(x[:, i])) / 2 for i in range(len(y))]
+    scores = [
+        np.mean(_norm(x[:, i] - y[i])) - np.mean(pdist(x[:, i])) / 2
+        for i in range(len(y))
+    ]
     return weighted_mean(scores, sample_weight, "energy_score")
 
 
@@ -68,13 +73,19 @@ def variogram_score(
     """
     call = "variogram_score"
     if not order > 0:
-        raise ValueError(f"`{call}(order=...)` must be positive, got {order!r}; 0.5 is usual.")
+        raise ValueError(
+            f"`{call}(order=...)` must be positive, got {order!r}; 0.5 is usual."
+        )
     if isinstance(prediction, Elliptical):
         y = _targets(prediction, y, call)
-        expected = _expected(lambda x: _variogram(x, order), prediction, key, y.size * y.shape[1])
+        expected = _expected(
+            lambda x: _variogram(x, order), prediction, key, y.size * y.shape[1]
+        )
     else:
         x, y = _samples(prediction, y, call)
-        expected = np.stack([np.mean(_variogram(x[:, i], order), axis=0) for i in range(len(y))])
+        expected = np.stack(
+            [np.mean(_variogram(x[:, i], order), axis=0) for i in range(len(y))]
+        )
     # twice: a variogram holds i < j only
     scores = 2 * np.sum((_variogram(y, order) - expected) ** 2, axis=-1)
     return weighted_mean(scores, sample_weight, call)
@@ -100,7 +111,9 @@ def ellipsoid_coverage(
 ) -> float:
     """The share of rows whose y is in the ellipsoid of probability `level`; at best `level`."""
     if not 0 < level < 1:
-        raise ValueError(f"`ellipsoid_coverage(level=...)` must be in (0, 1), got {level!r}.")
+        raise ValueError(
+            f"`ellipsoid_coverage(level=...)` must be in (0, 1), got {level!r}."
+        )
     inside = mahalanobis_pit(distribution, y) <= level
     return weighted_mean(inside, sample_weight, "ellipsoid_coverage")
 
@@ -115,7 +128,9 @@ def calibration_curve(
     [0.5 1. ]
     """
     levels = np.linspace(0, 1, 21) if levels is None else np.asarray(levels, float)
-    return levels, np.mean(_probabilities(pit, "calibration_curve") <= levels[:, None], axis=1)
+    return levels, np.mean(
+        _probabilities(pit, "calibration_curve") <= levels[:, None], axis=1
+    )
 
 
 def calibration_error(pit: ArrayLike) -> float:
@@ -142,7 +157,9 @@ def _norm(x: np.ndarray) -> np.ndarray:
     return np.linalg.norm(x, axis=-1)
 
 
-def _expected(function: Callable, distribution: Elliptical, key, numbers: int) -> np.ndarray:
+def _expected(
+    function: Callable, distribution: Elliptical, key, numbers: int
+) -> np.ndarray:
     """The mean of function(x) (m, n, ...) over `DRAWS` draws x (m, n, d) in float64.
 
     The function needs so many `numbers` for each draw; m is what fits into `NUMBERS`.
@@ -150,10 +167,16 @@ def _expected(function: Callable, distribution: Elliptical, key, numbers: int) -
     fits = [m for m in range(2, DRAWS + 1) if DRAWS % m == 0 and m * numbers <= NUMBERS]
     at_once = max(fits, default=2)
     seed = 0 if key is None else np.asarray(jax.random.key_data(key)).ravel()
-    rng, loc, mean = np.random.default_rng(seed), np.asarray(distribution.loc, np.float64), 0.0
+    rng, loc, mean = (
+        np.random.default_rng(seed),
+        np.asarray(distribution.loc, np.float64),
+        0.0,
+    )
     for _ in range(DRAWS // at_once):
         white = distribution.numpy_white(rng, (at_once, *distribution.batch_shape))
-        x = loc + np.asarray(_coloured((), distribution, white.astype(distribution.loc.dtype)))
+        x = loc + np.asarray(
+            _coloured((), distribution, white.astype(distribution.loc.dtype))
+        )
         mean += np.mean(function(x), axis=0) * (at_once / DRAWS)
     return np.asarray(mean)
 
@@ -199,7 +222,9 @@ def _targets(distribution, y, call: str) -> np.ndarray:
     check_not_forked(f"metrics.{call}")
     if not isinstance(distribution, Elliptical):
         got = f"got {type(distribution).__name__}; use `predict_distribution`"
-        raise ValueError(f"`{call}(distribution, y)` needs a distribution of this library, {got}.")
+        raise ValueError(
+            f"`{call}(distribution, y)` needs a distribution of this library, {got}."
+        )
     batch, d, y = distribution.batch_shape, distribution.dim, np.asarray(y)
     y = y[:, None] if y.ndim == 1 and d == 1 else y
     if len(batch) != 1 or y.shape != (*batch, d):
@@ -218,7 +243,9 @@ def _targets(distribution, y, call: str) -> np.ndarray:
 
 def _check_finite(array: np.ndarray, argument: str) -> None:
     if not np.issubdtype(array.dtype, np.number) or not np.all(np.isfinite(array)):
-        raise ValueError(f"`{argument}` must hold finite numbers only; drop or fill the others.")
+        raise ValueError(
+            f"`{argument}` must hold finite numbers only; drop or fill the others."
+        )
 
 
 def _probabilities(pit, call: str) -> np.ndarray:

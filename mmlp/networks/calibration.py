@@ -33,7 +33,9 @@ def calibrate(model, X: Array, *, key, targets: Array | None = None):
     weights = jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
 
     def rows(values, argument: str) -> Array:
-        X = jnp.asarray(checked_floats(values, f"calibrate({argument}=...)", "(n, p)", ndim=2))
+        X = jnp.asarray(
+            checked_floats(values, f"calibrate({argument}=...)", "(n, p)", ndim=2)
+        )
         if X.ndim != 2 or len(X) < 2:
             wanted = f"shape (n, p) with at least two rows, got shape {X.shape}"
             raise ValueError(f"`calibrate({argument}=...)` must have {wanted}.")
@@ -42,7 +44,11 @@ def calibrate(model, X: Array, *, key, targets: Array | None = None):
     Y = None if targets is None else rows(targets, "targets")
     if Y is not None and not isinstance(Y, Tracer):
         sizes, known = np.std(np.asarray(Y, np.float64), axis=0), jnp.finfo(Y.dtype)
-        if np.sum(sizes**2) > known.max or np.any((sizes > 0) & (sizes**2 < known.tiny)):
+        if np.sum(sizes**2) > known.max or np.any(
+            (sizes > 0) & (sizes**2 < known.tiny)
+        ):
             got = f"got deviations of {sizes.min():.3g} to {sizes.max():.3g}; scale them to one"
-            raise ValueError(f"`calibrate(targets=...)` must have squares in {Y.dtype}, {got}.")
+            raise ValueError(
+                f"`calibrate(targets=...)` must have squares in {Y.dtype}, {got}."
+            )
     return calibrated(model, rows(X, "X"), key=key, targets=Y)

@@ -47,7 +47,9 @@ class CholeskyMLP(Network):
         if out_features is not None:
             out_features = checked_size(out_features, "CholeskyMLP(out_features=...)")
         self.output = checked_output(output, "CholeskyMLP")
-        self.perceptron = Perceptron((p, *r, (out_features or 0) + output.size(d)), key=key)
+        self.perceptron = Perceptron(
+            (p, *r, (out_features or 0) + output.size(d)), key=key
+        )
         self.dim, self.out_features = d, out_features
 
     @property

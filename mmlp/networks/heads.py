@@ -9,7 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from mmlp.distributions import TraceOneGaussian, TraceOnePowerExponential, TraceOneStudentT
+from mmlp.distributions import (
+    TraceOneGaussian,
+    TraceOnePowerExponential,
+    TraceOneStudentT,
+)
 from mmlp.networks.layers import calibrated, variances
 from mmlp.registry import register
 
@@ -27,9 +31,14 @@ class Head(eqx.Module):
 
     def __init__(self, network: Callable):
         self.network, name = network, type(self).__name__
-        dim, features = getattr(network, "dim", None), getattr(network, "out_features", None)
+        dim, features = (
+            getattr(network, "dim", None),
+            getattr(network, "out_features", None),
+        )
         if dim is None or features != dim + self.extra:
-            wanted = f"dim + {self.extra}" + ("" if dim is None else f" = {dim + self.extra}")
+            wanted = f"dim + {self.extra}" + (
+                "" if dim is None else f" = {dim + self.extra}"
+            )
             raise ValueError(
                 f"`{name}(network=...)` reads {self.reads} and needs a network with "
                 f"out_features={wanted}, got {type(network).__name__} with out_features={features}."
@@ -50,7 +59,9 @@ class Head(eqx.Module):
     def __call__(self, x: Array) -> Any:
         vector, omega = self.network(x)
         mu, rest = vector[: -self.extra], vector[-self.extra :]
-        return type(self).distribution(mu, omega, jnp.exp(rest[0]), *self.tail(rest[1:]))
+        return type(self).distribution(
+            mu, omega, jnp.exp(rest[0]), *self.tail(rest[1:])
+        )
 
     def probe(self, x: Array):
         return self(x)

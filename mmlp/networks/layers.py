@@ -22,11 +22,24 @@ from mmlp.registry import register
 from mmlp.spd import SPD
 
 BIAS_SCALE = 0.5  # of B at the start: with B near zero H is an even function of x: signs are lost
-MATRIX_SPREAD = 0.2  # what `calibrated` aims at: the deviation of each part of Z over the samples
+MATRIX_SPREAD = (
+    0.2  # what `calibrated` aims at: the deviation of each part of Z over the samples
+)
 VECTOR_SPREAD = 0.5  # and of z
 
 JNP = ("tanh", "sin", "cos", "arctan", "square")
-NN = ("relu", "gelu", "silu", "elu", "selu", "celu", "softplus", "sigmoid", "leaky_relu", "mish")
+NN = (
+    "relu",
+    "gelu",
+    "silu",
+    "elu",
+    "selu",
+    "celu",
+    "softplus",
+    "sigmoid",
+    "leaky_relu",
+    "mish",
+)
 for _module, _names in ((jnp, JNP), (jax.nn, (*NN, "identity"))):
     for _name in _names:
         register(getattr(_module, _name), f"{_module.__name__}.{_name}")
@@ -105,7 +118,10 @@ class MatrixLayer(eqx.Module):
 
     def calibrated(self, source, h: Any = None, *, key, targets=None) -> "MatrixLayer":
         """Z varies over the samples by a set amount, about a random matrix."""
-        Z, spread = jax.vmap(self.product)(source), self.output.spread(self.dim)  # Z (n, d, d)
+        Z, spread = (
+            jax.vmap(self.product)(source),
+            self.output.spread(self.dim),
+        )  # Z (n, d, d)
         rate = gain(Z, spread)
         B = self.output.centre(key, self.dim, self.B.dtype) - rate * jnp.mean(Z, axis=0)
         W, V = jnp.sqrt(rate) * self.W, self.V  # Z is quadratic in W
@@ -146,7 +162,11 @@ class VectorLayer(eqx.Module):
         rate = gain(z, VECTOR_SPREAD)
         b = -jnp.mean(rate * z, axis=0)
         layer = eqx.tree_at(lambda m: (m.C, m.b), self, (rate * self.C, b))
-        return layer if self.D is None else eqx.tree_at(lambda m: m.D, layer, rate * self.D)
+        return (
+            layer
+            if self.D is None
+            else eqx.tree_at(lambda m: m.D, layer, rate * self.D)
+        )
 
 
 @register
@@ -198,7 +218,9 @@ def calibrated(model, X: Array, *, key, targets: Array | None = None) -> Any:
         return model.calibrated(X, key=key)
     if "targets" not in inspect.signature(model.calibrated).parameters:
         wanted = "needs a model with a method `calibrated(X, *, key, targets)`"
-        raise ValueError(f"`calibrate(targets=...)` {wanted}, got {type(model).__name__}.")
+        raise ValueError(
+            f"`calibrate(targets=...)` {wanted}, got {type(model).__name__}."
+        )
     if (d := getattr(model, "dim", None)) not in (None, targets.shape[1]):
         wanted = f"{d} columns, the size of the model's matrix, got {targets.shape[1]}"
         raise ValueError(f"`calibrate(targets=...)` must have {wanted}.")

@@ -13,7 +13,9 @@ from mmlp.networks.outputs import Output
 from mmlp.registry import register
 from mmlp.spd import SPD, LowRankGram
 
-SHARE = 0.5  # of the variance along principal directions that loadings have at the start
+SHARE = (
+    0.5  # of the variance along principal directions that loadings have at the start
+)
 SPARE = 0.1  # of each deviation, that loadings have which no direction was left for
 
 
@@ -40,7 +42,9 @@ class LowRank(Output):
     def __init__(self, rank: int):
         self.rank = checked_size(rank, "LowRank(rank=...)")
 
-    def layer(self, before: int, dim: int, *, r: int = 0, joint: bool = False, key) -> Any:
+    def layer(
+        self, before: int, dim: int, *, r: int = 0, joint: bool = False, key
+    ) -> Any:
         return Loadings(before, dim, self.rank, r=r, key=key)
 
     def size(self, dim: int) -> int:
@@ -64,7 +68,9 @@ class Turn(Output):
         return jnp.eye(dim, dtype=dtype)
 
     def spread(self, dim: int) -> float:
-        return MATRIX_SPREAD / dim**0.5  # so that T moves each loading by a set share of it
+        return (
+            MATRIX_SPREAD / dim**0.5
+        )  # so that T moves each loading by a set share of it
 
     def __call__(self, entries: Array) -> Array:
         return entries
@@ -104,7 +110,9 @@ class Loadings(eqx.Module):
         v = self.b if self.V is None else self.V @ h + self.b
         return LowRankGram.trace_one(jnp.exp(v), T @ self.L.T)
 
-    def calibrated(self, source, h: Any = None, *, key, targets: Array | None = None) -> "Loadings":
+    def calibrated(
+        self, source, h: Any = None, *, key, targets: Array | None = None
+    ) -> "Loadings":
         """T varies about the identity, v about zero or what the principal directions leave."""
         turn = self.turn.calibrated(source, key=key)
         b, L, V = jnp.zeros_like(self.b), self.L, self.V
@@ -128,15 +136,21 @@ def principal(Y: Array, L: Array) -> tuple[Array, Array]:
     size = jnp.sqrt(jnp.mean(variance))
     Y, variance = (Y - jnp.mean(Y, axis=0)) / size, variance / size**2
     m = min(L.shape[1], n - 1, d)
-    if n < d:  # directions, as long as the singular values of Y, from the smaller of two matrices
+    if (
+        n < d
+    ):  # directions, as long as the singular values of Y, from the smaller of two matrices
         known = Y.T @ _leading(Y @ Y.T, m)
     else:
         vectors = _leading(Y.T @ Y, m)
         known = jnp.linalg.norm(Y @ vectors, axis=0) * vectors
     known = (SHARE / n) ** 0.5 * known
-    spare = L[:, m:] / jnp.linalg.norm(L[:, m:], axis=1, keepdims=True)  # none if m is the rank
+    spare = L[:, m:] / jnp.linalg.norm(
+        L[:, m:], axis=1, keepdims=True
+    )  # none if m is the rank
     spare = SPARE * jnp.sqrt(variance)[:, None] * spare
-    left = variance - jnp.sum(known**2, axis=1) - jnp.sum(spare**2, axis=1)  # 0.49 of it at least
+    left = (
+        variance - jnp.sum(known**2, axis=1) - jnp.sum(spare**2, axis=1)
+    )  # 0.49 of it at least
     return jnp.log(left) / 2, jnp.concatenate([known, spare], axis=1)
 
 

@@ -44,19 +44,26 @@ class TwoPaths(Network):
         p = checked_size(in_features, f"{name}(in_features=...)")
         hidden = checked_sizes(hidden_dims, f"{name}(hidden_dims=...)")
         if joint and not hidden:
-            raise ValueError(f"`{name}(hidden_dims=...)` must name a hidden layer, got ().")
+            raise ValueError(
+                f"`{name}(hidden_dims=...)` must name a hidden layer, got ()."
+            )
         d = (*hidden, checked_size(dim, f"{name}(dim=...)"))
         r = _widths(name, hidden, hidden_features, out_features, needed=joint)
         output, keys = checked_output(output, name), jax.random.split(key, (2, len(d)))
         inputs, n = (p, *d), len(hidden)
-        layers = [MatrixLayer(inputs[i], d[i], Hidden(kernel), key=keys[0, i]) for i in range(n)]
+        layers = [
+            MatrixLayer(inputs[i], d[i], Hidden(kernel), key=keys[0, i])
+            for i in range(n)
+        ]
         features = r[n - 1] if r and n else 0  # of h_1
         last = output.layer(inputs[n], d[n], r=features, joint=joint, key=keys[0, n])
         self.matrices = (*layers, last)
         # a joint path begins at x and ends by reading H_1, the paper's at ones and H_0
         vectors, read = ((p, *r), (*hidden, inputs[n])) if joint else ((*r[:1], *r), d)
         sizes = zip(vectors, read, r, keys[1], strict=False)
-        self.vectors = tuple(VectorLayer(*size, joint=joint, key=key) for *size, key in sizes)
+        self.vectors = tuple(
+            VectorLayer(*size, joint=joint, key=key) for *size, key in sizes
+        )
         self.activation = activation
 
     @property
@@ -69,7 +76,9 @@ class TwoPaths(Network):
 
     @property
     def out_features(self) -> int | None:
-        return len(self.vectors[-1].b) if len(self.vectors) == len(self.matrices) else None
+        return (
+            len(self.vectors[-1].b) if len(self.vectors) == len(self.matrices) else None
+        )
 
     def shifted(self, offset: Array) -> Any:
         """The same network with a vector that is larger by `offset` (out_features,)."""
@@ -92,7 +101,9 @@ class TwoPaths(Network):
 
         def do(layer, *inputs):
             if hasattr(layer, "calibrated"):
-                options = {} if targets is None or layer is not last else {"targets": targets}
+                options = (
+                    {} if targets is None or layer is not last else {"targets": targets}
+                )
                 new = layer.calibrated(*inputs, key=keys.get(id(layer)), **options)
                 fitted[id(layer)] = layer = new
             return jax.vmap(layer)(*inputs)
@@ -138,7 +149,9 @@ class MatrixMLP(TwoPaths):
         return z, H
 
 
-def _widths(name: str, hidden, hidden_features, out_features, *, needed: bool) -> tuple[int, ...]:
+def _widths(
+    name: str, hidden, hidden_features, out_features, *, needed: bool
+) -> tuple[int, ...]:
     """The sizes of what the vector layers give, (r_{j+1}, ..., r_1[, r_0]); () without any."""
     if out_features is None and not needed:
         if hidden_features is not None:

@@ -22,7 +22,9 @@ class Output(eqx.Module):
     call. `size` and `read` serve networks without matrices.
     """
 
-    def layer(self, before: int, dim: int, *, r: int = 0, joint: bool = False, key) -> Any:
+    def layer(
+        self, before: int, dim: int, *, r: int = 0, joint: bool = False, key
+    ) -> Any:
         """The last layer, after a matrix of size `before`.
 
         With r > 0 there is a vector h_1 (r,), which `joint` networks add to Z_0.
@@ -83,7 +85,9 @@ class Diagonal(Output):
         _check_kernel(self.kernel, "Diagonal")
 
     def __call__(self, entries: Array) -> DiagonalGram:
-        return DiagonalGram.trace_one(jnp.sqrt(jnp.sum(self.kernel(entries) ** 2, axis=-2)))
+        return DiagonalGram.trace_one(
+            jnp.sqrt(jnp.sum(self.kernel(entries) ** 2, axis=-2))
+        )
 
     def size(self, dim: int) -> int:
         if self.kernel != Linear():
@@ -108,7 +112,9 @@ class Triangular(Output):
         return _fold(jnp.triu(Z))
 
     def centre(self, key, dim: int, dtype=None) -> Array:
-        return jnp.zeros(self.size(dim), dtype)  # the identity; random triangles are near singular
+        return jnp.zeros(
+            self.size(dim), dtype
+        )  # the identity; random triangles are near singular
 
     def spread(self, dim: int) -> float:
         return MATRIX_SPREAD / dim**0.5  # or T would be near singular for large d

@@ -43,8 +43,14 @@ class ShallowMatrixMLP(Network):
         d = checked_size(dim, "ShallowMatrixMLP(dim=...)")
         r = checked_sizes(hidden_features, "ShallowMatrixMLP(hidden_features=...)")
         if not r:
-            raise ValueError("`ShallowMatrixMLP(hidden_features=...)` must name a layer, got ().")
-        output = Dense(kernel) if output is None else checked_output(output, "ShallowMatrixMLP")
+            raise ValueError(
+                "`ShallowMatrixMLP(hidden_features=...)` must name a layer, got ()."
+            )
+        output = (
+            Dense(kernel)
+            if output is None
+            else checked_output(output, "ShallowMatrixMLP")
+        )
         key_hidden, key_output = jax.random.split(key)
         self.perceptron = Perceptron((p, *r), key=key_hidden)
         self.last = output.layer(r[-1], d, r=r[-1], key=key_output)

@@ -29,7 +29,11 @@ from mmlp import atomic_files
 from mmlp.pages.table import duration, table_html
 
 IMAGES = {".png": "image/png", ".svg": "image/svg+xml"}
-COLOURS = {"holds": "holds", "does not hold": "fails", "depends": "depends"}  # by first words
+COLOURS = {
+    "holds": "holds",
+    "does not hold": "fails",
+    "depends": "depends",
+}  # by first words
 PAGE = Template(Path(__file__).with_suffix(".html").read_text(encoding="utf-8"))
 STYLE = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
 BOLD = '<strong class="best">bold</strong> marks the best of its kind.'
@@ -50,27 +54,43 @@ def build(out: Path, heading: Heading, order: Sequence[str] = ()) -> dict[str, s
     Those in `order` come first, the others follow by name.
     """
     sections, contents, skipped = "", "", {}
-    paths = {path.stem: path for path in sorted(out.glob("*.json"), key=lambda path: path.stem)}
-    for path in [paths.pop(name) for name in order if name in paths] + list(paths.values()):
+    paths = {
+        path.stem: path
+        for path in sorted(out.glob("*.json"), key=lambda path: path.stem)
+    }
+    for path in [paths.pop(name) for name in order if name in paths] + list(
+        paths.values()
+    ):
         try:
             entry, section = _parts(_record(path), out)
         except (*DAMAGED, RecursionError) as error:
-            skipped[path.name] = f"{'it lacks ' if isinstance(error, KeyError) else ''}{error}"
+            skipped[path.name] = (
+                f"{'it lacks ' if isinstance(error, KeyError) else ''}{error}"
+            )
             print(f"report: left out {path}: {skipped[path.name]}", file=sys.stderr)
         else:
             sections, contents = sections + section, contents + entry
     reasons = bullets(
         f"<code>{escape(n)}</code>: {escape(reason)}" for n, reason in skipped.items()
     )
-    left_out = reasons and f'<section id="left-out"><h2>Left out</h2>{reasons}</section>'
-    write(out / "index.html", heading, contents or "<p>No results yet.</p>", left_out + sections)
+    left_out = (
+        reasons and f'<section id="left-out"><h2>Left out</h2>{reasons}</section>'
+    )
+    write(
+        out / "index.html",
+        heading,
+        contents or "<p>No results yet.</p>",
+        left_out + sections,
+    )
     return skipped
 
 
 def write(path: Path, heading: Heading, contents: str, sections: str) -> None:
     """The page of these contents and sections, in HTML; it is whole, or what was there before."""
     parts = {"style": STYLE, "contents": contents, "sections": sections}
-    atomic_files.replace_file(path, PAGE.substitute(heading._asdict(), **parts).encode())
+    atomic_files.replace_file(
+        path, PAGE.substitute(heading._asdict(), **parts).encode()
+    )
 
 
 def _record(path: Path) -> dict:
@@ -79,7 +99,9 @@ def _record(path: Path) -> dict:
         raise ValueError("it is not a record of an experiment")
     name = record.get("experiment")
     if name != path.stem or not re.fullmatch("[a-z0-9-]+", path.stem):
-        raise ValueError(f"it says experiment {name!r:.80}, which must be the name of the file")
+        raise ValueError(
+            f"it says experiment {name!r:.80}, which must be the name of the file"
+        )
     return record
 
 
@@ -114,7 +136,10 @@ def claims_html(claims: Iterable[dict], evidence: str = "") -> str:
     """
     items = []
     for claim in claims:
-        verdict, more = claim["verdict"], evidence.format(escape(claim.get("evidence", "")))
+        verdict, more = (
+            claim["verdict"],
+            evidence.format(escape(claim.get("evidence", ""))),
+        )
         words = claim.get("tone") or verdict
         words = "depends" if re.match("depends($| )", words) else words
         if words not in COLOURS:
@@ -128,9 +153,13 @@ def claims_html(claims: Iterable[dict], evidence: str = "") -> str:
 def _provenance(record: dict) -> str:
     """How the section was made."""
     versions = ", ".join(" ".join(pair) for pair in record.get("versions", {}).items())
-    settings = (f"{name} = {value}" for name, value in record.get("settings", {}).items())
+    settings = (
+        f"{name} = {value}" for name, value in record.get("settings", {}).items()
+    )
     entries = {
-        "Command": f"<code>{escape(record['command'])}</code>" if "command" in record else "",
+        "Command": f"<code>{escape(record['command'])}</code>"
+        if "command" in record
+        else "",
         "Time": duration(record["seconds"]) if "seconds" in record else "",
         "Device": escape(record.get("device", "")),
         "Versions": escape(versions),
@@ -145,7 +174,9 @@ def _figure(figure: dict, out: Path) -> str:
     file, caption = figure["file"], figure.get("caption", "")
     kind = IMAGES.get(Path(file).suffix)
     if kind is None or Path(file).name != file:
-        raise ValueError(f"a figure must be a PNG or SVG file of the same folder, got {file!r:.80}")
+        raise ValueError(
+            f"a figure must be a PNG or SVG file of the same folder, got {file!r:.80}"
+        )
     try:
         data = base64.b64encode((out / file).read_bytes()).decode()
     except OSError:
@@ -153,7 +184,9 @@ def _figure(figure: dict, out: Path) -> str:
         missing = f"The figure {escape(file)} is missing: run the command again."
         return f'<p class="warning">{missing}</p>'
     alt = escape(figure.get("alt") or caption or file)
-    image = f'<div class="image"><img src="data:{kind};base64,{data}" alt="{alt}"></div>'
+    image = (
+        f'<div class="image"><img src="data:{kind};base64,{data}" alt="{alt}"></div>'
+    )
     return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
 
 

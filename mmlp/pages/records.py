@@ -105,7 +105,9 @@ def run_and_record(
         reason = f"{skipped[path.name]} (see mmlp/pages/page.py)"
         raise ValueError(f"the result of {name} does not fit the page: {reason}")
     for claim in result.get("claims", []):
-        print(f"{claim['verdict']}: {claim['claim']} {claim.get('evidence', '')}".rstrip())
+        print(
+            f"{claim['verdict']}: {claim['claim']} {claim.get('evidence', '')}".rstrip()
+        )
     print(f"{path}: {seconds} s; page: {out / 'index.html'}")
     return record
 

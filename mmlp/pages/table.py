@@ -35,7 +35,9 @@ def marked(rows: Mapping[str, Sequence[dict]], apart: str = "") -> list[dict]:
     >>> marked({"a": [{"mean": 2.0}], "b": [{"mean": 1.0}]})[1]
     {'name': 'b', 'cells': [{'mean': 1.0, 'best': True}]}
     """
-    columns = zip(*(cells for name, cells in rows.items() if name != apart), strict=True)
+    columns = zip(
+        *(cells for name, cells in rows.items() if name != apart), strict=True
+    )
     least = [min(entry["mean"] for entry in column) for column in columns]
     made = {name: [] for name in rows}
     for name, cells in rows.items():
@@ -50,9 +52,13 @@ def table_html(table: dict) -> str:
     named, width = [row for row in rows if "group" not in row], len(columns) - 1
     for row in named:
         if (n := len(row["cells"])) != width:
-            raise ValueError(f"the row {row['name']!r:.80} has {n} cells for {width} columns")
+            raise ValueError(
+                f"the row {row['name']!r:.80} has {n} cells for {width} columns"
+            )
     by_column = [[_entries(row["cells"][i]) for row in named] for i in range(width)]
-    paired = [any(entry.get("paper") is not None for entry in column) for column in by_column]
+    paired = [
+        any(entry.get("paper") is not None for entry in column) for column in by_column
+    ]
     styles = list(map(_style, by_column))
     body = "".join(_row(row, paired, styles) for row in rows)
     note = f"<p><small>{escape(table['note'])}</small></p>" if table.get("note") else ""
@@ -69,22 +75,35 @@ def _head(columns: list[str], paired: list[bool]) -> str:
     for column, pair in zip(columns[1:], paired, strict=True):
         span = ' scope="colgroup" colspan="2"' if pair else f' scope="col"{deep}'
         cells += f"<th{span}>{escape(column)}</th>"
-    halves = '<th scope="col">obtained</th><th scope="col" class="paper">paper</th>' * sum(paired)
+    halves = (
+        '<th scope="col">obtained</th><th scope="col" class="paper">paper</th>'
+        * sum(paired)
+    )
     return f"<tr>{cells}</tr>" + (f"<tr>{halves}</tr>" if halves else "")
 
 
 def _row(row: dict, paired: list[bool], styles: list[tuple[bool, int]]) -> str:
     if "group" in row:
         head = f'<th scope="colgroup" colspan="{1 + len(paired) + sum(paired)}">'
-        return f'<tr class="group">{head}<span>{escape(row["group"])}</span></th></tr>\n'
+        return (
+            f'<tr class="group">{head}<span>{escape(row["group"])}</span></th></tr>\n'
+        )
     cells = ""
     for entry, pair, (powers, digits) in zip(row["cells"], paired, styles, strict=True):
         entry = _entries(entry)
-        text = _value(entry.get("mean"), entry.get("error"), powers=powers, digits=digits)
-        cells += f'<td><strong class="best">{text}</strong>' if entry.get("best") else f"<td>{text}"
+        text = _value(
+            entry.get("mean"), entry.get("error"), powers=powers, digits=digits
+        )
+        cells += (
+            f'<td><strong class="best">{text}</strong>'
+            if entry.get("best")
+            else f"<td>{text}"
+        )
         cells += "</td>"
         if pair:
-            cells += f'<td class="paper">{_value(entry.get("paper"), powers=powers)}</td>'
+            cells += (
+                f'<td class="paper">{_value(entry.get("paper"), powers=powers)}</td>'
+            )
     emphasis = ' class="emphasis"' if row.get("emphasis") else ""
     return f'<tr{emphasis}><th scope="row">{escape(row["name"])}</th>{cells}</tr>\n'
 
@@ -95,8 +114,14 @@ def _entries(cell) -> dict:
 
 def _style(column: Sequence[dict]) -> tuple[bool, int]:
     """Whether a column is written with powers of ten, and the decimals of numbers without error."""
-    numbers = [entry[name] for entry in column for name in ("mean", "paper") if name in entry]
-    bare = [entry["mean"] for entry in column if "mean" in entry and entry.get("error") is None]
+    numbers = [
+        entry[name] for entry in column for name in ("mean", "paper") if name in entry
+    ]
+    bare = [
+        entry["mean"]
+        for entry in column
+        if "mean" in entry and entry.get("error") is None
+    ]
     powers = needs_powers(filter(_is_number, numbers))
     return powers, 2 if powers else decimals(filter(_is_number, bare))
 
@@ -119,7 +144,9 @@ def decimals(values: Iterable[float]) -> int:
     """
     finite = [value for value in values if math.isfinite(value)]
     largest = _exponent(f"{max(map(abs, finite), default=0):.3e}")
-    return max(0, min(3 - largest, max((-_place(value) for value in finite), default=0)))
+    return max(
+        0, min(3 - largest, max((-_place(value) for value in finite), default=0))
+    )
 
 
 def needs_powers(values: Iterable[float]) -> bool:
@@ -132,7 +159,9 @@ def needs_powers(values: Iterable[float]) -> bool:
     return bool(sizes) and (min(sizes) < 1e-2 or max(sizes) >= 1e5)
 
 
-def show(mean, error: float | None = None, *, powers=False, digits: int | None = None) -> str:
+def show(
+    mean, error: float | None = None, *, powers=False, digits: int | None = None
+) -> str:
     """A number, or mean and standard error; with `powers` of ten, but not from 0.1 to 9999.
 
     The error has one significant digit, two if the first is 1. Without an error the number has
@@ -150,13 +179,17 @@ def show(mean, error: float | None = None, *, powers=False, digits: int | None =
         return f"{mean:,}".replace("-", MINUS)
     if error:
         first = f"{error:.1e}"
-        least = _exponent(f"{mean:e}") - 9  # an error that is next to nothing: ten digits
+        least = (
+            _exponent(f"{mean:e}") - 9
+        )  # an error that is next to nothing: ten digits
         place = max(_exponent(first) - first.startswith("1"), least)
     elif digits is None:
         place = _place(mean)
     else:
         place = (_exponent(f"{mean:.{digits}e}") if powers else 0) - digits
-    values = [round(Decimal(value), -place) for value in (mean, error) if value is not None]
+    values = [
+        round(Decimal(value), -place) for value in (mean, error) if value is not None
+    ]
     exponent = _exponent(f"{max(map(abs, values)):e}") if powers else 0
     exponent = 0 if -1 <= exponent <= 3 else exponent
     shown = max(0, exponent - place)
@@ -184,7 +217,11 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.3g} s"
     minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    return (
+        f"{minutes} min {rest} s"
+        if minutes < 60
+        else f"{minutes // 60} h {minutes % 60} min"
+    )
 
 
 def _place(value: float) -> int:

@@ -42,7 +42,10 @@ def constant(x: np.ndarray, y: np.ndarray) -> Fitted:
 def diagonal(x: np.ndarray, y: np.ndarray) -> Fitted:
     """The mean and the variances of y."""
     mean = y.mean(axis=0)
-    return lambda x: np.broadcast_to(mean, (len(x), len(mean))), (y.std(axis=0), y[:0] * 0)
+    return lambda x: np.broadcast_to(mean, (len(x), len(mean))), (
+        y.std(axis=0),
+        y[:0] * 0,
+    )
 
 
 def linear(x: np.ndarray, y: np.ndarray) -> Fitted:
@@ -54,7 +57,9 @@ def linear(x: np.ndarray, y: np.ndarray) -> Fitted:
     predicted = np.asarray(cross_val_predict(ridge, x, y / unit, cv=KFold(FOLDS)))
     held = y - unit * predicted.reshape(y.shape)
     ridge.fit(x, y / unit)
-    return lambda x: ridge.predict(x).reshape(len(x), -1) * unit, spread(held - held.mean(axis=0))
+    return lambda x: ridge.predict(x).reshape(len(x), -1) * unit, spread(
+        held - held.mean(axis=0)
+    )
 
 
 def spread(errors: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -75,7 +80,9 @@ class ConstantError(ValueError):
     """A target is the same in all rows, or predicted exactly: there is no density."""
 
 
-def held_out(baseline: Callable, x: np.ndarray, y: np.ndarray, train: Any = None) -> Errors:
+def held_out(
+    baseline: Callable, x: np.ndarray, y: np.ndarray, train: Any = None
+) -> Errors:
     """Of a baseline at rows that it has not seen; `train` is (x, y), or None for five folds."""
     errors, every = np.empty(y.shape), np.arange(len(y))
     if train is not None:

@@ -32,7 +32,9 @@ def section(own: Scored, found: dict[str, Scored], rows: Rows) -> Section:
     panels = [panel(lambda ax: _ellipsoids(ax, own, found), _ellipsoid_alt(own))]
     for j in range(min(len(pit), SHOWN)):
         alt = f"Histogram of the PIT of {rows.targets[j]}: {_shares(pit[j])}"
-        panels.append(panel(lambda ax, j=j: _histogram(ax, pit[j], rows.targets[j]), alt))
+        panels.append(
+            panel(lambda ax, j=j: _histogram(ax, pit[j], rows.targets[j]), alt)
+        )
     caption = (
         "First: the share of rows in each ellipsoid against its probability, at best on the "
         "diagonal; the grey band is chance. Then the PIT of targets, at best flat: a U means "
@@ -76,7 +78,9 @@ def _verdicts(result: Section, own: Scored, pit: np.ndarray, rows: Rows) -> None
         result.claim(EVEN, "off", claim)
     else:
         span = " to ".join(dict.fromkeys(map(percent, (shares.min(), shares.max()))))
-        result.claim(GOOD, "calibrated", f"90 % intervals of targets hold {span} of the rows.")
+        result.claim(
+            GOOD, "calibrated", f"90 % intervals of targets hold {span} of the rows."
+        )
 
 
 def _ellipsoids(ax: Axes, own: Scored, found: dict[str, Scored]) -> None:
@@ -88,7 +92,10 @@ def _ellipsoids(ax: Axes, own: Scored, found: dict[str, Scored]) -> None:
 
 def _ellipsoid_alt(own: Scored) -> str:
     inside = {level: percent(np.mean(own.pit <= level)) for level in LEVELS}
-    shares = (f"{share} in the {100 * level:.0f} % ellipsoid" for level, share in inside.items())
+    shares = (
+        f"{share} in the {100 * level:.0f} % ellipsoid"
+        for level, share in inside.items()
+    )
     return f"Calibration of the ellipsoids: {', '.join(shares)}"
 
 
@@ -119,9 +126,19 @@ def _table(pit: np.ndarray, rows: Rows) -> tuple:
         }
         for j in range(len(pit))
     ]
-    columns = ["target", "in 50 % interval", "in 90 % interval", "mean PIT", "calibration error"]
-    chance = [f"{1.96 * np.sqrt(level * (1 - level) / len(rows)):.3f}" for level in LEVELS]
-    note = f"Up to chance (95 %) the shares are 0.5 ± {chance[0]} and 0.9 ± {chance[1]}."
+    columns = [
+        "target",
+        "in 50 % interval",
+        "in 90 % interval",
+        "mean PIT",
+        "calibration error",
+    ]
+    chance = [
+        f"{1.96 * np.sqrt(level * (1 - level) / len(rows)):.3f}" for level in LEVELS
+    ]
+    note = (
+        f"Up to chance (95 %) the shares are 0.5 ± {chance[0]} and 0.9 ± {chance[1]}."
+    )
     note += " Error: the area between the curve of the PIT and the diagonal, 0 at best."
     more = len(rows.targets) - len(pit)
     note += f" The first {len(pit)} of {len(rows.targets)} targets." if more else ""

@@ -17,16 +17,22 @@ def curves(model) -> Section:
     if len(stages) > 1:
         stages = {"mean": stages["training"], "covariance": stages["covariance"]}
     section = Section("training", "Training")
-    section.about = "The loss over epochs, on rows that train and on rows held out, which decide "
+    section.about = (
+        "The loss over epochs, on rows that train and on rows held out, which decide "
+    )
     section.about += "when it ends."
     if any(np.ndim(history["loss"]) > 1 for history in stages.values()):
-        section.about += " Thin lines are single networks, thick ones their mean until one stops."
+        section.about += (
+            " Thin lines are single networks, thick ones their mean until one stops."
+        )
     count, of = model.unfinished()
     if count:
         told = f"{count} of {of} networks were still improving at the limit of {model.epochs}"
         section.claim(EVEN, "cut short", f"{told} epochs: train longer.")
     else:
-        section.claim(GOOD, "complete", "No network was still improving when its training ended.")
+        section.claim(
+            GOOD, "complete", "No network was still improving when its training ended."
+        )
     panels = []
     for number, (name, history) in enumerate(stages.items(), 1):
         title = f"{number}/{len(stages)} {name}" if len(stages) > 1 else name
@@ -51,15 +57,21 @@ def what_ended(history: dict, epochs: int) -> str:
     """
     loss = np.asarray(history["loss"], float)
     loss = loss.reshape(len(loss), -1)
-    last = np.max(np.where(np.isnan(loss), 0, np.arange(1, len(loss) + 1)[:, None]), axis=0)
+    last = np.max(
+        np.where(np.isnan(loss), 0, np.arange(1, len(loss) + 1)[:, None]), axis=0
+    )
     early = last[last < epochs]
     words = []
     if full := int(np.sum(last >= epochs)):
-        words.append(f"{_count(full, 'network')} ended at the limit of {_count(epochs, 'epoch')}")
+        words.append(
+            f"{_count(full, 'network')} ended at the limit of {_count(epochs, 'epoch')}"
+        )
     if len(early):
         low, high = early.min(), early.max()
         span = _count(low, "epoch") if low == high else f"{low} to {high} epochs"
-        words.append(f"{_count(len(early), 'network')} ended after {span}, without a gain since")
+        words.append(
+            f"{_count(len(early), 'network')} ended after {span}, without a gain since"
+        )
     return "; ".join(words)
 
 
@@ -69,7 +81,11 @@ def _count(n: int, word: str) -> str:
 
 def _limit(ax, history) -> None:
     """The first epochs may be far above the rest: show what came after them."""
-    shown = [np.asarray(history[name], float) for name in ("loss", "validation") if name in history]
+    shown = [
+        np.asarray(history[name], float)
+        for name in ("loss", "validation")
+        if name in history
+    ]
     later = np.concatenate([values[len(values) // 20 :].ravel() for values in shown])
     later = later[np.isfinite(later)]
     if len(later) and np.quantile(later, 0.98) > later.min():

@@ -28,7 +28,9 @@ def most_rows(model, rows: Rows) -> int:
     return MOST
 
 
-def sections(model, rows: Rows, train: Rows | None, how: str, tell: Callable) -> list[Section]:
+def sections(
+    model, rows: Rows, train: Rows | None, how: str, tell: Callable
+) -> list[Section]:
     """All sections, for rows of numbers."""
     X = np.asarray(rows.X, float)
     tell("densities")
@@ -42,8 +44,13 @@ def sections(model, rows: Rows, train: Rows | None, how: str, tell: Callable) ->
     return [first, second, third, _unusual(density, X, rows), curves.curves(model)]
 
 
-def _scores(density, X: np.ndarray, train: Rows | None, how: str, tell: Callable) -> Section:
-    result, cells = Section("scores", "Scores", how), {"this model": [mean_cell(density)]}
+def _scores(
+    density, X: np.ndarray, train: Rows | None, how: str, tell: Callable
+) -> Section:
+    result, cells = (
+        Section("scores", "Scores", how),
+        {"this model": [mean_cell(density)]},
+    )
     seen = train and (np.asarray(train.X, float),) * 2
     if len(X if train is None else train) < FEWEST:
         result.notes.append(f"Baselines need {FEWEST} rows to learn from.")
@@ -56,7 +63,9 @@ def _scores(density, X: np.ndarray, train: Rows | None, how: str, tell: Callable
                 compare(result, density - values, WORDS[name], "log density", " nats")
                 cells[name] = [mean_cell(values)]
         except ConstantError:
-            result.notes.append("A column is constant: there is no Gaussian to compare with.")
+            result.notes.append(
+                "A column is constant: there is no Gaussian to compare with."
+            )
     note = "Mean over rows ± its standard error, in nats: larger is better. That of this model is "
     note += "a bound from below, by importance sampling."
     columns = ["", "log density"]
@@ -66,9 +75,7 @@ def _scores(density, X: np.ndarray, train: Rows | None, how: str, tell: Callable
 
 def _samples(X: np.ndarray, drawn: np.ndarray, rows: Rows) -> Section:
     result = Section("samples", "Samples against the data")
-    result.about = (
-        "Rows that the model draws beside the rows of the table: at best they look alike."
-    )
+    result.about = "Rows that the model draws beside the rows of the table: at best they look alike."
     p = X.shape[1]
     panels = []
     if p == 1:
@@ -77,16 +84,18 @@ def _samples(X: np.ndarray, drawn: np.ndarray, rows: Rows) -> Section:
     for i, j in _pairs(X) if p > 1 else ():
         r = [_correlation(values[:, i], values[:, j]) for values in (X, drawn)]
         names = rows.inputs[i], rows.inputs[j]
-        alt = (
-            f"{names[0]} and {names[1]}: correlation {r[0]:.2f} in the data, {r[1]:.2f} in samples"
+        alt = f"{names[0]} and {names[1]}: correlation {r[0]:.2f} in the data, {r[1]:.2f} in samples"
+        panels.append(
+            panel(lambda ax, i=i, j=j: _scatter(ax, X, drawn, i, j, rows), alt)
         )
-        panels.append(panel(lambda ax, i=i, j=j: _scatter(ax, X, drawn, i, j, rows), alt))
     caption = f"At most {POINTS} rows of each."
     caption += " The pairs of columns with the strongest correlations." if p > 2 else ""
     result.parts.append(panels_html(panels, caption))
     shown, table = rows.inputs[:COLUMNS], []
     for j, name in enumerate(shown):
-        moments = [float(f(values[:, j])) for f in (np.mean, np.std) for values in (X, drawn)]
+        moments = [
+            float(f(values[:, j])) for f in (np.mean, np.std) for values in (X, drawn)
+        ]
         table.append({"name": name, "cells": shortened(moments, moments[2])})
     note = f"The first {COLUMNS} of {p} columns." if p > COLUMNS else ""
     columns = ["column", "mean, data", "samples", "deviation, data", "samples"]
@@ -101,7 +110,9 @@ def _pairs(X: np.ndarray) -> list[tuple[int, int]]:
         return [(0, 1)]
     some = vary[np.unique(np.linspace(0, len(vary) - 1, AMONG).astype(int))]
     r = np.abs(np.corrcoef(X[:, some].T)) if len(X) > 2 else np.ones((len(some),) * 2)
-    pairs = sorted(itertools.combinations(range(len(some)), 2), key=lambda pair: -r[pair])
+    pairs = sorted(
+        itertools.combinations(range(len(some)), 2), key=lambda pair: -r[pair]
+    )
     return [(int(some[i]), int(some[j])) for i, j in pairs[:PAIRS]]
 
 
@@ -112,11 +123,23 @@ def _correlation(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.sum(x * y) / size) if size > 0 else 0.0
 
 
-def _scatter(ax: Axes, X: np.ndarray, drawn: np.ndarray, i: int, j: int, rows: Rows) -> None:
+def _scatter(
+    ax: Axes, X: np.ndarray, drawn: np.ndarray, i: int, j: int, rows: Rows
+) -> None:
     some = np.random.default_rng(0).permutation(len(X))[:POINTS]
-    ax.plot(X[some, i], X[some, j], ".", color="C0", markersize=4, alpha=0.6, label="data")
+    ax.plot(
+        X[some, i], X[some, j], ".", color="C0", markersize=4, alpha=0.6, label="data"
+    )
     shown = drawn[: len(some)]
-    ax.plot(shown[:, i], shown[:, j], ".", color="C1", markersize=4, alpha=0.6, label="samples")
+    ax.plot(
+        shown[:, i],
+        shown[:, j],
+        ".",
+        color="C1",
+        markersize=4,
+        alpha=0.6,
+        label="samples",
+    )
     ax.set(xlabel=plain(rows.inputs[i]), ylabel=plain(rows.inputs[j]))
     ax.legend()
 

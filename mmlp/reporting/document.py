@@ -59,7 +59,11 @@ def report(
     names = {"inputs": inputs, "targets": targets, "place": place}
     rows, left_out = arranged(model, X, y, **names)
     every, rows = len(rows), rows.some(kind.most_rows(model, rows))
-    seen = None if train is None else arranged(model, *train, **names)[0].some(regression.MOST)
+    seen = (
+        None
+        if train is None
+        else arranged(model, *train, **names)[0].some(regression.MOST)
+    )
     how = _how(rows, every, left_out, seen)
     try:
         sections = kind.sections(model, rows, seen, how, tell)
@@ -88,27 +92,39 @@ def arranged(model, X, y, *, inputs, targets, place) -> tuple[Rows, int]:
     """The rows whose targets are known, and how many others there were."""
     X = X if hasattr(X, "iloc") else np.asarray(X)
     if X.ndim != 2 or not len(X):
-        raise ValueError(f"`report(X=...)` must have shape (n, p), n at least 1, got {X.shape}.")
+        raise ValueError(
+            f"`report(X=...)` must have shape (n, p), n at least 1, got {X.shape}."
+        )
     given, dim = y, {None: 0, "columns": 2, "matrices": 3}[model.targets]
     known = np.ones(len(X), bool)
     if dim:
         check_names("report", y, getattr(model, "target_names_", None))
         y = np.asarray(y, np.float64)
         y = y[:, None] if y.ndim == 1 and dim == 2 else y
-        if y.ndim != dim or len(y) != len(X) or y.shape[1] != (model.n_targets or y.shape[1]):
+        if (
+            y.ndim != dim
+            or len(y) != len(X)
+            or y.shape[1] != (model.n_targets or y.shape[1])
+        ):
             wanted = "(n, d)" if dim == 2 else "(n, d, d)"
             wanted += f" with d = {model.n_targets}" if model.n_targets else ""
             got = f"got shapes {X.shape} and {np.shape(given)}"
-            raise ValueError(f"`report(X, y)` needs rows X (n, p) and y {wanted}, {got}.")
+            raise ValueError(
+                f"`report(X, y)` needs rows X (n, p) and y {wanted}, {got}."
+            )
         known = ~np.isnan(y.reshape(len(y), -1)).any(axis=1)
         if not known.any():
-            raise ValueError("a report needs a row whose targets (y) are all known; there is none.")
+            raise ValueError(
+                "a report needs a row whose targets (y) are all known; there is none."
+            )
     columns = named(inputs, X, model, "feature_names_in_", "x", X.shape[1])
     answers = named(targets, given, model, "target_names_", "y", model.n_targets)
     kinds = getattr(getattr(model, "columns_", None), "kinds", ())
     y = y if dim else np.zeros((len(X), 0))
     rows = Rows(X, y, columns, answers, np.arange(len(X)), place, kinds)
-    return (rows if known.all() else rows.take(np.flatnonzero(known))), int(np.sum(~known))
+    return (rows if known.all() else rows.take(np.flatnonzero(known))), int(
+        np.sum(~known)
+    )
 
 
 def _about(model, rows: Rows) -> str:
@@ -128,10 +144,16 @@ def _how(rows: Rows, every: int, left_out: int, seen: Rows | None) -> str:
     """Which rows, in words, and what the baselines learnt from."""
     texts = [f"{len(rows):,} rows" if len(rows) > 1 else "One row"]
     texts[0] += f" of {every:,}, drawn at random." if len(rows) < every else "."
-    texts += [f"{left_out:,} rows without all targets are left out."] if left_out else []
+    texts += (
+        [f"{left_out:,} rows without all targets are left out."] if left_out else []
+    )
     if seen is None:
-        texts.append("Baselines are judged by five-fold cross-validation on these rows.")
+        texts.append(
+            "Baselines are judged by five-fold cross-validation on these rows."
+        )
         texts.append("If the model was fitted to any of them, its scores are too good.")
     else:
-        texts.append(f"Baselines learnt from {len(seen):,} rows of training, like the model.")
+        texts.append(
+            f"Baselines learnt from {len(seen):,} rows of training, like the model."
+        )
     return " ".join(texts)

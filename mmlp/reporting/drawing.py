@@ -11,7 +11,10 @@ from matplotlib.figure import Figure
 
 from mmlp.pages.panels import Panel
 
-DPI, SHOWN = 160, 80  # dots of an inch in the file, and CSS pixels of an inch on the page
+DPI, SHOWN = (
+    160,
+    80,
+)  # dots of an inch in the file, and CSS pixels of an inch on the page
 STYLE: Any = {
     "font.size": 9.5,
     "axes.titlesize": 10,
@@ -23,10 +26,14 @@ STYLE: Any = {
 }
 
 
-def panel(draw: Callable[[Axes], object], alt: str, size: tuple[float, float] = (4.2, 3.3)):
+def panel(
+    draw: Callable[[Axes], object], alt: str, size: tuple[float, float] = (4.2, 3.3)
+):
     """What `draw` puts on axes of this size in inches."""
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # names may be in any script
+        warnings.filterwarnings(
+            "ignore", message="Glyph .* missing"
+        )  # names may be in any script
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.subplots())
         return Panel(_png(figure), alt, round(size[0] * SHOWN))

@@ -45,7 +45,9 @@ def permutation_importance(
     for i, j in enumerate(columns, 1):
         tell(f"importance of column {i} of {len(columns)}")
         orders = (rng.permutation(len(rows)) for _ in range(repeats))
-        loss = np.mean([before - score(rows.shuffled(j, order)) for order in orders], axis=0)
+        loss = np.mean(
+            [before - score(rows.shuffled(j, order)) for order in orders], axis=0
+        )
         errors = loss.std(axis=1, ddof=1) / np.sqrt(len(rows))
         found.append(Importance(j, loss.mean(axis=1), errors))
     return sorted(found, key=lambda one: -one.means[0])

@@ -21,7 +21,11 @@ from mmlp.reporting.observed import SHOWN, correlations, deviations, strongest
 from mmlp.reporting.rows import Column, Rows, listed
 from mmlp.reporting.section import EVEN, GOOD, Section
 
-BARS, LEVELS, BINS = 20, 12, 12  # inputs with a bar; levels of text; bins of numbers and dates
+BARS, LEVELS, BINS = (
+    20,
+    12,
+    12,
+)  # inputs with a bar; levels of text; bins of numbers and dates
 TOP, PAIRS = 3, 4
 ALONE = (
     "By spread and correlation alone: the mean stays as it was, and only the covariance is that of "
@@ -30,7 +34,11 @@ ALONE = (
 
 
 def importance(
-    score: Callable, rows: Rows, tell: Callable, what: str, parts: Sequence[str] = ("loss",)
+    score: Callable,
+    rows: Rows,
+    tell: Callable,
+    what: str,
+    parts: Sequence[str] = ("loss",),
 ) -> tuple[Section, list[Importance]]:
     """Permutation importance by score(rows) -> (X -> (k, n)), of k `parts`, the first the whole."""
     result = Section("importance", "Which inputs matter")
@@ -48,7 +56,9 @@ def importance(
         result.claim(GOOD, "matter", f"Most important first: {listed(sure)}.")
     if idle := [rows.inputs[one.j] for one in found if not one.sure()]:
         result.claim(
-            EVEN, "no effect seen", f"Shuffling costs no more than chance: {listed(idle)}."
+            EVEN,
+            "no effect seen",
+            f"Shuffling costs no more than chance: {listed(idle)}.",
         )
     result.parts.append(_bars(found[:BARS], rows, parts))
     table = [
@@ -75,13 +85,17 @@ def sections(model, rows: Rows, errors: Errors, tell: Callable) -> list[Section]
         return [first]
     first.notes.insert(0, ALONE)
     second = Section("spread", "How spread and correlation change")
-    changing = sorted((one for one in found if one.sure(1)), key=lambda one: -one.means[1])
+    changing = sorted(
+        (one for one in found if one.sure(1)), key=lambda one: -one.means[1]
+    )
     names = [rows.inputs[one.j] for one in changing]
     if names:
         second.claim(GOOD, "change", f"Most with: {listed(names)}.")
     else:
         second.claim(
-            EVEN, "no change seen", "Spread and correlation are about the same everywhere."
+            EVEN,
+            "no change seen",
+            "Spread and correlation are about the same everywhere.",
         )
     second.about = (
         "Predicted standard deviations, as a multiple of their mean over all rows, and predicted "
@@ -92,9 +106,13 @@ def sections(model, rows: Rows, errors: Errors, tell: Callable) -> list[Section]
     lines = {rows.targets[k]: std[:, k] / std[:, k].mean() for k in range(std.shape[1])}
     pairs = {}
     for i, j in strongest(errors.law, d, PAIRS) if d > 1 else ():
-        pairs[f"{rows.targets[i]}, {rows.targets[j]}"] = correlations(errors.law, [i, j])[:, 0, 1]
+        pairs[f"{rows.targets[i]}, {rows.targets[j]}"] = correlations(
+            errors.law, [i, j]
+        )[:, 0, 1]
     columns = [rows.column(one.j) for one in (changing or found)[:TOP]]
-    highest = max(means.max() for column in columns for means in averaged(column, lines).values())
+    highest = max(
+        means.max() for column in columns for means in averaged(column, lines).values()
+    )
     for column in columns:
         tell(f"spread along {column.name}")
         panels = [along(column, lines, "spread / its mean", (0, 1.05 * highest))]
@@ -140,9 +158,17 @@ def along(column: Column, lines: dict[str, np.ndarray], label: str, limits) -> P
 
     def draw(ax: Axes) -> None:
         for name, values in means.items():
-            ax.plot(where, values, "o-" if names is None else "o", markersize=4, label=plain(name))
+            ax.plot(
+                where,
+                values,
+                "o-" if names is None else "o",
+                markersize=4,
+                label=plain(name),
+            )
         if names is not None:
-            ax.set_xticks(where, [plain(name, 14) for name in names], rotation=45, ha="right")
+            ax.set_xticks(
+                where, [plain(name, 14) for name in names], rotation=45, ha="right"
+            )
         elif column.kind == "date":
             ax.tick_params(axis="x", rotation=30)
         ax.set(xlabel=plain(column.name), ylabel=label, ylim=limits)
@@ -156,7 +182,9 @@ def binned(column: Column) -> tuple[np.ndarray, np.ndarray, list[str] | None]:
     """Where bins stand, the bin of each row (-1: none), and the names of levels of text."""
     values = column.values
     if column.kind == "text":
-        levels, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+        levels, which, counts = np.unique(
+            values, return_inverse=True, return_counts=True
+        )
         keep = np.sort(np.argsort(-counts, kind="stable")[:LEVELS])
         place = np.full(len(levels), -1)
         place[keep] = np.arange(len(keep))
@@ -172,7 +200,11 @@ def binned(column: Column) -> tuple[np.ndarray, np.ndarray, list[str] | None]:
     which = np.where(known, which, -1)
     used, which[known] = np.unique(which[known], return_inverse=True)
     centre = np.array([np.mean(numbers[which == k]) for k in range(len(used))])
-    return (centre.astype("datetime64[s]") if column.kind == "date" else centre), which, None
+    return (
+        (centre.astype("datetime64[s]") if column.kind == "date" else centre),
+        which,
+        None,
+    )
 
 
 def _bars(found: list[Importance], rows: Rows, parts: Sequence[str]) -> str:
@@ -192,10 +224,14 @@ def _bars(found: list[Importance], rows: Rows, parts: Sequence[str]) -> str:
         if k > 1:
             ax.legend(loc="lower right")
 
-    alt = "; ".join(f"{name} {one.means[0]:.2g}" for name, one in zip(names, found, strict=True))
+    alt = "; ".join(
+        f"{name} {one.means[0]:.2g}" for name, one in zip(names, found, strict=True)
+    )
     size = (4.2, 0.9 + (0.16 + 0.12 * k) * len(found))
     picture = panel(draw, f"Importance of inputs: {alt}", size)
-    return panels_html([picture], "Lines are two standard errors over rows, to either side.")
+    return panels_html(
+        [picture], "Lines are two standard errors over rows, to either side."
+    )
 
 
 def _notes(rows: Rows, count: int) -> list[str]:
@@ -204,12 +240,18 @@ def _notes(rows: Rows, count: int) -> list[str]:
         "there when it is shuffled.",
     ]
     p = len(rows.used)
-    notes += [f"The {BARS} most important of {count} are drawn."] if count > BARS else []
-    notes += [f"Only the first {COLUMNS} of {p} columns were shuffled."] if p > count else []
+    notes += (
+        [f"The {BARS} most important of {count} are drawn."] if count > BARS else []
+    )
+    notes += (
+        [f"Only the first {COLUMNS} of {p} columns were shuffled."] if p > count else []
+    )
     return notes
 
 
 def _caption(column: Column, d: int) -> str:
     what = {"number": "along", "date": "over", "text": "by"}[column.kind]
-    levels = f" The {LEVELS} most frequent levels at most." if column.kind == "text" else ""
+    levels = (
+        f" The {LEVELS} most frequent levels at most." if column.kind == "text" else ""
+    )
     return f"Spread {'and correlation ' if d > 1 else ''}{what} {column.name}.{levels}"

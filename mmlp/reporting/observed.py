@@ -17,7 +17,11 @@ from mmlp.reporting.rows import Rows
 from mmlp.reporting.scores import Scored, part
 from mmlp.reporting.section import Section
 
-SHOWN, POINTS, BARS = 6, 1500, 150  # targets with a panel; rows in one, and with an interval
+SHOWN, POINTS, BARS = (
+    6,
+    1500,
+    150,
+)  # targets with a panel; rows in one, and with an interval
 PAIRS, ELLIPSES = 3, 12
 WORST, TARGETS = 10, 3  # rows of the table; targets up to which each has a column
 
@@ -72,7 +76,9 @@ def worst(own: Scored, mean: np.ndarray, rows: Rows) -> Section:
     errors, law = own.errors
     std, d = deviations(law), len(rows.targets)
     factor = np.sqrt(np.asarray(law.variance_factor(), float))
-    distance = np.asarray(law.mahalanobis(np.asarray(errors, law.loc.dtype)), float) / factor
+    distance = (
+        np.asarray(law.mahalanobis(np.asarray(errors, law.loc.dtype)), float) / factor
+    )
     order = np.argsort(-own.surprise, kind="stable")[:WORST]
     each = d <= TARGETS
     columns = ["row", "log density", "distance", "probability"]
@@ -84,7 +90,9 @@ def worst(own: Scored, mean: np.ndarray, rows: Rows) -> Section:
         for j in shown:
             text = compared(rows.y[i, j], mean[i, j], std[i, j])
             texts.append(text if each else f"{rows.targets[j]}: {text}")
-        density, far, chance = map(float, (-own.surprise[i], distance[i], 1 - own.pit[i]))
+        density, far, chance = map(
+            float, (-own.surprise[i], distance[i], 1 - own.pit[i])
+        )
         numbers = [round(density, 2), round(far, 2), f"{chance:.1g}"]
         name = rows.place(int(rows.number[i]))
         table.append({"name": name, "cells": [*numbers, *texts]})
@@ -126,7 +134,9 @@ def _ellipses(law: Elliptical, mean: np.ndarray, rows: Rows) -> str:
     panels = []
     for i, j in strongest(law, len(rows.targets), PAIRS):
         order = np.argsort(mean[:, i], kind="stable")
-        chosen = order[np.unique(np.linspace(0, len(order) - 1, ELLIPSES + 2).astype(int))[1:-1]]
+        chosen = order[
+            np.unique(np.linspace(0, len(order) - 1, ELLIPSES + 2).astype(int))[1:-1]
+        ]
         chosen = chosen if len(chosen) else order
         names = [plain(name) for name in rows.targets]
 
@@ -137,10 +147,10 @@ def _ellipses(law: Elliptical, mean: np.ndarray, rows: Rows) -> str:
         r = float(np.mean(correlations(law, [i, j])[:, 0, 1]))
         pair = f"{rows.targets[i]} and {rows.targets[j]}"
         panels.append(panel(draw, f"90 % ellipses of {pair}, mean correlation {r:.2f}"))
-    caption = (
-        f"Predicted 90 % ellipses of pairs of targets at up to {ELLIPSES} rows, chosen evenly "
+    caption = f"Predicted 90 % ellipses of pairs of targets at up to {ELLIPSES} rows, chosen evenly "
+    caption += (
+        "along the predicted mean of the first of the two, and what was observed there."
     )
-    caption += "along the predicted mean of the first of the two, and what was observed there."
     more = len(rows.targets) * (len(rows.targets) - 1) // 2 - len(panels)
     caption += " The pairs with the strongest correlations." if more else ""
     return panels_html(panels, caption)
@@ -155,4 +165,6 @@ def _said(rows: Rows, d: int) -> str:
     n = len(rows)
     texts = [f"The first {SHOWN} of {d} targets."] if d > SHOWN else []
     texts += [f"{POINTS:,} of {n:,} rows, drawn at random."] if n > POINTS else []
-    return " ".join([*texts, f"{BARS} rows have their interval drawn." if n > BARS else ""])
+    return " ".join(
+        [*texts, f"{BARS} rows have their interval drawn." if n > BARS else ""]
+    )

@@ -4,7 +4,10 @@ import shutil
 import sys
 import time
 
-DELAY, EVERY = 2, 10  # seconds: before the first line, and between lines of a file or pipe
+DELAY, EVERY = (
+    2,
+    10,
+)  # seconds: before the first line, and between lines of a file or pipe
 
 
 class Progress:

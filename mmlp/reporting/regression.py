@@ -27,7 +27,9 @@ def _notes_on_constants(model, rows: Rows) -> list[str]:
     return [f"Constant when the model was fitted, and left out of this page: {names}."]
 
 
-def sections(model, rows: Rows, train: Rows | None, how: str, tell: Callable) -> list[Section]:
+def sections(
+    model, rows: Rows, train: Rows | None, how: str, tell: Callable
+) -> list[Section]:
     """All sections, for rows with targets y (n, d)."""
     tell("predictions")
     surprise = -np.asarray(model.log_density(rows.X, rows.y), float)

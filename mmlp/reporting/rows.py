@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 
 from mmlp.columns.cells import Cells
-from mmlp.columns.kinds import NO_VALUE, Dates, LeftOut, Numbers, Options, Words, column, kind_of
+from mmlp.columns.kinds import (
+    NO_VALUE,
+    Dates,
+    LeftOut,
+    Numbers,
+    Options,
+    Words,
+    column,
+    kind_of,
+)
 from mmlp.estimators.outliers import names_of
 
 
@@ -34,7 +43,11 @@ class Rows:
         return [j for j, kind in enumerate(self.kinds) if not isinstance(kind, LeftOut)]
 
     def take(self, index: np.ndarray) -> "Rows":
-        some = {"X": taken(self.X, index), "y": self.y[index], "number": self.number[index]}
+        some = {
+            "X": taken(self.X, index),
+            "y": self.y[index],
+            "number": self.number[index],
+        }
         return dataclasses.replace(self, **some)
 
     def with_targets(self, columns: np.ndarray) -> "Rows":
@@ -46,7 +59,9 @@ class Rows:
         """At most so many rows, drawn at random, in their order."""
         if len(self) <= most:
             return self
-        return self.take(np.sort(np.random.default_rng(seed).permutation(len(self))[:most]))
+        return self.take(
+            np.sort(np.random.default_rng(seed).permutation(len(self))[:most])
+        )
 
     def shuffled(self, j: int, order: np.ndarray) -> Any:
         """X with the cells of column j in another order."""
@@ -59,7 +74,9 @@ class Rows:
         return X
 
     def column(self, j: int) -> "Column":
-        return Column.of(self.inputs[j], _cells(self.X, j), self.kinds[j] if self.kinds else None)
+        return Column.of(
+            self.inputs[j], _cells(self.X, j), self.kinds[j] if self.kinds else None
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +101,8 @@ class Column:
             if kind.alone:
                 return cls(f"{name} (hours)", "number", 24 * days)
             seconds = [
-                np.datetime64("NaT") if np.isnan(day) else round(day * 86400) for day in days
+                np.datetime64("NaT") if np.isnan(day) else round(day * 86400)
+                for day in days
             ]
             return cls(name, "date", np.array(seconds, "datetime64[s]"))
         words = [Words.word(cell) for cell in some.values]
@@ -97,7 +115,9 @@ def taken(X: Any, index: np.ndarray) -> Any:
     return X.iloc[index] if hasattr(X, "iloc") else X[index]
 
 
-def named(given: Sequence[str] | None, table: Any, model: Any, held: str, letter: str, n: int):
+def named(
+    given: Sequence[str] | None, table: Any, model: Any, held: str, letter: str, n: int
+):
     """n names of columns: those given, the table's, the model's, or x0, x1, ..."""
     own = getattr(model, held, None)
     for names in (given, names_of(table), own):

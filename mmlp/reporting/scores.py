@@ -68,7 +68,10 @@ def others(model, rows: Rows, train: Rows | None, tell: Callable) -> tuple[dict,
         try:
             found[name] = scored(held_out(baseline, x, rows.y, seen))
         except ConstantError:
-            return {}, "A target is constant, or a linear function of the inputs: no baseline."
+            return (
+                {},
+                "A target is constant, or a linear function of the inputs: no baseline.",
+            )
     return found, ""
 
 
@@ -77,7 +80,9 @@ def section(own: Scored, found: dict[str, Scored], rows: Rows, how: str) -> Sect
     result = Section("scores", "Scores", how)
     everyone = {"this model": own, **found}
     for name, other in found.items():
-        compare(result, other.surprise - own.surprise, WORDS[name], "log score", " nats")
+        compare(
+            result, other.surprise - own.surprise, WORDS[name], "log score", " nats"
+        )
     cells = {name: _cells(one, rows.y) for name, one in everyone.items()}
     columns = ["", "neg. log-likelihood", "energy score", "in 90 % ellipsoid", "R²"]
     note = (

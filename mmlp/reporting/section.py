@@ -27,8 +27,15 @@ class Section:
         entry = {"tone": tone, "verdict": verdict, "claim": claim, "evidence": evidence}
         self.claims.append(entry)
 
-    def table(self, title: str, columns: Sequence[str], rows: Sequence[dict], note: str = ""):
-        table = {"title": title, "columns": list(columns), "rows": list(rows), "note": note}
+    def table(
+        self, title: str, columns: Sequence[str], rows: Sequence[dict], note: str = ""
+    ):
+        table = {
+            "title": title,
+            "columns": list(columns),
+            "rows": list(rows),
+            "note": note,
+        }
         self.parts.append(table_html(table))
 
     def html(self) -> str:

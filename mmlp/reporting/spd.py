@@ -34,12 +34,17 @@ def most_rows(model, rows: Rows) -> int:
     return int(np.clip(NUMBERS // rows.y[0].size, LEAST, MOST))
 
 
-def sections(model, rows: Rows, train: Rows | None, how: str, tell: Callable) -> list[Section]:
+def sections(
+    model, rows: Rows, train: Rows | None, how: str, tell: Callable
+) -> list[Section]:
     """All sections, for rows with matrices y (n, d, d)."""
     tell("predictions")
     predicted, observed = model.predict(rows.X), Gram.from_dense(rows.y)
     far = apart(predicted, observed)
-    first, shapes = _scores(model, predicted, far, rows, train, how), _matrices(predicted, rows)
+    first, shapes = (
+        _scores(model, predicted, far, rows, train, how),
+        _matrices(predicted, rows),
+    )
 
     def score(some: Rows) -> Callable:
         answers = Gram.from_dense(some.y)
@@ -51,10 +56,14 @@ def sections(model, rows: Rows, train: Rows | None, how: str, tell: Callable) ->
 
 def apart(predicted: np.ndarray, observed: Gram) -> np.ndarray:
     """The von Neumann divergence of each row, (n,)."""
-    return np.asarray(divergences.von_neumann(Gram.from_dense(predicted), observed), float)
+    return np.asarray(
+        divergences.von_neumann(Gram.from_dense(predicted), observed), float
+    )
 
 
-def held_out(x: np.ndarray, Y: np.ndarray, train: tuple | None) -> dict[str, np.ndarray]:
+def held_out(
+    x: np.ndarray, Y: np.ndarray, train: tuple | None
+) -> dict[str, np.ndarray]:
     """What the baselines predict for rows that they have not seen, (n, d, d)."""
     found = {name: np.empty(Y.shape) for name in WORDS}
     if train is not None:
@@ -82,7 +91,9 @@ def of_spectrum(Y: np.ndarray, function: Callable) -> np.ndarray:
 def _scores(model, predicted, far, rows: Rows, train: Rows | None, how: str) -> Section:
     result, found = Section("scores", "Scores", how), {"this model": predicted}
     if len(train or rows) >= FEWEST:
-        x, *seen = (np.asarray(model._standard(some.X), float) for some in (rows, train) if some)
+        x, *seen = (
+            np.asarray(model._standard(some.X), float) for some in (rows, train) if some
+        )
         found |= held_out(x, rows.y, (*seen, train.y) if train else None)
     else:
         result.notes.append(f"Baselines need {FEWEST} rows to learn from.")
@@ -91,15 +102,21 @@ def _scores(model, predicted, far, rows: Rows, train: Rows | None, how: str) -> 
         values = far if name == "this model" else apart(matrices, observed)
         if name in WORDS:
             compare(result, values - far, WORDS[name], "von Neumann divergence", "")
-        logs = np.asarray(divergences.log_euclidean(Gram.from_dense(matrices), observed), float)
+        logs = np.asarray(
+            divergences.log_euclidean(Gram.from_dense(matrices), observed), float
+        )
         flat = (x.reshape(len(x), -1) for x in (rows.y, matrices))
-        r2 = r2_score(*flat, multioutput="variance_weighted") if len(far) > 1 else np.nan
+        r2 = (
+            r2_score(*flat, multioutput="variance_weighted") if len(far) > 1 else np.nan
+        )
         r2 = f"{r2:.3f}".replace("-", MINUS) if len(far) > 1 else None
         cells[name] = [mean_cell(values), mean_cell(logs), r2]
     columns = ["", "von Neumann", "log-Euclidean", "R²"]
     note = "Mean over rows ± its standard error: von Neumann divergence and squared log-Euclidean "
     note += "distance from what was observed, smaller is better; R² over all entries."
-    result.table("Distance from what was observed", columns, marked(cells, (0, 1)), note)
+    result.table(
+        "Distance from what was observed", columns, marked(cells, (0, 1)), note
+    )
     return result
 
 
@@ -110,7 +127,11 @@ def _matrices(predicted: np.ndarray, rows: Rows) -> Section:
     shown = np.unique(np.linspace(0, d - 1, min(d, SHOWN)).round().astype(int))
     panels = []
     for k in shown:
-        r = np.corrcoef(np.log([values[:, k] for values in pairs]))[0, 1] if len(rows) > 2 else 1
+        r = (
+            np.corrcoef(np.log([values[:, k] for values in pairs]))[0, 1]
+            if len(rows) > 2
+            else 1
+        )
         alt = f"Eigenvalue {k + 1} of {d}, observed against predicted; correlation {r:.2f} of logs"
         panels.append(panel(lambda ax, k=k: _eigenvalues(ax, *pairs, k), alt))
     caption = "Eigenvalues, the largest first: observed against predicted, at best on the line."
@@ -118,10 +139,15 @@ def _matrices(predicted: np.ndarray, rows: Rows) -> Section:
     caption += f" {POINTS:,} of {len(rows):,} rows." if len(rows) > POINTS else ""
     result.parts.append(panels_html(panels, caption))
     order = np.argsort(np.trace(rows.y, axis1=1, axis2=2), kind="stable")
-    for i in order[np.unique(np.linspace(0, len(order) - 1, HEAT + 2).astype(int))[1:-1]]:
+    for i in order[
+        np.unique(np.linspace(0, len(order) - 1, HEAT + 2).astype(int))[1:-1]
+    ]:
         place = rows.place(int(rows.number[i]))
         limit = max(np.abs(rows.y[i]).max(), np.abs(predicted[i]).max())
-        heats = [_heat(rows.y[i], limit, "observed"), _heat(predicted[i], limit, "predicted")]
+        heats = [
+            _heat(rows.y[i], limit, "observed"),
+            _heat(predicted[i], limit, "predicted"),
+        ]
         result.parts.append(panels_html(heats, f"Matrices of {place}."))
     return result
 
@@ -157,6 +183,12 @@ def _worst(predicted: np.ndarray, far: np.ndarray, rows: Rows) -> Section:
         texts = [f"{y:.3g} ({mean:.3g})" for y, mean in zip(*parts, strict=True)]
         name = rows.place(int(rows.number[i]))
         table.append({"name": name, "cells": [f"{far[i]:.3g}", *texts]})
-    columns = ["row", "von Neumann", "trace", "largest eigenvalue", "smallest eigenvalue"]
+    columns = [
+        "row",
+        "von Neumann",
+        "trace",
+        "largest eigenvalue",
+        "smallest eigenvalue",
+    ]
     result.table("Farthest first", columns, table, "Observed (predicted).")
     return result

@@ -16,7 +16,9 @@ def mean_cell(values: np.ndarray) -> dict:
     return {"mean": float(values.mean()), "error": error}
 
 
-def compare(result: Section, gain: np.ndarray, name: str, score: str, unit: str) -> None:
+def compare(
+    result: Section, gain: np.ndarray, name: str, score: str, unit: str
+) -> None:
     """By what rows have gained on average over a baseline of this name."""
     mean, error = gain.mean(), gain.std(ddof=1) / np.sqrt(len(gain))
     size = f"{show(abs(float(mean)), float(error))}{unit} a row"
@@ -28,7 +30,9 @@ def compare(result: Section, gain: np.ndarray, name: str, score: str, unit: str)
         result.claim(BAD, "worse", f"By {score} {size} worse than {name}.")
 
 
-def marked(cells: Mapping[str, Sequence], which: Sequence[int], *, largest: bool = False) -> list:
+def marked(
+    cells: Mapping[str, Sequence], which: Sequence[int], *, largest: bool = False
+) -> list:
     """Rows of a table by name; in some columns the best is marked, if there are others."""
     best = max if largest else min
     for k in which if len(cells) > 1 else ():

@@ -10,5 +10,8 @@ if TYPE_CHECKING:  # at run time, on first use: the files themselves need no JAX
 
 __all__ = ["build", "describe", "load", "packed", "register", "save", "unpacked"]
 
-_NAMES = {"architecture": "build describe", "models": "load packed register save unpacked"}
+_NAMES = {
+    "architecture": "build describe",
+    "models": "load packed register save unpacked",
+}
 __getattr__, __dir__ = _lazy.attach(__name__, _NAMES, "architecture files models")

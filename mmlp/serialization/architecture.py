@@ -23,27 +23,41 @@ AXES = 2  # of models, that a network made by `jax.vmap` may have in front
 
 def describe(node, path: str, arrays: dict):
     """A tree of dictionaries with one key that says what they are; arrays are named by path."""
-    if is_array(node) and name_of(path) in arrays:  # one in a static field is none of the model's
+    if (
+        is_array(node) and name_of(path) in arrays
+    ):  # one in a static field is none of the model's
         return {"array": [name_of(path), list(node.shape), node.dtype.name]}
     if node is None or type(node) in (bool, int, float, str):
         return {"value": node}
     if type(node) in (tuple, list):
-        children = [describe(child, f"{path}[{i}]", arrays) for i, child in enumerate(node)]
+        children = [
+            describe(child, f"{path}[{i}]", arrays) for i, child in enumerate(node)
+        ]
         return {type(node).__name__: children}
     if type(node) is dict and all(type(key) is str for key in node):
-        return {"dict": {key: describe(node[key], f"{path}[{key!r}]", arrays) for key in node}}
+        return {
+            "dict": {
+                key: describe(node[key], f"{path}[{key!r}]", arrays) for key in node
+            }
+        }
     for name, entry in REGISTRY.items():
         if node is entry:
             return {"function": name}
         if type(node) is entry:
             names = [field.name for field in dataclasses.fields(entry)]
-            fields = {x: describe(getattr(node, x), f"{path}.{x}", arrays) for x in names}
+            fields = {
+                x: describe(getattr(node, x), f"{path}.{x}", arrays) for x in names
+            }
             return {"class": name, "fields": fields}
     place = name_of(path) or "the model"
     if is_array(node):
-        raise ValueError(f"{place} is an array in a static field, which a file cannot describe.")
+        raise ValueError(
+            f"{place} is an array in a static field, which a file cannot describe."
+        )
     if type(node) is dict:
-        raise ValueError(f"{place} is a dict with keys that are not text; use names as keys.")
+        raise ValueError(
+            f"{place} is a dict with keys that are not text; use names as keys."
+        )
     raise ValueError(
         f"{place} is {_describe_unknown(node)}, which is not registered; `mmlp.register` it before "
         "saving to load the file without `like`."
@@ -70,13 +84,19 @@ def build(node: dict, arrays: dict[str, np.ndarray]):
     """The inverse of `describe`; takes the arrays it uses out of `arrays`."""
     if node.keys() != {"class", "fields"} and len(node) != 1:
         raise TypeError(f"a node with the keys {sorted(node)}")
-    kind, content = next(iter(node.items())) if len(node) == 1 else ("class", node["class"])
+    kind, content = (
+        next(iter(node.items())) if len(node) == 1 else ("class", node["class"])
+    )
     if kind == "array":
         return _array(content, arrays)
-    if kind == "value" and (content is None or isinstance(content, bool | int | float | str)):
+    if kind == "value" and (
+        content is None or isinstance(content, bool | int | float | str)
+    ):
         return content
     if kind in ("tuple", "list"):
-        return (tuple if kind == "tuple" else list)(build(child, arrays) for child in content)
+        return (tuple if kind == "tuple" else list)(
+            build(child, arrays) for child in content
+        )
     if kind == "dict":
         return {key: build(child, arrays) for key, child in content.items()}
     entry = REGISTRY.get(content)
@@ -105,7 +125,9 @@ def _module(entry: type, name: str, given: dict, arrays: dict[str, np.ndarray]):
     fields = dataclasses.fields(entry)
     names = {field.name for field in fields}
     if names != set(given):
-        raise ValueError(f"gives {name} the fields {sorted(given)}, but it has {sorted(names)}.")
+        raise ValueError(
+            f"gives {name} the fields {sorted(given)}, but it has {sorted(names)}."
+        )
     module = object.__new__(entry)
     for field in fields:
         value = build(given[field.name], arrays)
@@ -122,7 +144,11 @@ def misfit(tree) -> str | None:
 
     A network without some of its weights, as `eqx.partition` makes, is not for use and passes.
     """
-    names = (type(node).__name__ for node in networks(tree) if whole(node) and not _usable(node))
+    names = (
+        type(node).__name__
+        for node in networks(tree)
+        if whole(node) and not _usable(node)
+    )
     return next(names, None)
 
 
@@ -162,7 +188,10 @@ def whole(node) -> bool:
         value = getattr(node, field.name)
         if field.type in (Array, tuple[Array, ...]):
             arrays = value if isinstance(value, tuple) else (value,)
-            if not all(isinstance(x, Array) and x.dtype in ("float32", "float64") for x in arrays):
+            if not all(
+                isinstance(x, Array) and x.dtype in ("float32", "float64")
+                for x in arrays
+            ):
                 return False
         elif not whole(value):
             return False

@@ -25,8 +25,12 @@ def write(path: Path, arrays: dict[str, np.ndarray], metadata: dict) -> None:
     from safetensors.numpy import save
 
     text = json.dumps(metadata, sort_keys=True)
-    arrays = {name: np.require(array, requirements="C") for name, array in arrays.items()}
-    atomic_files.replace_file(path, save(arrays, {FORMAT: text, "sha256": _digest(arrays, text)}))
+    arrays = {
+        name: np.require(array, requirements="C") for name, array in arrays.items()
+    }
+    atomic_files.replace_file(
+        path, save(arrays, {FORMAT: text, "sha256": _digest(arrays, text)})
+    )
 
 
 def read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
@@ -75,7 +79,9 @@ def _metadata(path: Path, text: bytes, rest: int) -> dict[str, str]:
     """The metadata in the header, which must account for the `rest` of the file."""
     header = _json(text)
     if header is None:
-        raise ValueError(f"{path} is not a safetensors file: its header is not a JSON object.")
+        raise ValueError(
+            f"{path} is not a safetensors file: its header is not a JSON object."
+        )
     metadata = header.pop("__metadata__", None)
     if not isinstance(metadata, dict) or not isinstance(metadata.get(FORMAT), str):
         raise ValueError(
@@ -87,7 +93,9 @@ def _metadata(path: Path, text: bytes, rest: int) -> dict[str, str]:
     except (TypeError, KeyError, IndexError):
         length = None
     if length != rest:
-        raise _damaged(path, f"it has {rest} bytes of numbers, its header claims {length!r:.80}")
+        raise _damaged(
+            path, f"it has {rest} bytes of numbers, its header claims {length!r:.80}"
+        )
     return metadata
 
 

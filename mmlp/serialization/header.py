@@ -11,7 +11,9 @@ import numpy as np
 
 from mmlp.serialization import files
 
-MAX_DEPTH_OF_SETTINGS = 20  # far more than `save` writes, far less than Python's recursion
+MAX_DEPTH_OF_SETTINGS = (
+    20  # far more than `save` writes, far less than Python's recursion
+)
 
 
 def read_estimator(path: Path) -> tuple[dict[str, np.ndarray], dict]:
@@ -20,7 +22,11 @@ def read_estimator(path: Path) -> tuple[dict[str, np.ndarray], dict]:
     files.check_version(path, metadata)
     if metadata.get("kind") != "estimator":
         network = metadata.get("kind") == "model"
-        held = "a network, which `mmlp.load` reads" if network else "the state of a training run"
+        held = (
+            "a network, which `mmlp.load` reads"
+            if network
+            else "the state of a training run"
+        )
         raise ValueError(
             f"`estimators.load`: {os.fspath(path)} holds {held}, not an estimator as its `save` or "
             "`mmlp fit` writes it."
@@ -63,7 +69,10 @@ def about(path: Path, otherwise: Callable[[Path], dict]) -> dict[str, Any]:
         targets = _column_names(fitted, "target_names_", "y", n_targets)
         history = _check_type(_check_type(fitted, "history_", dict), "history", dict)
         used, left_out = _split_left_out(inputs, fitted)
-        result: dict[str, Any] = {"kind": _check_type(summary, "kind", str), "inputs": used}
+        result: dict[str, Any] = {
+            "kind": _check_type(summary, "kind", str),
+            "inputs": used,
+        }
         if left_out:
             result["left_out"] = left_out
         if targets:
@@ -85,9 +94,13 @@ def _split_left_out(inputs: list[str], fitted: dict) -> tuple[list[str], list[st
     if fitted.get("columns_") is None:  # a model of numbers alone
         return inputs, []
     columns = _check_type(_check_type(fitted, "columns_", dict), "columns", dict)
-    unused = [kind["kind"] == "left out" for kind in _check_type(columns, "kinds", list)]
+    unused = [
+        kind["kind"] == "left out" for kind in _check_type(columns, "kinds", list)
+    ]
     named = list(zip(inputs, unused, strict=True))
-    return [name for name, out in named if not out], [name for name, out in named if out]
+    return [name for name, out in named if not out], [
+        name for name, out in named if out
+    ]
 
 
 def _separators(fitted: dict) -> dict[str, str]:
@@ -95,7 +108,9 @@ def _separators(fitted: dict) -> dict[str, str]:
     if fitted.get("number_format_") is None:
         return {}
     number_format = _check_type(fitted, "number_format_", dict)
-    given = [name for name in ("decimal", "thousands") if number_format.get(name) is not None]
+    given = [
+        name for name in ("decimal", "thousands") if number_format.get(name) is not None
+    ]
     return {name: _check_type(number_format, name, str) for name in given}
 
 
@@ -113,7 +128,9 @@ def plain(node: dict, depth: int = 0) -> Any:
     if kind in ("tuple", "list"):
         children = [plain(child, depth + 1) for child in content]
         return tuple(children) if kind == "tuple" else children
-    if kind != "value" or not isinstance(content, bool | int | float | str | types.NoneType):
+    if kind != "value" or not isinstance(
+        content, bool | int | float | str | types.NoneType
+    ):
         raise ValueError(f"a {kind:.80} among its settings")
     return content
 

@@ -38,7 +38,9 @@ def save(model, path: str | os.PathLike) -> None:
             f"`save(model=...)` holds no array, got {reprlib.repr(model)}; give a model, such as a "
             "`MatrixMLP`, or a dictionary of arrays."
         )
-    files.write(Path(path), arrays, {"kind": "model", "version": files.VERSION, **content})
+    files.write(
+        Path(path), arrays, {"kind": "model", "version": files.VERSION, **content}
+    )
     if content["reason"] is not None:
         warnings.warn(
             f"`save`: {path} holds arrays only and needs `load(like=...)`: {content['reason']}",
@@ -56,7 +58,9 @@ def load(path: str | os.PathLike, like=None):
     if (kind := metadata.get("kind")) != "model":
         other = "an estimator, not a model; use `mmlp.estimators.load`"
         if kind != "estimator":
-            other = "the state of a training run, not a model; use `fit(checkpoint=...)`"
+            other = (
+                "the state of a training run, not a model; use `fit(checkpoint=...)`"
+            )
         raise ValueError(f"`load`: {path} holds {other}.")
     files.check_version(path, metadata)
     return unpacked(path, arrays, metadata, like)

@@ -38,7 +38,9 @@ def check_pair(A, B, call: str) -> None:
     for value in (A, B):
         if not hasattr(value, "logdet_and_whiten"):
             use = "use `Gram.from_dense(A)` for a dense matrix"
-            raise ValueError(f"`{call}` takes two SPD values, got {type(value).__name__}; {use}.")
+            raise ValueError(
+                f"`{call}` takes two SPD values, got {type(value).__name__}; {use}."
+            )
     if A.dim != B.dim:
         got = f"got {A.dim} x {A.dim} and {B.dim} x {B.dim}"
         raise ValueError(f"`{call}` needs matrices of one size, {got}.")
@@ -46,7 +48,9 @@ def check_pair(A, B, call: str) -> None:
         jnp.broadcast_shapes(A.batch_shape, B.batch_shape)
     except ValueError:
         batches = f"{A.batch_shape} and {B.batch_shape}"
-        raise ValueError(f"`{call}` cannot broadcast batch dimensions {batches}.") from None
+        raise ValueError(
+            f"`{call}` cannot broadcast batch dimensions {batches}."
+        ) from None
 
 
 def together(A, B, trailing: int = 2) -> tuple:
@@ -99,7 +103,9 @@ def rectangle(W: ArrayLike, d: int, argument: str) -> Array:
 def some_of(columns, d: int, argument: str) -> np.ndarray:
     """Distinct places from 0 to d - 1, from a slice or a list of whole numbers."""
     if isinstance(columns, Tracer):
-        raise ValueError(f"`{argument}` must be known numbers, not traced ones; use NumPy for it.")
+        raise ValueError(
+            f"`{argument}` must be known numbers, not traced ones; use NumPy for it."
+        )
     try:
         index = list(columns) if isinstance(columns, tuple) else columns
         chosen = np.atleast_1d(np.arange(d)[index])
@@ -142,8 +148,12 @@ def cholesky_or_explain(A: np.ndarray) -> np.ndarray:
     """Upper Cholesky factors in float64, or what is wrong with the first matrix that has none."""
     argument = "`Gram.from_dense(A=...)`"
     if A.shape[-1] != A.shape[-2]:
-        raise ValueError(f"{argument} must have shape (..., d, d), got shape {A.shape}.")
-    tolerance = np.sqrt(np.finfo(A.dtype).eps)  # half the digits: rounding passes, a slip does not
+        raise ValueError(
+            f"{argument} must have shape (..., d, d), got shape {A.shape}."
+        )
+    tolerance = np.sqrt(
+        np.finfo(A.dtype).eps
+    )  # half the digits: rounding passes, a slip does not
     matrices = A.astype(np.float64).reshape(-1, *A.shape[-2:])
     factors = np.empty_like(matrices)
     for i, matrix in enumerate(matrices):

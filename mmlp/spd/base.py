@@ -37,8 +37,12 @@ class SPD(Matrices):
     A singular value is not an error: its `logdet` is -inf, `solve` and `whiten` are infinite.
     """
 
-    factor: eqx.AbstractVar[Array]  # a dense T (..., m, d), m >= d: for those who really need one
-    compact: ClassVar[bool] = False  # whether a dense factor would be larger than what it holds
+    factor: eqx.AbstractVar[
+        Array
+    ]  # a dense T (..., m, d), m >= d: for those who really need one
+    compact: ClassVar[bool] = (
+        False  # whether a dense factor would be larger than what it holds
+    )
 
     @abc.abstractmethod
     def scaled(self, c: ArrayLike) -> "SPD":
@@ -150,13 +154,17 @@ class SPD(Matrices):
         """tr(A^-1 B), shape (...)."""
         return self.logdet_and_trace_solve(other)[1]
 
-    def logdet_and_trace_solve(self, other: "SPD", x: Array | None = None) -> tuple[Array, Array]:
+    def logdet_and_trace_solve(
+        self, other: "SPD", x: Array | None = None
+    ) -> tuple[Array, Array]:
         """`logdet()` and tr(A^-1 (B + xx')) from one decomposition: what a KL divergence needs.
 
         Without x (..., d), the second is `trace_solve(B)`.
         """
         arguments.check_pair(self, other, "A.trace_solve(B)")
-        logdet, y = self.logdet_and_whiten(arguments.rows_of(other.factor, x, self.batch_shape))
+        logdet, y = self.logdet_and_whiten(
+            arguments.rows_of(other.factor, x, self.batch_shape)
+        )
         return logdet, jnp.sum(y**2, axis=(0, -1))
 
     @property
@@ -178,11 +186,15 @@ class SPD(Matrices):
 
     def _some(self, columns) -> np.ndarray:
         """Distinct columns of a `marginal`, from 0 to d - 1."""
-        return arguments.some_of(columns, self.dim, f"{type(self).__name__}.marginal(columns=...)")
+        return arguments.some_of(
+            columns, self.dim, f"{type(self).__name__}.marginal(columns=...)"
+        )
 
     def _pair(self, other: "SPD", name: str) -> tuple[Array, Array]:
         """The factors of both, in one dtype, with their batch dimensions broadcast."""
-        arguments.check_pair(self, other, f"A {name} B" if name == "+" else f"A.{name}(B)")
+        arguments.check_pair(
+            self, other, f"A {name} B" if name == "+" else f"A.{name}(B)"
+        )
         return arguments.together(self.factor, other.factor)
 
 
@@ -212,8 +224,12 @@ class Gram(SPD):
     @full_precision
     def trace_one(cls, T: ArrayLike, *, upper: bool = False) -> "Gram":
         """T'T / tr(T'T), the paper's normalisation H = K / tr(K): the factor is T / |T|."""
-        T = jnp.asarray(arguments.checked(T, "Gram.trace_one(T=...)", "(..., m, d)", ndim=2))
-        return cls(T / arguments.norm(T, (-2, -1), "Gram.trace_one(T=...)"), upper=upper)
+        T = jnp.asarray(
+            arguments.checked(T, "Gram.trace_one(T=...)", "(..., m, d)", ndim=2)
+        )
+        return cls(
+            T / arguments.norm(T, (-2, -1), "Gram.trace_one(T=...)"), upper=upper
+        )
 
     @classmethod
     def from_dense(cls, A: ArrayLike) -> "Gram":

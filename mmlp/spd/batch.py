@@ -45,7 +45,9 @@ class Batched(eqx.Module):
     def __repr__(self) -> str:
         """The kind and the sizes; not the numbers."""
         leaves = jax.tree.leaves(self)
-        typed = all(hasattr(x, "dtype") for x in leaves)  # not where a tree holds something else
+        typed = all(
+            hasattr(x, "dtype") for x in leaves
+        )  # not where a tree holds something else
         dtype = f", {jnp.result_type(*leaves)}" if leaves and typed else ""
         try:
             return f"{type(self).__name__}(batch_shape={self.batch_shape}, dim={self.dim}{dtype})"
@@ -64,7 +66,9 @@ class Batched(eqx.Module):
         try:
             if used > len(batch) or len(at) > 1:
                 raise IndexError("too many indices")
-            if not any(isinstance(part, Tracer) for part in parts):  # JAX goes on from the end
+            if not any(
+                isinstance(part, Tracer) for part in parts
+            ):  # JAX goes on from the end
                 np.broadcast_to(np.zeros(()), batch)[tuple(parts)]
         except IndexError as error:
             raise IndexError(
@@ -107,7 +111,9 @@ class Matrices(Batched):
         """`dense()` as NumPy's array, for `np.asarray(A)`: always a new one."""
         if copy is False:
             name = type(self).__name__
-            raise ValueError(f"`np.array({name}, copy=False)`: no dense matrix is held to share.")
+            raise ValueError(
+                f"`np.array({name}, copy=False)`: no dense matrix is held to share."
+            )
         return np.array(self.dense(), dtype)
 
     @property
@@ -119,7 +125,9 @@ def _array(part) -> Any:
     """A part of an index as JAX takes it: lists and concrete arrays as NumPy's."""
     if isinstance(part, list | np.ndarray | jax.Array) and not isinstance(part, Tracer):
         array = np.asarray(part)
-        return array.astype(int) if array.size == 0 and array.dtype.kind == "f" else array
+        return (
+            array.astype(int) if array.size == 0 and array.dtype.kind == "f" else array
+        )
     return part
 
 
@@ -135,10 +143,19 @@ def _told(parts: tuple) -> str:
     """The index in short."""
 
     def one(part) -> str:
-        if part is Ellipsis or part is None or np.ndim(part) or isinstance(part, Tracer):
+        if (
+            part is Ellipsis
+            or part is None
+            or np.ndim(part)
+            or isinstance(part, Tracer)
+        ):
             return "..." if part is Ellipsis else "None" if part is None else "array"
         if isinstance(part, slice):
-            ends = [part.start, part.stop, *([part.step] if part.step is not None else [])]
+            ends = [
+                part.start,
+                part.stop,
+                *([part.step] if part.step is not None else []),
+            ]
             return ":".join("" if x is None else str(x) for x in ends)
         return f"{part!r:.40}"
 

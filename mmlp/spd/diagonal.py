@@ -24,7 +24,9 @@ class DiagonalGram(SPD):
     compact = True
 
     def __init__(self, scale: ArrayLike):
-        self.scale = jnp.asarray(checked(scale, "DiagonalGram(scale=...)", "(..., d)", ndim=1))
+        self.scale = jnp.asarray(
+            checked(scale, "DiagonalGram(scale=...)", "(..., d)", ndim=1)
+        )
 
     @classmethod
     def trace_one(cls, scale: ArrayLike) -> "DiagonalGram":
@@ -57,7 +59,9 @@ class DiagonalGram(SPD):
         return self.factor, True
 
     def scaled(self, c: ArrayLike) -> "DiagonalGram":
-        return DiagonalGram(root_of(c, "DiagonalGram.scaled(c=...)")[..., None] * self.scale)
+        return DiagonalGram(
+            root_of(c, "DiagonalGram.scaled(c=...)")[..., None] * self.scale
+        )
 
     def marginal(self, columns) -> "DiagonalGram":
         return DiagonalGram(self.scale[..., self._some(columns)])
@@ -100,7 +104,9 @@ class DiagonalGram(SPD):
         check_pair(self, other, "A.inner(B)")
         return jnp.sum(_squares(other, jnp.multiply, self.scale), axis=-1)
 
-    def logdet_and_trace_solve(self, other: SPD, x: ArrayLike | None = None) -> tuple[Array, Array]:
+    def logdet_and_trace_solve(
+        self, other: SPD, x: ArrayLike | None = None
+    ) -> tuple[Array, Array]:
         check_pair(self, other, "A.trace_solve(B)")
         terms = _squares(other, jnp.divide, self.scale)
         if x is not None:
@@ -129,4 +135,6 @@ def hypotenuse(a: Array, b: Array) -> Array:
     largest = lax.stop_gradient(jnp.maximum(jnp.abs(a), jnp.abs(b)))
     zero = largest == 0
     unit = jnp.where(zero, 1, largest)
-    return unit * jnp.sqrt(jnp.where(zero, 1, (a / unit) ** 2 + (b / unit) ** 2)) * ~zero
+    return (
+        unit * jnp.sqrt(jnp.where(zero, 1, (a / unit) ** 2 + (b / unit) ** 2)) * ~zero
+    )

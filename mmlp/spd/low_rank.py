@@ -9,7 +9,15 @@ from jax.typing import ArrayLike
 from mmlp.linalg import low_rank, low_rank_trace
 from mmlp.linalg.primitive import full_precision
 from mmlp.registry import register
-from mmlp.spd.arguments import check_pair, checked, norm, rectangle, root_of, rows_of, together
+from mmlp.spd.arguments import (
+    check_pair,
+    checked,
+    norm,
+    rectangle,
+    root_of,
+    rows_of,
+    together,
+)
 from mmlp.spd.base import SPD, Gram
 from mmlp.spd.diagonal import DiagonalGram, diagonal_matrix, hypotenuse
 
@@ -40,12 +48,18 @@ class LowRankGram(SPD):
     compact = True
 
     def __init__(self, scale: ArrayLike, U: ArrayLike):
-        scale = jnp.asarray(checked(scale, "LowRankGram(scale=...)", "(..., d)", ndim=1))
+        scale = jnp.asarray(
+            checked(scale, "LowRankGram(scale=...)", "(..., d)", ndim=1)
+        )
         if not isinstance(scale, Tracer) and np.any(np.asarray(scale) == 0):
             remedy = "use `Gram` of diag(scale) on top of U"
-            raise ValueError(f"`LowRankGram(scale=...)` must not be zero anywhere; {remedy}.")
+            raise ValueError(
+                f"`LowRankGram(scale=...)` must not be zero anywhere; {remedy}."
+            )
         if np.ndim(U) < 2 or np.shape(U)[-1] != scale.shape[-1]:
-            wanted = f"(..., m, {scale.shape[-1]}) to fit scale, got shape {np.shape(U)}"
+            wanted = (
+                f"(..., m, {scale.shape[-1]}) to fit scale, got shape {np.shape(U)}"
+            )
             raise ValueError(f"`LowRankGram(U=...)` must have shape {wanted}.")
         if np.shape(U)[-2] == 0:  # held as a row of zeros
             U = jnp.zeros((*np.shape(U)[:-2], 1, np.shape(U)[-1]), jnp.asarray(U).dtype)
@@ -54,7 +68,9 @@ class LowRankGram(SPD):
             row, self.U = together(scale[..., None, :], U)
         except ValueError:
             batches = f"{scale.shape[:-1]} and {U.shape[:-2]}"
-            wanted = f"batch dimensions that broadcast with those of scale, got {batches}"
+            wanted = (
+                f"batch dimensions that broadcast with those of scale, got {batches}"
+            )
             raise ValueError(f"`LowRankGram(U=...)` must have {wanted}.") from None
         self.scale = row[..., 0, :]
 
@@ -63,7 +79,9 @@ class LowRankGram(SPD):
         """diag(scale^2) + U'U over its trace."""
         A = cls(scale, U)
         argument = "LowRankGram.trace_one(scale=..., U=...)"
-        size = norm(jnp.concatenate([A.scale[..., None, :], A.U], axis=-2), (-2, -1), argument)
+        size = norm(
+            jnp.concatenate([A.scale[..., None, :], A.U], axis=-2), (-2, -1), argument
+        )
         return cls(A.scale / size[..., 0], A.U / size)
 
     @property
@@ -97,7 +115,9 @@ class LowRankGram(SPD):
     def __matmul__(self, x: ArrayLike) -> Array:
         columns = self._columns(x, "__matmul__(x=...)")
         scale, U = columns.matrix(self.scale[..., None]), columns.matrix(self.U)
-        return columns.restore(scale * (scale * columns.array) + U.mT @ (U @ columns.array))
+        return columns.restore(
+            scale * (scale * columns.array) + U.mT @ (U @ columns.array)
+        )
 
     @full_precision
     def dense(self) -> Array:
@@ -152,12 +172,18 @@ class LowRankGram(SPD):
         along = jnp.sum(rows * (other @ rows), axis=(0, -1))
         return DiagonalGram(self.scale).inner(other) + along
 
-    def logdet_and_trace_solve(self, other: SPD, x: Array | None = None) -> tuple[Array, Array]:
+    def logdet_and_trace_solve(
+        self, other: SPD, x: Array | None = None
+    ) -> tuple[Array, Array]:
         """diag(b^2) + V'V meets the diagonal of A^-1, and V A^-1 V'."""
         if not isinstance(other, LowRankGram | DiagonalGram):
             return super().logdet_and_trace_solve(other, x)
         check_pair(self, other, "A.trace_solve(B)")
-        V = other.U if isinstance(other, LowRankGram) else jnp.zeros_like(other.scale[..., None, :])
+        V = (
+            other.U
+            if isinstance(other, LowRankGram)
+            else jnp.zeros_like(other.scale[..., None, :])
+        )
         columns = self._columns(rows_of(V, x, self.batch_shape), "trace_solve(B)")
         F = self._thin(columns)
         y = columns.restore(low_rank.solve_root(F, columns.array))

@@ -42,14 +42,18 @@ def read_npz(path: Path, required: Sequence[str], optional=()) -> dict[str, np.n
     found = _loaded(path, lambda file: {name: file[name] for name in wanted})
     arrays = {name: _numbers(path, name, array) for name, array in found.items()}
     if len({len(array) for array in arrays.values()}) > 1:
-        lengths = " and ".join(f"{name} has {len(array)} rows" for name, array in arrays.items())
+        lengths = " and ".join(
+            f"{name} has {len(array)} rows" for name, array in arrays.items()
+        )
         raise ValueError(f"{path}: {lengths}; they must belong together.")
     return arrays
 
 
 def matrix(path: Path, name: str, array: np.ndarray) -> np.ndarray:
     if array.ndim != 2:
-        raise ValueError(f"{path}: {name} has the shape {array.shape}; it must be (rows, columns).")
+        raise ValueError(
+            f"{path}: {name} has the shape {array.shape}; it must be (rows, columns)."
+        )
     return array
 
 
@@ -94,7 +98,9 @@ def _check_numbers(path: Path, name: str, array) -> None:
         remedy = f"save `numpy.asarray({name}, float)`"
         raise ValueError(f"{path}: {name} holds {kind}, not numbers; {remedy}.")
     if array.ndim == 0 or array.size == 0:
-        raise ValueError(f"{path}: {name} has the shape {array.shape}; it needs rows and columns.")
+        raise ValueError(
+            f"{path}: {name} has the shape {array.shape}; it needs rows and columns."
+        )
     wrong, some = [], max(1, PIECE * len(array) // array.size)
     for first in range(0, len(array), some):
         piece = array[first : first + some].astype(np.float64)

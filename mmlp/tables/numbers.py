@@ -32,14 +32,25 @@ FOLLOWS = {
     "point": ("digit",),
     "e": ("minus", "plus", "digit"),
 }
-KINDS = {"end": b",;\t\n", "blank": b" ", "minus": b"-", "plus": b"+", "point": b".", "e": b"eE"}
+KINDS = {
+    "end": b",;\t\n",
+    "blank": b" ",
+    "minus": b"-",
+    "plus": b"+",
+    "point": b".",
+    "e": b"eE",
+}
 KINDS |= {"digit": b"0123456789"}
 NUMBER_OF = {kind: i for i, kind in enumerate(FOLLOWS)}
 CODES = bytes(
-    next((NUMBER_OF[kind] for kind, some in KINDS.items() if byte in some), len(FOLLOWS))
+    next(
+        (NUMBER_OF[kind] for kind, some in KINDS.items() if byte in some), len(FOLLOWS)
+    )
     for byte in range(256)
 )
-PAIRS = bytes(8 * NUMBER_OF[a] + NUMBER_OF[b] for a, some in FOLLOWS.items() for b in some)
+PAIRS = bytes(
+    8 * NUMBER_OF[a] + NUMBER_OF[b] for a, some in FOLLOWS.items() for b in some
+)
 
 
 def read_numbers(path: Path) -> tuple[tuple[str, ...], np.ndarray, int] | None:
@@ -57,7 +68,9 @@ def read_numbers(path: Path) -> tuple[tuple[str, ...], np.ndarray, int] | None:
                 header = file.readline(HEADER)
                 first_row_line = 3
             names, separator = _names(header, separator)
-            found = [_parsed(piece, separator, len(names)) for piece in _pieces(file, header)]
+            found = [
+                _parsed(piece, separator, len(names)) for piece in _pieces(file, header)
+            ]
     except (_OddError, EOFError, zlib.error, gzip.BadGzipFile):
         return None
     return (names, np.concatenate(found), first_row_line) if found else None
@@ -107,7 +120,9 @@ def _pieces(file, header: bytes) -> Iterator[bytes]:
 
 def _parsed(piece: bytes, separator: bytes, p: int) -> np.ndarray:
     """The numbers (n, p) of whole lines, if these are beyond doubt."""
-    from scipy.io import mmread  # here: it takes as long to import as all the rest of tables
+    from scipy.io import (
+        mmread,
+    )  # here: it takes as long to import as all the rest of tables
 
     marks = piece.translate(None, b"0123456789+- ")
     ends = marks.translate(None, b".eE")  # and whatever has no place in a number
@@ -118,7 +133,9 @@ def _parsed(piece: bytes, separator: bytes, p: int) -> np.ndarray:
     if any(pair in marks for pair in (b"..", b"e.", b"ee")) or not _in_order(piece):
         raise _OddError
     form = f"%%MatrixMarket matrix array real general\n{p} {n}\n".encode()
-    rows: Any = mmread(io.BytesIO(form + piece.replace(separator, b"\n")))  # by columns: (p, n)
+    rows: Any = mmread(
+        io.BytesIO(form + piece.replace(separator, b"\n"))
+    )  # by columns: (p, n)
     if not np.isfinite(rows).all():
         raise _OddError
     return np.ascontiguousarray(rows.T)

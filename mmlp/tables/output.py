@@ -23,7 +23,9 @@ STDOUT_PATHS = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
 Arrays = Mapping[str, np.ndarray]
 
 
-def write(path: Path | None, arrays: Arrays | Iterable[Arrays], axis: Sequence[str] = ()) -> None:
+def write(
+    path: Path | None, arrays: Arrays | Iterable[Arrays], axis: Sequence[str] = ()
+) -> None:
     """Write arrays with a common first axis to a file, whole or not at all; None is CSV to stdout.
 
     An .npz holds them by name, an .npy the only one. A CSV has the columns NAME for (n,), NAME_a
@@ -45,7 +47,9 @@ def write(path: Path | None, arrays: Arrays | Iterable[Arrays], axis: Sequence[s
             file.writelines(text.encode() for text in _csv(pieces, axis))
     else:
         found = list(pieces)
-        whole = {name: np.concatenate([piece[name] for piece in found]) for name in first}
+        whole = {
+            name: np.concatenate([piece[name] for piece in found]) for name in first
+        }
         with atomic_files.open_replacement(path) as file:
             if suffix == ".npz":
                 np.savez_compressed(file, allow_pickle=False, **whole)
@@ -85,7 +89,9 @@ def check_output(path: Path, names: Sequence[str]) -> str:
     suffix = output_format(path)
     if suffix == ".npy" and len(names) > 1:
         arrays = " and ".join(names)
-        raise ValueError(f"{path} can hold one array, but there are {arrays}; use .npz or .csv.")
+        raise ValueError(
+            f"{path} can hold one array, but there are {arrays}; use .npz or .csv."
+        )
     return suffix
 
 
@@ -98,7 +104,9 @@ def _csv(pieces: Iterable[Arrays], axis: Sequence[str]) -> Iterator[str]:
         for start in range(0, len(columns[0]), ROWS):
             rows = np.concatenate([x[start : start + ROWS] for x in columns], axis=1)
             # fewer digits tell a float32 from all others; of float64 Python writes the same, faster
-            yield _lines((rows if rows.dtype == np.float64 else rows.astype(str)).tolist())
+            yield _lines(
+                (rows if rows.dtype == np.float64 else rows.astype(str)).tolist()
+            )
 
 
 def _columns(arrays: Arrays, axis: Sequence[str]) -> tuple[list[str], list[np.ndarray]]:
@@ -112,7 +120,9 @@ def _columns(arrays: Arrays, axis: Sequence[str]) -> tuple[list[str], list[np.nd
             columns.append(array)
         else:
             i, j = np.triu_indices(array.shape[1])
-            names += [f"{name}_{axis[a]}_{axis[b]}" for a, b in np.transpose([i, j]).tolist()]
+            names += [
+                f"{name}_{axis[a]}_{axis[b]}" for a, b in np.transpose([i, j]).tolist()
+            ]
             columns.append(array[:, i, j])
     return names, columns
 

@@ -16,7 +16,12 @@ import numpy as np
 from mmlp import atomic_files
 from mmlp.columns.cells import MAX_EXACT_FLOAT, Cells, decimal_commas
 from mmlp.columns.kinds import Numbers, column, unread
-from mmlp.columns.number_format import BY_COLUMN, NumberFormat, find_ambiguous, find_decimal_comma
+from mmlp.columns.number_format import (
+    BY_COLUMN,
+    NumberFormat,
+    find_ambiguous,
+    find_decimal_comma,
+)
 from mmlp.columns.problems import Problem, listed
 from mmlp.tables.arrays import matrix, read_npy, read_npz
 from mmlp.tables.numbers import read_numbers
@@ -50,7 +55,9 @@ class Table:
     names: tuple[str, ...]
     rows: list[Row] | np.ndarray  # (n, p)
     targets: tuple[str, ...] = ()  # the columns of `y` in an .npz
-    line: int | None = None  # of the first row, in a text of one line for each row of numbers
+    line: int | None = (
+        None  # of the first row, in a text of one line for each row of numbers
+    )
     number_format: NumberFormat = BY_COLUMN  # of the numbers in text
     faulty: tuple[str, ...] = ()  # names that are missing or given twice
     ragged: tuple[str, ...] = ()  # lines with too many or too few cells
@@ -110,7 +117,9 @@ class Table:
         columns = self._cells
         if not self.number_format.is_given:
             expects_commas = self.number_format.expects_commas
-            return find_ambiguous(columns, names, _settle, expects_commas=expects_commas)
+            return find_ambiguous(
+                columns, names, _settle, expects_commas=expects_commas
+            )
         found = [self.number_format.find_foreign(name, columns[name]) for name in names]
         remedy = "correct it, or give the options --decimal and --thousands that fit the file"
         return [p._replace(text=f"{p.text}; {remedy}") for p in found if p is not None]
@@ -125,17 +134,27 @@ class Table:
         if isinstance(self.rows, np.ndarray):
             return {}
         rows = self.rows
-        return {name: Cells.of(row.cells[j] for row in rows) for j, name in enumerate(self.names)}
+        return {
+            name: Cells.of(row.cells[j] for row in rows)
+            for j, name in enumerate(self.names)
+        }
 
     def place(self, row: int) -> str:
         """Where a row stands in the file."""
         if isinstance(self.rows, np.ndarray):
-            return f"row {row} (from 0)" if self.line is None else f"line {self.line + row}"
+            return (
+                f"row {row} (from 0)"
+                if self.line is None
+                else f"line {self.line + row}"
+            )
         return f"line {self.rows[row].line}"
 
     def check(self, names: Sequence[str]) -> None:
         """Refuse names that the table has not, or that are given twice."""
-        known, seen = set(self.names), set()  # sets: a table may have tens of thousands of columns
+        known, seen = (
+            set(self.names),
+            set(),
+        )  # sets: a table may have tens of thousands of columns
         for name in names:
             if name in seen:
                 twice = f"the column {name!r} is asked for twice"
@@ -143,7 +162,11 @@ class Table:
             seen.add(name)
             if name not in known:
                 near = difflib.get_close_matches(name, self.names, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"it has {_listed(self.names)}."
+                hint = (
+                    f"did you mean {near[0]!r}?"
+                    if near
+                    else f"it has {_listed(self.names)}."
+                )
                 if self.faults:
                     missing = f"there is no column {name!r}; {hint.removesuffix('.')}"
                     raise ValueError(listed(str(self.path), [missing, *self.faults]))
@@ -165,7 +188,9 @@ class Table:
             texts = [text.replace(words, with_option) for text in texts]
         # Ragged lines come last: there may be thousands, but cells are named once a column.
         if texts or self.faults:
-            raise ValueError(listed(str(self.path), [*self.faulty, *texts, *self.ragged]))
+            raise ValueError(
+                listed(str(self.path), [*self.faulty, *texts, *self.ragged])
+            )
 
 
 def read(
@@ -211,7 +236,11 @@ def read(
         # Where the quick reader gives up, the other one begins anew, which a pipe does not allow.
         quick = number_format.is_plain and not atomic_files.is_stream(path)
         numbers = read_numbers(path) if quick else None
-        if numbers is not None and has_codes and np.any(np.abs(numbers[1]) >= MAX_EXACT_FLOAT):
+        if (
+            numbers is not None
+            and has_codes
+            and np.any(np.abs(numbers[1]) >= MAX_EXACT_FLOAT)
+        ):
             numbers = None
         if numbers is not None:
             names, rows, first_line = numbers
@@ -277,7 +306,9 @@ def _settle(cell: str, has_commas: bool) -> str:
     """Say what to do about a cell such as "1.600"."""
     as_thousands = f"add --decimal , --thousands . if it is {cell.replace('.', '')}"
     if has_commas:
-        return f"{as_thousands}, or write it with a decimal comma if it is {float(cell):g}"
+        return (
+            f"{as_thousands}, or write it with a decimal comma if it is {float(cell):g}"
+        )
     return f"{as_thousands}, or --decimal . if it is {float(cell):g}"
 
 

@@ -24,7 +24,9 @@ MAGIC = {  # how files begin that are often given a wrong name
 
 
 # Excel's first line that names the separator; a program that pads all rows adds more of it.
-SEPARATOR_LINE = re.compile(r'"?sep=(?P<separator>[^\w"\n\r])"?(?P=separator)*', re.IGNORECASE)
+SEPARATOR_LINE = re.compile(
+    r'"?sep=(?P<separator>[^\w"\n\r])"?(?P=separator)*', re.IGNORECASE
+)
 
 
 class Row(NamedTuple):
@@ -57,13 +59,17 @@ def read_csv(path: Path) -> Text:
     else:  # an empty line in its place keeps the numbers of the lines
         text = text[:blank_lines] + text[blank_lines + len(first_line) :]
     lines = io.StringIO(text.rstrip("\n "))
-    reader = csv.reader(lines, delimiter=separator, skipinitialspace=separator != " ", strict=True)
+    reader = csv.reader(
+        lines, delimiter=separator, skipinitialspace=separator != " ", strict=True
+    )
     rows = []
     line = 1
     try:
         for cells in reader:
             rows.append(Row(line, cells or [""]))
-            line = reader.line_num + 1  # a cell in quotation marks may take several lines
+            line = (
+                reader.line_num + 1
+            )  # a cell in quotation marks may take several lines
     except csv.Error as error:
         raise _left_open(f"{path}, line {reader.line_num}", error) from None
     while rows and rows[0].cells == [""]:
@@ -76,7 +82,9 @@ def read_csv(path: Path) -> Text:
         what = "holds numbers where names belong; add a first line"
         raise ValueError(f"{path}, line {line} {what}, such as {example:.40}.")
     rows = [row for row in rows[1:] if row.cells != [""] or len(names) == 1]
-    return _checked(path, [f"line {line}: {fault}" for fault in faulty_names(names)], names, rows)
+    return _checked(
+        path, [f"line {line}: {fault}" for fault in faulty_names(names)], names, rows
+    )
 
 
 def read_arff(path: Path) -> Text:
@@ -87,11 +95,15 @@ def read_arff(path: Path) -> Text:
             continue
         place, keyword = f"{path}, line {line}", content.split(maxsplit=1)[0].lower()
         if data and content.startswith("{"):
-            raise ValueError(f"{place}: sparse rows are not read; write all values of a row.")
+            raise ValueError(
+                f"{place}: sparse rows are not read; write all values of a row."
+            )
         if data:
             rows.append(Row(line, _arff_cells(place, content)))
         elif keyword == "@attribute":
-            match = re.match(r"@\w+\s+(?:'([^']+)'|\"([^\"]+)\"|([^\s'\"]+))\s+\S", content)
+            match = re.match(
+                r"@\w+\s+(?:'([^']+)'|\"([^\"]+)\"|([^\s'\"]+))\s+\S", content
+            )
             if match is None:
                 form = "an attribute is written `@attribute NAME numeric`"
                 raise ValueError(f"{place}: {form}, this is {content!r:.60}.")
@@ -135,7 +147,9 @@ def faulty_names(names: Sequence[str]) -> list[str]:
     return faults
 
 
-def _checked(path: Path, faulty: list[str], names: Sequence[str], rows: Sequence[Row]) -> Text:
+def _checked(
+    path: Path, faulty: list[str], names: Sequence[str], rows: Sequence[Row]
+) -> Text:
     """Set rows of another length apart; raise an error if no others are left."""
     whole = []
     ragged = []
@@ -171,9 +185,13 @@ def _decoded(path: Path) -> str:
         try:
             content = gzip.decompress(content)
         except gzip.BadGzipFile:
-            raise ValueError(f"{path} is not compressed by gzip; take .gz from its name.") from None
+            raise ValueError(
+                f"{path} is not compressed by gzip; take .gz from its name."
+            ) from None
         except (EOFError, zlib.error):
-            raise ValueError(f"{path} is damaged or cut short; copy it again.") from None
+            raise ValueError(
+                f"{path} is damaged or cut short; copy it again."
+            ) from None
     for magic, what in MAGIC.items():
         if content.startswith(magic):
             raise ValueError(f"{path} {what}.")
@@ -185,9 +203,13 @@ def _decoded(path: Path) -> str:
         text, wrong, line = "", error.start, content.count(b"\n", 0, error.start) + 1
     if wrong >= 0:
         remedy = "export the table as CSV in UTF-8"
-        raise ValueError(f"{path}, line {line} holds bytes that are not UTF-8 text; {remedy}.")
+        raise ValueError(
+            f"{path}, line {line} holds bytes that are not UTF-8 text; {remedy}."
+        )
     if not text.strip():
-        raise ValueError(f"{path} is empty; it needs the names of the columns and rows of numbers.")
+        raise ValueError(
+            f"{path} is empty; it needs the names of the columns and rows of numbers."
+        )
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -195,7 +217,12 @@ def _arff_cells(place: str, content: str) -> list[str]:
     if "'" not in content and '"' not in content:
         return content.split(",")
     quote = "'" if "'" in content else '"'
-    options = {"quotechar": quote, "escapechar": "\\", "skipinitialspace": True, "strict": True}
+    options = {
+        "quotechar": quote,
+        "escapechar": "\\",
+        "skipinitialspace": True,
+        "strict": True,
+    }
     try:
         return next(csv.reader([content], **options))
     except csv.Error as error:

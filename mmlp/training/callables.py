@@ -14,15 +14,29 @@ MEANING = (
 
 def check_callables(name: str, loss, optimizer, on_epoch) -> None:
     optax_s = optimizer is None or isinstance(optimizer, optax.GradientTransformation)
-    functions = isinstance(on_epoch, tuple | list) and all(callable(f) for f in on_epoch)
+    functions = isinstance(on_epoch, tuple | list) and all(
+        callable(f) for f in on_epoch
+    )
     watched = callable(on_epoch) or functions
     for fits, argument, value, wanted in (
         (callable(loss), "loss", loss, "a function of (model, batch, key, t)"),
-        (optax_s, "optimizer", optimizer, "an Optax optimiser such as `optax.adam(1e-3)`"),
-        (watched, "on_epoch", on_epoch, "a function of one EpochInfo, or a tuple of them"),
+        (
+            optax_s,
+            "optimizer",
+            optimizer,
+            "an Optax optimiser such as `optax.adam(1e-3)`",
+        ),
+        (
+            watched,
+            "on_epoch",
+            on_epoch,
+            "a function of one EpochInfo, or a tuple of them",
+        ),
     ):
         if not fits:
-            raise ValueError(f"`{name}({argument}=...)` must be {wanted}, got {value!r:.80}.")
+            raise ValueError(
+                f"`{name}({argument}=...)` must be {wanted}, got {value!r:.80}."
+            )
     try:
         hash(loss)
     except TypeError:

@@ -104,21 +104,32 @@ def join(params, frozen, static: tuple) -> Any:
     return eqx.combine(params, frozen, jax.tree.unflatten(treedef, leaves))
 
 
-def checked_task(models: Models, loss, rows: tuple, key, sizes: Sizes, optimizer) -> Task:
+def checked_task(
+    models: Models, loss, rows: tuple, key, sizes: Sizes, optimizer
+) -> Task:
     """What is to be done."""
     for size, value in sizes._asdict().items():
         if size != "patience" or value is not None:
             checked_size(value, f"{models.name}({size}=...)")
     name, many, own_data = models.name, models.many, models.own_data
-    key, key_type = _checked_key(key, f"{name}({'keys' if many else 'key'}=...)", many=many)
+    key, key_type = _checked_key(
+        key, f"{name}({'keys' if many else 'key'}=...)", many=many
+    )
     params, frozen, static = split(_checked_models(models, len(key)))
     rate = _checked_rates(models.rates, len(key)) if many else np.float32(1)
-    own, check = len(key) if own_data else None, functools.partial(checked_rows, many=many)
+    own, check = (
+        len(key) if own_data else None,
+        functools.partial(checked_rows, many=many),
+    )
     data, validation, parts = with_parts(check, name, rows, models.rows, own)
     if sizes.patience is not None and validation is None:
         what = f"`{name}(patience={sizes.patience})`"
         raise ValueError(f"{what} needs `validation` data to judge by.")
-    n = jax.tree.leaves(data)[0].shape[int(own_data)] if parts is None else parts.shape[2]
+    n = (
+        jax.tree.leaves(data)[0].shape[int(own_data)]
+        if parts is None
+        else parts.shape[2]
+    )
     steps_per_epoch = -(-n // sizes.batch_size)
     steps, weights = sizes.epochs * steps_per_epoch, jax.tree.leaves(params)
     if steps > MAX_STEPS:
@@ -131,18 +142,26 @@ def checked_task(models: Models, loss, rows: tuple, key, sizes: Sizes, optimizer
     options = {"many": many, "own_data": own_data, "mesh": all_devices()}
     # at the least effort a tail that is read from a file may round otherwise than in memory
     hard = choose_effort(steps, sizes.batch_size, sum(x.size for x in weights))
-    options["effort"] = "less" if hard == "least" and large((data, validation)) else hard
+    options["effort"] = (
+        "less" if hard == "least" and large((data, validation)) else hard
+    )
     program = Program(loss, optimizer, static, sizes.batch_size, key_type, **options)
     # patience beyond what is counted is patience without end
     ends = (np.int32(sizes.epochs), np.int32(min(sizes.patience or NEVER, NEVER)))
-    return Task(name, program, params, Fixed(frozen, data, validation, key, rate, *ends, parts))
+    return Task(
+        name, program, params, Fixed(frozen, data, validation, key, rate, *ends, parts)
+    )
 
 
 def _checked_models(models: Models, count: int):
     """The model with its NumPy arrays as JAX arrays; it must have weights to train, all finite."""
     name, tree = models.name, models.tree
-    tree = jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, tree)
-    weights = jax.tree_util.tree_flatten_with_path(eqx.filter(tree, eqx.is_inexact_array))[0]
+    tree = jax.tree.map(
+        lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, tree
+    )
+    weights = jax.tree_util.tree_flatten_with_path(
+        eqx.filter(tree, eqx.is_inexact_array)
+    )[0]
     if not weights:
         raise ValueError(
             f"`{name}(model=...)` has no floating-point array to train, got {tree!r:.80}."
@@ -171,7 +190,9 @@ def named(path) -> str:
 
 def _checked_rates(rates, count: int) -> np.ndarray:
     """Positive numbers (models,), by default ones."""
-    array = np.ones(count, np.float32) if rates is None else np.asarray(rates, np.float32)
+    array = (
+        np.ones(count, np.float32) if rates is None else np.asarray(rates, np.float32)
+    )
     if array.shape != (count,) or not np.all(np.isfinite(array) & (array > 0)):
         raise ValueError(
             f"`fit_many(rates=...)` must hold {count} positive numbers, one for each model, got "
@@ -184,11 +205,19 @@ def _checked_key(key, argument: str, *, many: bool):
     """A random key, or an array of keys, as (numbers, implementation); old-style keys pass too."""
     if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         implementation = jax.random.key_impl(key)
-    elif isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim:
-        implementation = jax.random.key_impl(key := jax.random.wrap_key_data(jnp.asarray(key)))
+    elif (
+        isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim
+    ):
+        implementation = jax.random.key_impl(
+            key := jax.random.wrap_key_data(jnp.asarray(key))
+        )
     else:
-        raise ValueError(f"`{argument}` must be made by `jax.random.key`, got {key!r:.80}.")
+        raise ValueError(
+            f"`{argument}` must be made by `jax.random.key`, got {key!r:.80}."
+        )
     if key.ndim != int(many) or (many and not len(key)):
-        wanted = "one axis of keys, as `jax.random.split` makes" if many else "a single key"
+        wanted = (
+            "one axis of keys, as `jax.random.split` makes" if many else "a single key"
+        )
         raise ValueError(f"`{argument}` must be {wanted}, got shape {key.shape}.")
     return np.asarray(jax.random.key_data(key)), implementation

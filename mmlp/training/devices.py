@@ -26,7 +26,10 @@ def placed(mesh: Mesh | None, tree, length: int | None = None):
     if mesh is None:
         return jax.tree.map(jnp.asarray, tree)
     return jax.tree.map(
-        lambda x: jax.device_put(x if is_key(x) else np.asarray(x), sharding(mesh, length)), tree
+        lambda x: jax.device_put(
+            x if is_key(x) else np.asarray(x), sharding(mesh, length)
+        ),
+        tree,
     )
 
 
@@ -38,7 +41,11 @@ def local(mesh: Mesh | None, tree):
 
 
 def to_host(x) -> np.ndarray:
-    if isinstance(x, jax.Array) and not x.is_fully_addressable and not x.is_fully_replicated:
+    if (
+        isinstance(x, jax.Array)
+        and not x.is_fully_addressable
+        and not x.is_fully_replicated
+    ):
         x = multihost_utils.process_allgather(x, tiled=True)
     return np.asarray(x)
 

@@ -48,7 +48,9 @@ def programs(task: Task) -> dict[str, tuple]:
     data = jax.tree.map(lambda x: x[0], fixed.data) if own else fixed.data
     batch = jax.tree.map(lambda x: x[: program.batch_size], data)
     random = jax.random.wrap_key_data(jnp.asarray(key), impl=program.key_type)
-    gradient = jax.value_and_grad(lambda params, *rest: loss_of(program, params, frozen, *rest))
+    gradient = jax.value_and_grad(
+        lambda params, *rest: loss_of(program, params, frozen, *rest)
+    )
     update, state = functools.partial(_update, program), program.optimizer.init(params)
     return {
         "loss": (gradient, params, batch, random, 1.0),
@@ -81,11 +83,15 @@ class _Digests:
     """Digests of values; a jaxpr that is met again is not read again."""
 
     def __init__(self):
-        self.known: dict[int, tuple[bytes, object]] = {}  # by id, with the object that has it
+        self.known: dict[
+            int, tuple[bytes, object]
+        ] = {}  # by id, with the object that has it
 
     def tree(self, tree) -> bytes:
         leaves, structure = jax.tree.flatten(tree)
-        return _hash("tree", _without_addresses(str(structure)), *map(self.value, leaves))
+        return _hash(
+            "tree", _without_addresses(str(structure)), *map(self.value, leaves)
+        )
 
     def value(self, value) -> bytes:
         """Of a leaf, a constant or a parameter of an equation."""
@@ -96,17 +102,23 @@ class _Digests:
                 self.known[id(value)] = self.program(value), value
             return self.known[id(value)][0]
         if isinstance(value, Mapping):
-            pairs = [self.value(key) + self.value(entry) for key, entry in value.items()]
+            pairs = [
+                self.value(key) + self.value(entry) for key, entry in value.items()
+            ]
             return _hash("mapping", *sorted(pairs))
         if isinstance(value, set | frozenset):
             return _hash("set", *sorted(map(self.value, value)))
         if isinstance(value, tuple | list):
             return _hash(type(value).__name__, *map(self.value, value))
         if isinstance(value, functools.partial):
-            return _hash("partial", *map(self.value, (value.func, value.args, value.keywords)))
+            return _hash(
+                "partial", *map(self.value, (value.func, value.args, value.keywords))
+            )
         if not jax.tree_util.all_leaves([value]):
             return self.tree(value)
-        if hasattr(value, "call_wrapped"):  # a derivative rule that this program does not use
+        if hasattr(
+            value, "call_wrapped"
+        ):  # a derivative rule that this program does not use
             return _hash("rule")
         name = getattr(value, "__qualname__", None)
         if isinstance(name, str):  # a function or a class
@@ -115,14 +127,18 @@ class _Digests:
         return _hash(type(value).__name__, _without_addresses(repr(value)), *inner)
 
     def array(self, value) -> bytes:
-        kind = f"{value.dtype} {tuple(value.shape)} {getattr(value, 'weak_type', False)}"
+        kind = (
+            f"{value.dtype} {tuple(value.shape)} {getattr(value, 'weak_type', False)}"
+        )
         if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             value = jax.random.key_data(value)
         array: Any = value if isinstance(value, Mapped) else np.asarray(value)
         if array.dtype.hasobject:
             return _hash("array", kind, self.value(array.tolist()))
         sha = _sha("array", kind)
-        sha.update((array.dtype.itemsize * math.prod(array.shape)).to_bytes(8, "little"))
+        sha.update(
+            (array.dtype.itemsize * math.prod(array.shape)).to_bytes(8, "little")
+        )
         for piece in pieces(array) if array.shape else [array]:
             sha.update(piece.tobytes())
         return sha.digest()
@@ -135,10 +151,15 @@ class _Digests:
         def atom(x) -> bytes:
             if hasattr(x, "val"):  # a constant in place of a variable
                 return _hash("constant", self.value(x.val), _type(x))
-            return _hash("variable", str(places.setdefault(id(x), len(places))), _type(x))
+            return _hash(
+                "variable", str(places.setdefault(id(x), len(places))), _type(x)
+            )
 
         consts = [self.value(const) for const in getattr(program, "consts", ())]
-        parts = [_hash(*consts), *(_hash(*map(atom, x)) for x in (jaxpr.constvars, jaxpr.invars))]
+        parts = [
+            _hash(*consts),
+            *(_hash(*map(atom, x)) for x in (jaxpr.constvars, jaxpr.invars)),
+        ]
         for equation in jaxpr.eqns:
             parts += [equation.primitive.name, _hash(*map(atom, equation.invars))]
             parts += [_hash(*map(atom, equation.outvars)), self.value(equation.params)]
@@ -159,7 +180,11 @@ def _sha(*parts: bytes | str):
 
 def _is_array(value) -> bool:
     """Those of NumPy and JAX, of mapped files, random keys, and what JAX wraps constants in."""
-    wraps = hasattr(value, "__array__") and hasattr(value, "dtype") and not isinstance(value, type)
+    wraps = (
+        hasattr(value, "__array__")
+        and hasattr(value, "dtype")
+        and not isinstance(value, type)
+    )
     return isinstance(value, jax.Array | np.ndarray | np.generic | Mapped) or wraps
 
 
@@ -171,7 +196,10 @@ def _type(variable) -> bytes:
 
 def _attributes(value) -> Iterable:
     """What any other object holds, such as an array that it makes hashable."""
-    names = [*getattr(value, "__dict__", ()), *(getattr(type(value), "__slots__", None) or ())]
+    names = [
+        *getattr(value, "__dict__", ()),
+        *(getattr(type(value), "__slots__", None) or ()),
+    ]
     return [getattr(value, name, None) for name in names]
 
 

@@ -29,7 +29,9 @@ VALIDATION_BATCH = 256  # samples at once: enough to be fast, few enough to fit
 
 
 @functools.partial(Compiled, donate=0)
-def run_epoch(program: Program, state: State, fixed: Fixed, epoch) -> tuple[State, Metrics]:
+def run_epoch(
+    program: Program, state: State, fixed: Fixed, epoch
+) -> tuple[State, Metrics]:
     """The state after this epoch, from 0, and what it reports; of many, with a leading axis."""
 
     def one(state: State, fixed: Fixed):
@@ -39,7 +41,11 @@ def run_epoch(program: Program, state: State, fixed: Fixed, epoch) -> tuple[Stat
 
     if program.many:
         own, parts = 0 if program.own_data else None, None if fixed.rows is None else 0
-        common = {"data": None if fixed.rows is not None else own, "epochs": None, "patience": None}
+        common = {
+            "data": None if fixed.rows is not None else own,
+            "epochs": None,
+            "patience": None,
+        }
         axes = Fixed(0, validation=own, key=0, rate=0, rows=parts, **common)
         after, metrics = jax.vmap(one, (0, axes))(state, fixed)
     else:
@@ -51,7 +57,9 @@ def run_epoch(program: Program, state: State, fixed: Fixed, epoch) -> tuple[Stat
     return after, metrics
 
 
-def _all_steps(program: Program, state: State, fixed: Fixed, epoch) -> tuple[State, list[Part]]:
+def _all_steps(
+    program: Program, state: State, fixed: Fixed, epoch
+) -> tuple[State, list[Part]]:
     """The state after a step for each batch, and what the steps gave."""
     of_all = None if fixed.rows is None else numbers_in(fixed.rows, epoch)
     n = len(jax.tree.leaves(fixed.data)[0]) if of_all is None else len(of_all)
@@ -99,11 +107,16 @@ def _step(program: Program, state: State, fixed: Fixed, batch, key, t):
     )
     update = optax.with_extra_args_support(program.optimizer).update
     updates, optimizer = update(gradient, state.optimizer, state.params, t=t)
-    updates = jax.tree.map(lambda u: (fixed.rate * state.scale).astype(u.dtype) * u, updates)
+    updates = jax.tree.map(
+        lambda u: (fixed.rate * state.scale).astype(u.dtype) * u, updates
+    )
     params = optax.apply_updates(state.params, updates)
 
     # the loss, then for each weight its gradient and new value; all at once, they are many
-    together = [value, *map(jnp.add, jax.tree.leaves(gradient), jax.tree.leaves(params))]
+    together = [
+        value,
+        *map(jnp.add, jax.tree.leaves(gradient), jax.tree.leaves(params)),
+    ]
     finite = jnp.concatenate([jnp.isfinite(x).ravel() for x in together])
     applied = jnp.all(finite) & ~state.failed
     bad: Any = jnp.where(applied, 0, state.bad + 1)
@@ -166,7 +179,9 @@ def _scores(program: Program, state: State, fixed: Fixed) -> list[Part]:
     rows, keys = np.arange(n), score_keys(program, fixed, steps + (tail > 0))
     pieces = (keys[:steps], rows[: steps * size].reshape(steps, size))
     scores = [Part(size, jax.lax.map(lambda x: mean(*x), pieces))]
-    return [*scores, Part(tail, mean(keys[-1], rows[steps * size :]))] if tail else scores
+    return (
+        [*scores, Part(tail, mean(keys[-1], rows[steps * size :]))] if tail else scores
+    )
 
 
 def score_size(program: Program, n: int) -> int:

@@ -71,7 +71,9 @@ def fit(
     check_not_forked("fit")
     check_callables("fit", loss, optimizer, on_epoch)
     sizes = Sizes(epochs, batch_size, patience)
-    task = checked_task(Models("fit", model), loss, (data, validation), key, sizes, optimizer)
+    task = checked_task(
+        Models("fit", model), loss, (data, validation), key, sizes, optimizer
+    )
     return _trained(task, checkpoint, resume, progress=progress, on_epoch=on_epoch)
 
 

@@ -20,7 +20,9 @@ LOOPS = ("scan", "while", "cond")  # what goes in need not come out at the same 
 
 def by_progress(task: Task) -> list[str]:
     """Which of loss and optimiser go by t."""
-    return [name for name, program in programs(task).items() if depends_on_last(*program)]
+    return [
+        name for name, program in programs(task).items() if depends_on_last(*program)
+    ]
 
 
 def depends_on_last(function: Callable, *arguments) -> bool:
@@ -31,26 +33,40 @@ def depends_on_last(function: Callable, *arguments) -> bool:
 
 def _reached(jaxpr, inputs: list[bool]) -> list[bool]:
     """Which outputs of a program some of its inputs reach."""
-    known = {id(var) for var, reached in zip(jaxpr.invars, inputs, strict=True) if reached}
+    known = {
+        id(var) for var, reached in zip(jaxpr.invars, inputs, strict=True) if reached
+    }
     for equation in jaxpr.eqns:
         given = [id(var) in known for var in equation.invars]
         if any(given):
             inner = [getattr(x, "jaxpr", x) for x in equation.params.values()]
-            inner = [x for x in inner if hasattr(x, "eqns") and len(x.invars) == len(given)]
+            inner = [
+                x for x in inner if hasattr(x, "eqns") and len(x.invars) == len(given)
+            ]
             whole = [True] * len(equation.outvars)
             through = len(inner) == 1 and equation.primitive.name not in LOOPS
             outputs = _reached(inner[0], given) if through else whole
             outputs = outputs if len(outputs) == len(whole) else whole
-            known |= {id(var) for var, out in zip(equation.outvars, outputs, strict=True) if out}
-            known |= {id(var) for var in equation.invars if hasattr(var.aval, "inner_aval")}  # refs
+            known |= {
+                id(var)
+                for var, out in zip(equation.outvars, outputs, strict=True)
+                if out
+            }
+            known |= {
+                id(var) for var in equation.invars if hasattr(var.aval, "inner_aval")
+            }  # refs
     return [id(var) in known for var in jaxpr.outvars]
 
 
-def as_left(task: Task, state: State, done: list[Metrics]) -> tuple[State, list[Metrics], bool]:
+def as_left(
+    task: Task, state: State, done: list[Metrics]
+) -> tuple[State, list[Metrics], bool]:
     """A run as it was left, for those who have more patience now; and whether it is finished."""
     if not done:
         return state, done, False
-    stopped = np.asarray(to_host(state.failed) | (to_host(state.stale) >= task.fixed.patience))
+    stopped = np.asarray(
+        to_host(state.failed) | (to_host(state.stale) >= task.fixed.patience)
+    )
     if task.program.many and done[1:] and np.any(done[-2].stopped & ~stopped):
         models = ", ".join(map(str, np.flatnonzero(done[-2].stopped & ~stopped)))
         raise ValueError(

@@ -23,7 +23,11 @@ from mmlp.training.stream import Stream
 
 
 def train(
-    task: Task, run: RunDirectory | None, *, progress: bool | str, on_epoch: Sequence[Callable]
+    task: Task,
+    run: RunDirectory | None,
+    *,
+    progress: bool | str,
+    on_epoch: Sequence[Callable],
 ) -> FitResult:
     """Epoch after epoch until the last one, or until every model has stopped."""
     epochs, done, finished, stop = int(task.fixed.epochs), [], False, 0
@@ -75,7 +79,9 @@ def _epochs(task: Task, state: State, fixed: Fixed, first: int):
     """What runs one epoch after the other, as long as it is open."""
     if task.streamed:
         return Stream(task, first)
-    return contextlib.nullcontext(run_epoch.program(task.program, state, fixed, np.int32(0)))
+    return contextlib.nullcontext(
+        run_epoch.program(task.program, state, fixed, np.int32(0))
+    )
 
 
 def compile_epoch(task: Task) -> None:
@@ -93,7 +99,13 @@ def _placed(task: Task, state: State) -> tuple[State, Fixed]:
     if task.streamed:
         fixed |= {"data": None, "validation": None}
     models = len(task.fixed.key) if program.many else None
-    own = ("frozen", "key", "rate", "rows", *(("validation",) if program.own_data else ()))
+    own = (
+        "frozen",
+        "key",
+        "rate",
+        "rows",
+        *(("validation",) if program.own_data else ()),
+    )
     own += ("data",) if program.own_data and task.fixed.rows is None else ()
     for name, tree in fixed.items():
         fixed[name] = placed(program.mesh, tree, models if name in own else None)
@@ -124,6 +136,8 @@ def _info(task: Task, state: State, done: list[Metrics]) -> EpochInfo:
 def _stop(number: int, text: str) -> NoReturn:
     if number == signal.SIGINT:
         raise KeyboardInterrupt(text)
-    with contextlib.suppress(OSError):  # whether or not someone reads it, the status is the same
+    with contextlib.suppress(
+        OSError
+    ):  # whether or not someone reads it, the status is the same
         print(text, file=sys.stderr)
     raise SystemExit(128 + number)

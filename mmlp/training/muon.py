@@ -61,7 +61,9 @@ class Layout:
             if x.ndim == 2:
                 shapes.setdefault((x.dtype, tuple(sorted(x.shape))), []).append(i)
         stacks: list[Stack] = []
-        for (dtype, shape), members in sorted(shapes.items(), key=lambda item: -_cost(item[0][1])):
+        for (dtype, shape), members in sorted(
+            shapes.items(), key=lambda item: -_cost(item[0][1])
+        ):
             for stack in stacks:
                 fits = stack.dtype == dtype and all(map(int.__le__, shape, stack.shape))
                 if fits and len(members) * (_cost(stack.shape) - _cost(shape)) <= WASTE:
@@ -76,8 +78,14 @@ class Layout:
             x = x if x.shape[0] <= x.shape[1] else x.T
             return jnp.pad(x, [(0, m - n) for m, n in zip(shape, x.shape, strict=True)])
 
-        stacks = (jnp.stack([padded(leaves[i], s.shape) for i in s.members]) for s in self.stacks)
-        vectors = (jnp.concatenate([leaves[i].ravel() for i in group]) for group in self.vectors)
+        stacks = (
+            jnp.stack([padded(leaves[i], s.shape) for i in s.members])
+            for s in self.stacks
+        )
+        vectors = (
+            jnp.concatenate([leaves[i].ravel() for i in group])
+            for group in self.vectors
+        )
         return Joined(tuple(stacks), tuple(vectors))
 
     def part(self, joined: Joined) -> list[Array]:
@@ -101,18 +109,23 @@ class Layout:
         """sqrt(max(1, columns / rows)) of the members of each stack, (k, 1, 1)."""
         shapes = [[self.leaves[i].shape for i in s.members] for s in self.stacks]
         gains = [
-            [max(1, columns / max(rows, 1)) ** 0.5 for rows, columns in group] for group in shapes
+            [max(1, columns / max(rows, 1)) ** 0.5 for rows, columns in group]
+            for group in shapes
         ]
         pairs = zip(gains, self.stacks, strict=True)
         return [jnp.array(group, stack.dtype)[:, None, None] for group, stack in pairs]
 
 
-def muon(rate: Callable[..., Any], clip: float) -> optax.GradientTransformationExtraArgs:
+def muon(
+    rate: Callable[..., Any], clip: float
+) -> optax.GradientTransformationExtraArgs:
     """Steps of size rate(count, t=t), of gradients that are at most `clip` long altogether."""
 
     def init(params) -> MuonState:
         joined = jax.tree.map(jnp.zeros_like, _joined(params)[1])
-        return MuonState(jnp.zeros((), jnp.int32), joined.stacks, joined.vectors, joined.vectors)
+        return MuonState(
+            jnp.zeros((), jnp.int32), joined.stacks, joined.vectors, joined.vectors
+        )
 
     def update(updates, state: Any, params=None, *, t=None, **_):
         layout, gradient = _joined(updates)
@@ -124,12 +137,18 @@ def muon(rate: Callable[..., Any], clip: float) -> optax.GradientTransformationE
         square = _moment(ADAM[1], [g * g for g in gradient.vectors], state.square)
         count, step = state.count + 1, -rate(state.count, t=t)
         ahead = _ahead(MOMENTUM, momentum, gradient.stacks, count)
-        stacks = (gain * orthogonal(x) for gain, x in zip(layout.gains(), ahead, strict=True))
+        stacks = (
+            gain * orthogonal(x) for gain, x in zip(layout.gains(), ahead, strict=True)
+        )
         vectors = (
             m / (jnp.sqrt(_unbiased(ADAM[1], v, count)) + ADAM[2])
-            for m, v in zip(_ahead(ADAM[0], mean, gradient.vectors, count), square, strict=True)
+            for m, v in zip(
+                _ahead(ADAM[0], mean, gradient.vectors, count), square, strict=True
+            )
         )
-        steps = jax.tree.map(lambda x: step.astype(x.dtype) * x, Joined((*stacks,), (*vectors,)))
+        steps = jax.tree.map(
+            lambda x: step.astype(x.dtype) * x, Joined((*stacks,), (*vectors,))
+        )
         tree = jax.tree.unflatten(jax.tree.structure(updates), layout.part(steps))
         return tree, MuonState(count, momentum, mean, square)
 
@@ -160,7 +179,8 @@ def _moment(decay: float, new, old) -> tuple[Array, ...]:
 def _ahead(decay: float, moments, gradients, count: Array) -> list[Array]:
     """What the next moments would be of the same gradients, as Nesterov has it."""
     return [
-        decay * _unbiased(decay, m, count + 1) + (1 - decay) * _unbiased(decay, g, count)
+        decay * _unbiased(decay, m, count + 1)
+        + (1 - decay) * _unbiased(decay, g, count)
         for m, g in zip(moments, gradients, strict=True)
     ]
 

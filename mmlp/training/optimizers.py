@@ -42,7 +42,9 @@ def optimizer_by_progress(learning_rate: float = LEARNING_RATE) -> Optimizer:
     return equal_by_arguments(_muon_by_progress, learning_rate)
 
 
-def equal_by_arguments(make: Callable[..., Optimizer], *arguments: Hashable) -> Optimizer:
+def equal_by_arguments(
+    make: Callable[..., Optimizer], *arguments: Hashable
+) -> Optimizer:
     """`make(*arguments)`, equal to any other of equal arguments; two `optax.adam(0.1)` are not."""
     parts = (_Part(name, make, arguments) for name in ("init", "update"))
     return optax.GradientTransformationExtraArgs(*parts)

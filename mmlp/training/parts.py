@@ -7,7 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def with_parts(check: Callable, name: str, arrays: tuple, rows, models: int | None) -> tuple:
+def with_parts(
+    check: Callable, name: str, arrays: tuple, rows, models: int | None
+) -> tuple:
     """Data and validation data, checked, and the numbers of the rows of data, if there are any.
 
     With them the data are common to all models; the validation data are not.
@@ -27,7 +29,12 @@ def _checked(rows, models: int, n: int) -> np.ndarray:
             f"`fit_many(rows=...)` must be whole numbers of shape ({models}, parts, m), got lists "
             "of several lengths; repeat rows where a model has fewer."
         ) from None
-    if array.dtype.kind not in "iu" or array.ndim != 3 or len(array) != models or not array.size:
+    if (
+        array.dtype.kind not in "iu"
+        or array.ndim != 3
+        or len(array) != models
+        or not array.size
+    ):
         raise ValueError(
             f"`fit_many(rows=...)` must be whole numbers of shape ({models}, parts, m), for each "
             f"model those of its rows, got dtype {array.dtype} and shape {array.shape}."

@@ -24,11 +24,21 @@ class Progress(contextlib.AbstractContextManager):
     `show` may be the name of the run, `patience` is after how many epochs without gain it ends.
     """
 
-    def __init__(self, epochs: int, done: int, *, show: bool | str, patience: int | None = None):
-        self.epochs, self.done, self.show, self.bar, self.skipped = epochs, done, show, None, 0
+    def __init__(
+        self, epochs: int, done: int, *, show: bool | str, patience: int | None = None
+    ):
+        self.epochs, self.done, self.show, self.bar, self.skipped = (
+            epochs,
+            done,
+            show,
+            None,
+            0,
+        )
         self.patience = patience
         self.name = f"{show}: " if isinstance(show, str) else ""
-        self.stops = "" if patience is None else f"stops after {_epochs(patience)} without gain"
+        self.stops = (
+            "" if patience is None else f"stops after {_epochs(patience)} without gain"
+        )
         self.began = self.first_done = time.monotonic()
         self.next, self.last = self.began + FIRST, []
         if show and sys.stderr.isatty():
@@ -62,22 +72,37 @@ class Progress(contextlib.AbstractContextManager):
         """After an epoch, with its `EpochInfo`; of many models the median."""
         self.timer.cancel()
         shown = {"loss": info.loss, "validation": info.validation}
-        shown = {name: x for name, x in shown.items() if x is not None and np.any(np.isfinite(x))}
+        shown = {
+            name: x
+            for name, x in shown.items()
+            if x is not None and np.any(np.isfinite(x))
+        }
         self.skipped += int(np.sum(info.skipped))
         left_out = [f"{self.skipped} steps left out"] if self.skipped else []
-        self.last = [*(_median(name, value) for name, value in shown.items()), *left_out]
+        self.last = [
+            *(_median(name, value) for name, value in shown.items()),
+            *left_out,
+        ]
         now = time.monotonic()
-        if info.epoch == self.done + 1:  # the rate leaves out the first epoch, which compiles
+        if (
+            info.epoch == self.done + 1
+        ):  # the rate leaves out the first epoch, which compiles
             self.first_done = now
         left = self._left(now, info.epoch)
         if self.bar is not None:
             self.bar.set_description_str(self.name, refresh=False)
-            said = self.last[1:] if "validation" in shown else self.last  # a line is short
-            self.bar.set_postfix_str(", ".join([*left[:1], *said, *left[1:]]), refresh=False)
+            said = (
+                self.last[1:] if "validation" in shown else self.last
+            )  # a line is short
+            self.bar.set_postfix_str(
+                ", ".join([*left[:1], *said, *left[1:]]), refresh=False
+            )
             self.bar.update(info.epoch - self.bar.n)
         elif self.show and info.epoch < self.epochs and self._due(now, info.epoch):
             self.next = now + EVERY
-            self._say(f"epoch {info.epoch}/{self.epochs}: {', '.join([*self.last, *left])}")
+            self._say(
+                f"epoch {info.epoch}/{self.epochs}: {', '.join([*self.last, *left])}"
+            )
 
     def _due(self, now: float, epoch: int) -> bool:
         """After the first epoch nothing is known of the time; if it was long, it is told of."""
@@ -103,19 +128,43 @@ class Progress(contextlib.AbstractContextManager):
         self._say(f"{what}: {', '.join([*best, *last, clock(seconds)])}")
 
 
-def ended(epochs: list[Metrics], limit: int, patience: int | None) -> tuple[str, list[str]]:
+def ended(
+    epochs: list[Metrics], limit: int, patience: int | None
+) -> tuple[str, list[str]]:
     """What ended a run of one model or many, by the metrics of its epochs; the best of them."""
     metrics, number = Metrics.stacked(epochs), len(epochs)
-    scores, stopped = (x.reshape(number, -1) for x in (metrics.validation, metrics.stopped))
+    scores, stopped = (
+        x.reshape(number, -1) for x in (metrics.validation, metrics.stopped)
+    )
     judged = np.isfinite(scores).any(axis=0)
-    best = np.where(judged, np.argmin(np.where(np.isfinite(scores), scores, np.inf), axis=0) + 1, 0)
-    told = sorted({int(best[judged].min()), int(best[judged].max())}) if judged.any() else []
-    words = [f"best epoch{'s' * (len(told) > 1)} {' to '.join(map(str, told))}"] if told else []
-    words += [_median("validation", np.nanmin(scores[:, judged], axis=0))] if told else []
-    waited = 0  # models that have stopped because nothing was gained; others have failed
+    best = np.where(
+        judged, np.argmin(np.where(np.isfinite(scores), scores, np.inf), axis=0) + 1, 0
+    )
+    told = (
+        sorted({int(best[judged].min()), int(best[judged].max())})
+        if judged.any()
+        else []
+    )
+    words = (
+        [f"best epoch{'s' * (len(told) > 1)} {' to '.join(map(str, told))}"]
+        if told
+        else []
+    )
+    words += (
+        [_median("validation", np.nanmin(scores[:, judged], axis=0))] if told else []
+    )
+    waited = (
+        0  # models that have stopped because nothing was gained; others have failed
+    )
     if patience is not None:
-        waited = int(np.sum(stopped[-1] & (np.argmax(stopped, axis=0) + 1 - best >= patience)))
-    what = f"all {_epochs(limit)}" if number == limit else f"stopped in epoch {number} of {limit}"
+        waited = int(
+            np.sum(stopped[-1] & (np.argmax(stopped, axis=0) + 1 - best >= patience))
+        )
+    what = (
+        f"all {_epochs(limit)}"
+        if number == limit
+        else f"stopped in epoch {number} of {limit}"
+    )
     who = f"{waited} of {len(best)} models stopped after " if waited < len(best) else ""
     gain = f", {who}{_epochs(patience or 0)} without gain" if waited else ""
     return f"{what}{gain}", words

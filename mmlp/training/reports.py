@@ -58,14 +58,18 @@ def trouble(task: Task, state: State, epochs: list[Metrics], result: Callable) -
     if not np.any(now < before):
         return
     smaller, culprit, failed, scale = (
-        np.atleast_1d(x) for x in (now < before, to_host(state.culprit), to_host(state.failed), now)
+        np.atleast_1d(x)
+        for x in (now < before, to_host(state.culprit), to_host(state.failed), now)
     )
     alike: dict[tuple, list[int]] = {}
     for model in np.flatnonzero(smaller).tolist():
         case = tuple(x[model].item() for x in (culprit, failed, scale))
         alike.setdefault(case, []).append(model)
     paths = jax.tree_util.tree_flatten_with_path(task.params)[0]
-    quantities = ["the loss", *(f"the gradient or step of {named(path)}" for path, _ in paths)]
+    quantities = [
+        "the loss",
+        *(f"the gradient or step of {named(path)}" for path, _ in paths),
+    ]
     steps = f"was not finite in {IN_A_ROW} steps in a row in epoch {len(epochs)}"
     texts = []
     for (index, has_failed, size), models in alike.items():
@@ -74,7 +78,9 @@ def trouble(task: Task, state: State, epochs: list[Metrics], result: Callable) -
         then = f"; {then} last good weights"
         if not has_failed:
             then = f"; went back to the last good weights, with the step now {size:.3g} of its size"
-        texts.append(f"{quantities[index]}{who} {steps}{'' if np.all(failed) else then}")
+        texts.append(
+            f"{quantities[index]}{who} {steps}{'' if np.all(failed) else then}"
+        )
     what = f"`{task.name}`: {'. '.join(texts)}"
     if not np.all(failed):
         warn(what, RuntimeWarning)
@@ -99,14 +105,18 @@ def nothing_learnt(task: Task, state: State, result: FitResult) -> None:
     ):
         if np.any(where):
             who = f" for {_listed(np.flatnonzero(where))}" if task.program.many else ""
-            plural = "the models are as they" if np.sum(where) > 1 else "the model is as it"
+            plural = (
+                "the models are as they" if np.sum(where) > 1 else "the model is as it"
+            )
             warn(f"{what}{who}; {plural} began.")
 
 
 def warn(text: str, category: type[Warning] = UserWarning) -> None:
     """A warning at the line that called this package."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("mmlp.training."):
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith(
+        "mmlp.training."
+    ):
         level, frame = level + 1, frame.f_back
     warnings.warn(text, category, stacklevel=level)
 

@@ -9,8 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 PIECE = 2**24  # bytes at once where all rows of an array are read
-CHUNK = 2**26  # bytes of batches that are read at once; an array of a file up to here is held
-WIDER = "scale it, or allow double precision: `jax.config.update('jax_enable_x64', True)`."
+CHUNK = (
+    2**26
+)  # bytes of batches that are read at once; an array of a file up to here is held
+WIDER = (
+    "scale it, or allow double precision: `jax.config.update('jax_enable_x64', True)`."
+)
 
 
 class Mapped:
@@ -81,7 +85,9 @@ def planned(tree, size: int) -> list[Piece]:
 
 def row_bytes(tree) -> int:
     """Of one row in all arrays of the tree."""
-    return sum(x.dtype.itemsize * int(np.prod(x.shape[1:])) for x in jax.tree.leaves(tree))
+    return sum(
+        x.dtype.itemsize * int(np.prod(x.shape[1:])) for x in jax.tree.leaves(tree)
+    )
 
 
 def pieces(array) -> Iterator[np.ndarray]:
@@ -101,12 +107,18 @@ def gathered(array, rows: np.ndarray) -> np.ndarray:
     return found.reshape(*rows.shape, *array.shape[1:])
 
 
-def checked_rows(name: str, rows: tuple, models: int | None, *, many: bool, common: bool = False):
+def checked_rows(
+    name: str, rows: tuple, models: int | None, *, many: bool, common: bool = False
+):
     """Data and validation data of the same form; with `models`, for each of so many.
 
     Data that are `common` to the models have no axis of them, as `fit_many(rows=...)` takes them.
     """
-    own = None if models is None else Own(models, "rows=..." if common else "own_data=True")
+    own = (
+        None
+        if models is None
+        else Own(models, "rows=..." if common else "own_data=True")
+    )
     axes = (None if common else own, own)
     data = _checked_arrays(rows[0], f"{name}(data=...)", axes[0], many=many)
     if rows[1] is None:
@@ -134,7 +146,9 @@ def _checked_arrays(tree, argument: str, own: Own | None, *, many: bool):
     """Finite numbers with a common first axis, (n, ...) or (models, n, ...), in JAX's precision."""
     named = jax.tree_util.tree_flatten_with_path(tree)[0]
     if not named:
-        raise ValueError(f"`{argument}` must hold at least one array, got {tree!r:.80}.")
+        raise ValueError(
+            f"`{argument}` must hold at least one array, got {tree!r:.80}."
+        )
     names = [f"{argument}{jax.tree_util.keystr(path)}" for path, _ in named]
     leaves = [leaf for _, leaf in named]
     lengths = {n: _length(n, leaf, own) for n, leaf in zip(names, leaves, strict=True)}
@@ -193,18 +207,26 @@ def _check_finite(name: str, array, leaf, own: Own | None) -> None:
             where = tuple(int(i) for i in np.argwhere(~finite)[0])
             where = (where[0] + first, *where[1:])
             value = leaf[where]
-            place = f"row {where[0]}" if own is None else f"row {where[1]} of model {where[0]}"
+            place = (
+                f"row {where[0]}"
+                if own is None
+                else f"row {where[1]} of model {where[0]}"
+            )
             fits, how = "be finite", "drop or fill such rows."
             if np.isfinite(value):
                 fits, how = f"fit {array.dtype}", WIDER
-            raise ValueError(f"`{name}` must {fits}, got {value} in {place} (index {where}); {how}")
+            raise ValueError(
+                f"`{name}` must {fits}, got {value} in {place} (index {where}); {how}"
+            )
         first += len(piece)
 
 
 def _length(name: str, leaf, own: Own | None) -> int:
     """How many rows an array has."""
     if not isinstance(leaf, jax.Array | np.ndarray) or leaf.dtype == object:
-        raise ValueError(f"`{name}` must be an array, got {leaf!r:.80}; use `np.asarray`.")
+        raise ValueError(
+            f"`{name}` must be an array, got {leaf!r:.80}; use `np.asarray`."
+        )
     if not (leaf.dtype == bool or jnp.issubdtype(leaf.dtype, jnp.number)):
         raise ValueError(
             f"`{name}` must hold numbers, got dtype {leaf.dtype}; encode it as numbers first."
@@ -216,5 +238,7 @@ def _length(name: str, leaf, own: Own | None) -> int:
         )
     shape = leaf.shape if own is None else leaf.shape[1:]
     if not shape or shape[0] == 0:
-        raise ValueError(f"`{name}` must have at least one row, got shape {leaf.shape}.")
+        raise ValueError(
+            f"`{name}` must have at least one row, got shape {leaf.shape}."
+        )
     return shape[0]

@@ -28,7 +28,9 @@ except ImportError:  # not on Windows
 
 KEEP = 3
 LOCK_FILE = ".lock"
-KINDS = Metrics(loss="f", validation="f", skipped="i", scale="f", stopped="b")  # of dtypes
+KINDS = Metrics(
+    loss="f", validation="f", skipped="i", scale="f", stopped="b"
+)  # of dtypes
 MORE = {"epochs", "patience"}  # of which a longer run has more
 SHARE = 20  # writing takes at most about one part in this many of the time
 
@@ -119,7 +121,9 @@ class RunDirectory(contextlib.AbstractContextManager):
 
     def files(self) -> list[Path]:
         """Checkpoints, newest first."""
-        return sorted(self.path.glob(f"checkpoint-{'[0-9]' * 8}.safetensors"), reverse=True)
+        return sorted(
+            self.path.glob(f"checkpoint-{'[0-9]' * 8}.safetensors"), reverse=True
+        )
 
     def newest(self) -> tuple[dict[str, np.ndarray], dict] | None:
         """The newest checkpoint that is not damaged; the next `write` sets damaged ones aside."""
@@ -145,7 +149,9 @@ class RunDirectory(contextlib.AbstractContextManager):
         ours, holds = self.fingerprint, f"`fit(checkpoint=...)`: {self.path} holds"
         other = {name for name, value in ours.items() if theirs.get(name) != value}
         more = {name for name in MORE & other if _less(theirs.get(name), ours[name])}
-        if other == more and ("epochs" not in more or not (parts := self.by_progress())):
+        if other == more and (
+            "epochs" not in more or not (parts := self.by_progress())
+        ):
             return
         if other - {"optimizer"} != more or "epochs" not in more:
             names = ", ".join(name for name in ours if name in other)
@@ -179,8 +185,13 @@ class RunDirectory(contextlib.AbstractContextManager):
         if not arrays:
             return state, [], False
         columns = {f"metrics.{field}": kind for field, kind in KINDS._asdict().items()}
-        forms = {column: ((epoch, *state.scale.shape), kind) for column, kind in columns.items()}
-        forms |= {column: (array.shape, array.dtype.str) for column, array in wanted.items()}
+        forms = {
+            column: ((epoch, *state.scale.shape), kind)
+            for column, kind in columns.items()
+        }
+        forms |= {
+            column: (array.shape, array.dtype.str) for column, array in wanted.items()
+        }
         for column, (shape, dtype) in forms.items():
             found = arrays.get(column, np.empty(()))
             if found.shape != shape or dtype not in (found.dtype.kind, found.dtype.str):
@@ -190,7 +201,10 @@ class RunDirectory(contextlib.AbstractContextManager):
                     "a directory of its own."
                 )
         leaves, structure = jax.tree.flatten(state)
-        leaves = [_like(leaf, arrays[column]) for leaf, column in zip(leaves, wanted, strict=True)]
+        leaves = [
+            _like(leaf, arrays[column])
+            for leaf, column in zip(leaves, wanted, strict=True)
+        ]
         rows = zip(*(arrays[column] for column in columns), strict=True)
         state = jax.tree.unflatten(structure, leaves)
         return state, [Metrics(*row) for row in rows], metadata["finished"]
@@ -199,7 +213,12 @@ class RunDirectory(contextlib.AbstractContextManager):
         return time.monotonic() - self.written_at > SHARE * self.duration
 
     def write(
-        self, state: State, metrics: Metrics, history: dict[str, np.ndarray], *, finished: bool
+        self,
+        state: State,
+        metrics: Metrics,
+        history: dict[str, np.ndarray],
+        *,
+        finished: bool,
     ) -> None:
         """One more checkpoint, after the epochs that the metrics are of; the oldest ones go."""
         arrays = _named("state", state) | _named("metrics", metrics)  # by all processes
@@ -209,16 +228,25 @@ class RunDirectory(contextlib.AbstractContextManager):
         for file in self.damaged:
             file.replace(file.with_suffix(".damaged"))
         self.damaged = []
-        metadata = {"kind": "run", "version": files.VERSION, "fingerprint": self.fingerprint}
+        metadata = {
+            "kind": "run",
+            "version": files.VERSION,
+            "fingerprint": self.fingerprint,
+        }
         metadata |= {"epoch": epoch, "finished": finished}
         files.write(self.path / f"checkpoint-{epoch:08d}.safetensors", arrays, metadata)
         for old in self.files()[KEEP:]:
             old.unlink(missing_ok=True)
         columns = {  # null for numbers that JSON has not
-            name: np.where(np.isfinite(values), values.astype(object), np.array(None)).tolist()
+            name: np.where(
+                np.isfinite(values), values.astype(object), np.array(None)
+            ).tolist()
             for name, values in ({"epoch": 1 + np.arange(epoch)} | history).items()
         }
-        rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+        rows = (
+            dict(zip(columns, row, strict=True))
+            for row in zip(*columns.values(), strict=True)
+        )
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         atomic_files.replace_file(self.path / "history.jsonl", lines.encode())
         self.written_at = time.monotonic()
@@ -254,7 +282,9 @@ def _open_lock(folder: Path) -> int | None:
     """
     if fcntl is None:
         return None
-    descriptor = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    descriptor = os.open(
+        folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666
+    )
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -282,7 +312,9 @@ def _less(theirs, ours: int) -> bool:
 def _named(name: str, tree) -> dict[str, np.ndarray]:
     """What a checkpoint holds of a tree: each array by its path, random keys as numbers."""
     return {
-        f"{name}{jax.tree_util.keystr(path)}": to_host(jax.random.key_data(x) if is_key(x) else x)
+        f"{name}{jax.tree_util.keystr(path)}": to_host(
+            jax.random.key_data(x) if is_key(x) else x
+        )
         for path, x in jax.tree_util.tree_flatten_with_path(tree)[0]
     }
 

@@ -25,7 +25,9 @@ class State(NamedTuple):
     stale: Any = 0  # epochs since then
     scale: Any = 1.0  # multiplies every update
     bad: Any = 0  # steps in a row that were not finite
-    culprit: Any = 0  # what was not finite last: 0 for the loss, 1 and so on for the params
+    culprit: Any = (
+        0  # what was not finite last: 0 for the loss, 1 and so on for the params
+    )
     failed: Any = False
     stopped: Any = False
 
@@ -62,7 +64,9 @@ def _first(static, params) -> State:
     init, many = static
 
     def copy(x) -> Array:
-        return jnp.array(x, dtype=x.dtype if eqx.is_array(x) else jnp.result_type(x), copy=True)
+        return jnp.array(
+            x, dtype=x.dtype if eqx.is_array(x) else jnp.result_type(x), copy=True
+        )
 
     def one(params) -> State:
         start = State(params, init(params), good=ravel_pytree(params)[0], best=params)
@@ -72,7 +76,12 @@ def _first(static, params) -> State:
 
 
 def finished(
-    program: Program, before: State, after: State, fixed: Fixed, losses: list[Part], scores
+    program: Program,
+    before: State,
+    after: State,
+    fixed: Fixed,
+    losses: list[Part],
+    scores,
 ) -> tuple[State, Metrics]:
     """The state at the end of an epoch and what it reports."""
     sums = ((p.size * jnp.sum(p.values), p.size * jnp.sum(p.applied)) for p in losses)
@@ -100,4 +109,6 @@ def finished(
 
 
 def where(condition, new, old):
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b).astype(b.dtype), new, old)
+    return jax.tree.map(
+        lambda a, b: jnp.where(condition, a, b).astype(b.dtype), new, old
+    )

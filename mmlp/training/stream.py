@@ -19,7 +19,14 @@ from jax.sharding import Mesh
 from mmlp.compilation import Compiled
 from mmlp.training.data import Fixed, Program, Task
 from mmlp.training.devices import sharding, to_host
-from mmlp.training.epoch import batch_step, epoch_keys, score_keys, score_of, score_size, spread
+from mmlp.training.epoch import (
+    batch_step,
+    epoch_keys,
+    score_keys,
+    score_of,
+    score_size,
+    spread,
+)
 from mmlp.training.rows import Piece, gathered, length, planned
 from mmlp.training.state import Metrics, Part, State, finished
 
@@ -48,7 +55,9 @@ class Stream(contextlib.AbstractContextManager):
         self.task, data, validation = task, task.fixed.data, task.fixed.validation
         self.steps, self.scores = planned(data, task.program.batch_size), []
         if task.validated:
-            self.scores = planned(validation, score_size(task.program, length(validation)))
+            self.scores = planned(
+                validation, score_size(task.program, length(validation))
+            )
         self.reader = ThreadPoolExecutor(1, initializer=_settings_of_this_thread())
         self.batches = self._all_batches(first)
         self.ahead: Any = self.reader.submit(next, self.batches, None)
@@ -62,7 +71,9 @@ class Stream(contextlib.AbstractContextManager):
         for piece in self.steps:
             place = (epoch, np.int64(piece.first))
             state, found = run_batches(static, state, fixed, self._next(), place)
-            losses.append(_on_host(piece, found))  # waits: no more than two pieces are held
+            losses.append(
+                _on_host(piece, found)
+            )  # waits: no more than two pieces are held
         for piece in self.scores:
             found = score_batches(program, state.params, fixed, self._next())
             scores.append(_on_host(piece, found))
@@ -106,10 +117,14 @@ def shuffled(key, n: int) -> np.ndarray:
     return order
 
 
-def read(mesh: Mesh | None, tree, keys, piece: Piece, order: np.ndarray | None = None) -> Batches:
+def read(
+    mesh: Mesh | None, tree, keys, piece: Piece, order: np.ndarray | None = None
+) -> Batches:
     """The batches of a piece on their devices: in this order of rows, or as they lie."""
     first, number = piece.row, piece.count * piece.size
-    rows = np.zeros(piece.room * piece.size, np.uint32)  # beyond the last batch any row will do
+    rows = np.zeros(
+        piece.room * piece.size, np.uint32
+    )  # beyond the last batch any row will do
     rows[:number] = np.arange(first, first + number)
     if order is not None:
         rows[:number] = order[first : first + number]
@@ -122,7 +137,9 @@ def read(mesh: Mesh | None, tree, keys, piece: Piece, order: np.ndarray | None =
         if mesh is None:
             return jnp.asarray(gathered(array, rows))
         shape = (*rows.shape, *array.shape[1:])
-        return jax.make_array_from_callback(shape, sharding(mesh, piece.size, axis=1), own)
+        return jax.make_array_from_callback(
+            shape, sharding(mesh, piece.size, axis=1), own
+        )
 
     numbers = np.asarray(jax.random.key_data(keys))
     numbers = numbers[np.minimum(piece.first + np.arange(piece.room), len(numbers) - 1)]
@@ -171,7 +188,9 @@ def _parts(n: int, size: int, found: tuple) -> list[Part]:
 def _each(step: Callable, carry, batches: Batches):
     """`jax.lax.scan` over the batches that are there: the last carry, and what each step gave."""
     kinds = jax.eval_shape(step, carry, 0)[1]
-    found = jax.tree.map(lambda x: jnp.zeros((len(batches.keys), *x.shape), x.dtype), kinds)
+    found = jax.tree.map(
+        lambda x: jnp.zeros((len(batches.keys), *x.shape), x.dtype), kinds
+    )
 
     def next_step(i, both):
         carry, one = step(both[0], i)

@@ -16,7 +16,11 @@ def advantage(ours: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     (1.5, 0.5)
     """
     difference = np.asarray(other) - np.asarray(ours)
-    error = np.std(difference, ddof=1) / len(difference) ** 0.5 if len(difference) > 1 else np.nan
+    error = (
+        np.std(difference, ddof=1) / len(difference) ** 0.5
+        if len(difference) > 1
+        else np.nan
+    )
     return float(np.mean(difference)), float(error)
 
 
@@ -38,16 +42,26 @@ def more(a: Sequence[float], b: Sequence[float] | float) -> tuple[bool, str]:
     return ahead(small, large), f"{mean:+.2f} {spread}"
 
 
-def judged(claim: str, outcomes: Outcomes | bool, evidence: str) -> dict[str, str] | None:
+def judged(
+    claim: str, outcomes: Outcomes | bool, evidence: str
+) -> dict[str, str] | None:
     """An entry of `claims` of a record, or None where there is nothing to judge by."""
     cases = [({}, outcomes)] if isinstance(outcomes, bool) else outcomes
-    return {"claim": claim, "verdict": verdict(cases), "evidence": evidence} if cases else None
+    return (
+        {"claim": claim, "verdict": verdict(cases), "evidence": evidence}
+        if cases
+        else None
+    )
 
 
-def judged_cases(claim: str, evidence: str, cases: Sequence[tuple[dict, bool, str]]) -> dict | None:
+def judged_cases(
+    claim: str, evidence: str, cases: Sequence[tuple[dict, bool, str]]
+) -> dict | None:
     """`judged` by cases that each bring a line of evidence: (factors, whether it holds, line)."""
     lines = "; ".join(line for _, _, line in cases)
-    return judged(claim, [(factors, holds) for factors, holds, _ in cases], f"{evidence}{lines}.")
+    return judged(
+        claim, [(factors, holds) for factors, holds, _ in cases], f"{evidence}{lines}."
+    )
 
 
 def verdict(outcomes: Outcomes) -> str:
@@ -70,7 +84,9 @@ def verdict(outcomes: Outcomes) -> str:
         values = _by_value(outcomes, factor)
         if all(len(set(found)) == 1 for found in values.values()):
             yes = ", ".join(str(value) for value, found in values.items() if found[0])
-            no = ", ".join(str(value) for value, found in values.items() if not found[0])
+            no = ", ".join(
+                str(value) for value, found in values.items() if not found[0]
+            )
             return f"depends on {factor}: holds for {yes}, not for {no}"
     return f"depends on the case: holds in {sum(results)} of {len(results)}"
 
@@ -82,7 +98,9 @@ def shares(outcomes: Outcomes, factor: str) -> str:
     '10: 1 of 2; 20: 1 of 1'
     """
     by_value = _by_value(outcomes, factor).items()
-    return "; ".join(f"{value}: {sum(found)} of {len(found)}" for value, found in by_value)
+    return "; ".join(
+        f"{value}: {sum(found)} of {len(found)}" for value, found in by_value
+    )
 
 
 def _by_value(outcomes: Outcomes, factor: str) -> dict[Any, list[bool]]:

@@ -44,8 +44,12 @@ def each(function: Callable, work: Sequence[tuple], label: str, jobs: int = 1) -
     turns = context.SimpleQueue()
     for turn in range(jobs):
         turns.put(turn)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read as a process starts, before `_begin`
-    with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(turns, jobs)) as pool:
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # read as a process starts, before `_begin`
+    with ProcessPoolExecutor(
+        jobs, context, initializer=_begin, initargs=(turns, jobs)
+    ) as pool:
         try:
             with _interrupts_blocked():
                 futures = [pool.submit(function, *one) for one in work]
@@ -66,7 +70,9 @@ def _start_resource_tracker() -> None:
     if os.name == "posix":
         from multiprocessing import resource_tracker
 
-        sys.warnoptions.append("ignore:resource_tracker:UserWarning")  # the process inherits these
+        sys.warnoptions.append(
+            "ignore:resource_tracker:UserWarning"
+        )  # the process inherits these
         try:
             resource_tracker.ensure_running()
         finally:

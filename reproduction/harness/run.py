@@ -49,7 +49,9 @@ def run_one(name: str, argv: Sequence[str]) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         options = _argument_options(hints[field.name])
-        parser.add_argument(option_name(field.name), help=f"default: {field.default}", **options)
+        parser.add_argument(
+            option_name(field.name), help=f"default: {field.default}", **options
+        )
 
     values = vars(parser.parse_args(argv))
     quick = values.pop("quick")
@@ -91,14 +93,19 @@ def run_several(
             known = {key: value for key, value in settings.items() if key in fields}
             chosen = make_settings(experiment.Settings, quick=quick, **known)
             _perform(name, experiment, chosen, quick=quick, out=out)
-        except Exception as error:  # whatever it is, the other experiments are worth running
+        except (
+            Exception
+        ) as error:  # whatever it is, the other experiments are worth running
             if not isinstance(error, ValueError | OSError):
                 traceback.print_exc()
             failed.append(name)
             reason = " ".join(str(error).split()) or type(error).__name__
             print(f"{name} failed: {reason}", file=sys.stderr, flush=True)
     if failed:
-        print(f"{len(failed)} of {len(names)} targets failed: {', '.join(failed)}", file=sys.stderr)
+        print(
+            f"{len(failed)} of {len(names)} targets failed: {', '.join(failed)}",
+            file=sys.stderr,
+        )
     return 1 if failed else 0
 
 
@@ -109,7 +116,9 @@ def find_experiment(name: str) -> Any:
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that every run of experiments has."""
-    parser.add_argument("--quick", action="store_true", help="a small run, to see that it works")
+    parser.add_argument(
+        "--quick", action="store_true", help="a small run, to see that it works"
+    )
     parser.add_argument(
         "-o", "--out", type=Path, default=Path("report"), help="folder of the results"
     )
@@ -134,7 +143,9 @@ def _perform(
 def _argument_options(hint: Any) -> dict[str, Any]:
     """How argparse reads a field: int, float, str, Path, bool, a tuple of these; or None."""
     if isinstance(hint, types.UnionType):
-        hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
+        hint = next(
+            part for part in typing.get_args(hint) if part is not types.NoneType
+        )
     if hint is bool:
         return {"action": argparse.BooleanOptionalAction}
     if typing.get_origin(hint) is tuple:

@@ -70,7 +70,10 @@ def validated(settings: Settings, flows: list[Flow], seeds: range) -> list[dict]
     about = {"search": rows, "images": settings.images, "seeds": list(seeds)}
     found = kept(settings.keep, about, make)["validation"]
     task = {"seeds": len(seeds)}
-    return [row | task | {"validation": value} for row, value in zip(rows, found, strict=True)]
+    return [
+        row | task | {"validation": value}
+        for row, value in zip(rows, found, strict=True)
+    ]
 
 
 def mean(entry: dict) -> float:
@@ -91,9 +94,7 @@ def search(settings: Settings) -> Flow:
     work = [(settings, [flow_of(entry)], ALL) for entry in best]
     finals = list(itertools.chain(*each(validated, work, "finals", settings.jobs)))
     note = f"{len(tried)} trials on three splits, the best {FINALISTS} on six (which have a start "
-    note += (
-        "of their own); log-densities in nats per image. Made by reproduction/searches/flows.py."
-    )
+    note += "of their own); log-densities in nats per image. Made by reproduction/searches/flows.py."
     write({"note": note, "tried": tried + finals}, settings.out)
     return flow_of(max(finals, key=mean))
 

@@ -55,29 +55,50 @@ def entries(settings: Settings, name: str) -> list[dict]:
     images, found = settings.read()[0], []
     split = coordinates(settings.dequantised(images, SEED), name in ROTATED)
     for (latent, rank), cells in TRIALS[name].items():
-        recipe = dataclasses.replace(of_pixels(name)[0], rank=rank, epochs=settings.epochs)
-        recipes = [dataclasses.replace(recipe, rate=rate, noise=noise) for rate, noise in cells]
+        recipe = dataclasses.replace(
+            of_pixels(name)[0], rank=rank, epochs=settings.epochs
+        )
+        recipes = [
+            dataclasses.replace(recipe, rate=rate, noise=noise) for rate, noise in cells
+        ]
         result = fit_recipes(recipes, [split], latent)
         bounds = score(result.model, [split], SAMPLES, part="validation")["IW"]
-        for (rate, noise), bound in zip(cells, np.round(bounds, 2).tolist(), strict=True):
+        for (rate, noise), bound in zip(
+            cells, np.round(bounds, 2).tolist(), strict=True
+        ):
             entry = {"latent": latent, "rank": rank, "rate": rate, "noise": noise}
-            found.append({"model": name, **entry, "epochs": settings.epochs, "validation": bound})
+            found.append(
+                {"model": name, **entry, "epochs": settings.epochs, "validation": bound}
+            )
             print(json.dumps(found[-1]), flush=True)
     return found
 
 
 def search(settings: Settings) -> None:
     if unknown := set(settings.models) - set(TRIALS):
-        raise ValueError(f"`--models` must be of {', '.join(TRIALS)}, got {', '.join(unknown)}.")
-    tried = list(itertools.chain(*(entries(settings, name) for name in settings.models)))
-    known = json.loads(settings.out.read_text())["tried"] if settings.out.exists() else []
+        raise ValueError(
+            f"`--models` must be of {', '.join(TRIALS)}, got {', '.join(unknown)}."
+        )
+    tried = list(
+        itertools.chain(*(entries(settings, name) for name in settings.models))
+    )
+    known = (
+        json.loads(settings.out.read_text())["tried"] if settings.out.exists() else []
+    )
     again = [(name, settings.epochs) for name in settings.models]
     known = [entry for entry in known if (entry["model"], entry["epochs"]) not in again]
     lines = ",\n".join(f"  {json.dumps(entry)}" for entry in known + tried)
     head = json.dumps({"seed": SEED, "samples": SAMPLES, "device": describe_device()})
-    atomic_files.replace_file(settings.out, f'{head[:-1]}, "tried": [\n{lines}\n]}}\n'.encode())
+    atomic_files.replace_file(
+        settings.out, f'{head[:-1]}, "tried": [\n{lines}\n]}}\n'.encode()
+    )
     for name in settings.models:
-        print(name, max((e for e in tried if e["model"] == name), key=lambda e: e["validation"]))
+        print(
+            name,
+            max(
+                (e for e in tried if e["model"] == name), key=lambda e: e["validation"]
+            ),
+        )
 
 
 if __name__ == "__main__":

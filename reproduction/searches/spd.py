@@ -35,7 +35,11 @@ RATES = (0.00125, 0.0025, 0.005, 0.01, 0.02, 0.04)
 BUDGET = Budget(seeds=3, test=100)
 TASKS = [Task(dim, 100, BUDGET, FIRST_SEEDS["search"]) for dim in (10, 20)]
 LOSS = "von_neumann"
-JOINT = (((20, 20), (100, 100)), ((20, 20), (200, 200)), ((20,) * 3, (100,) * 3))  # both paths
+JOINT = (
+    ((20, 20), (100, 100)),
+    ((20, 20), (200, 200)),
+    ((20,) * 3, (100,) * 3),
+)  # both paths
 NETWORKS = {  # family: (network, widths of its matrices or its layers, output, widths of a path)
     "matrix 3 x 20": [("matrix", (20, 20, 20), "linear")],
     "joint": [
@@ -45,7 +49,14 @@ NETWORKS = {  # family: (network, widths of its matrices or its layers, output, 
     ],
     "Cholesky": [
         ("cholesky", widths, "triangular")
-        for widths in ((20, 20, 20), (60,) * 3, (100,) * 3, (60, 60), (100, 100), (200, 200))
+        for widths in (
+            (20, 20, 20),
+            (60,) * 3,
+            (100,) * 3,
+            (60, 60),
+            (100, 100),
+            (200, 200),
+        )
     ],
     "shallow": [("shallow", (20, 20, 20), kernel) for kernel in ("linear", "mercer")],
 }
@@ -60,10 +71,14 @@ FAMILIES = {
 Families = dict[str, list[Recipe]]
 
 
-def entries(task: Task, family: str, recipe: Recipe, rates: tuple[float, ...]) -> list[dict]:
+def entries(
+    task: Task, family: str, recipe: Recipe, rates: tuple[float, ...]
+) -> list[dict]:
     """One for each rate, with its score."""
     try:
-        validation = outcome(task, recipe, LOSS, rates).validation  # (settings, seeds, rates)
+        validation = outcome(
+            task, recipe, LOSS, rates
+        ).validation  # (settings, seeds, rates)
         means = np.exp(np.mean(np.log(validation), axis=1)).T  # (rates, settings)
         scores = [by_setting(task, map(float, values)) for values in means]
     except NonFiniteError:
@@ -118,14 +133,20 @@ def choice(tried: list[dict]) -> dict[str, dict]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Search the recipes of Examples 1 and 2.")
+    parser = argparse.ArgumentParser(
+        description="Search the recipes of Examples 1 and 2."
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     default = Path("results/search/spd.json")
-    parser.add_argument("--out", type=Path, default=default, help="file of what was tried")
+    parser.add_argument(
+        "--out", type=Path, default=default, help="file of what was tried"
+    )
     arguments = parser.parse_args()
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     record = search(jobs=arguments.jobs)
-    head = ",\n ".join(f'"{k}": {json.dumps(v)}' for k, v in record.items() if k != "tried")
+    head = ",\n ".join(
+        f'"{k}": {json.dumps(v)}' for k, v in record.items() if k != "tried"
+    )
     tried = ",\n  ".join(map(json.dumps, record["tried"]))  # a line for each
     atomic_files.replace_file(
         arguments.out, f'{{\n {head},\n "tried": [\n  {tried}\n ]\n}}\n'.encode()

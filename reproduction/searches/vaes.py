@@ -29,9 +29,24 @@ from reproduction.vaes.recipes import TUNED, Recipe, tuned
 OUT = Path(__file__).parents[2] / "results" / "search" / "vaes.json"
 GROUPS = ("matrix", "joint", "cholesky", "cholesky wide")
 FIRST_SEED = 100
-TASK = ("model", "latent", "seeds", "samples")  # bounds are comparable where these are equal
+TASK = (
+    "model",
+    "latent",
+    "seeds",
+    "samples",
+)  # bounds are comparable where these are equal
 TRIED = (  # fields of a recipe
-    *("hidden", "features", "output", "batch", "epochs", "optimizer", "decay", "rise", "draws"),
+    *(
+        "hidden",
+        "features",
+        "output",
+        "batch",
+        "epochs",
+        "optimizer",
+        "decay",
+        "rise",
+        "draws",
+    ),
     *("unit", "rate", "noise", "noise_end", "warm_up"),
 )
 
@@ -48,7 +63,10 @@ class Settings(Data):
     decays: tuple[float, ...] = (0.0, 0.1)
     rates: tuple[float, ...] = (0.003, 0.006, 0.012, 0.024)
     noises: tuple[float, ...] = (0.06, 0.1, 0.2)
-    left: tuple[float, ...] = (1.0, 0.0)  # the part of the noise that remains at the end
+    left: tuple[float, ...] = (
+        1.0,
+        0.0,
+    )  # the part of the noise that remains at the end
     warm_ups: tuple[float, ...] = (0.05, 0.3)
     seeds: int = 6
     epochs: int = 300
@@ -61,25 +79,45 @@ def search(settings: Settings) -> dict[str, dict]:
     """Add what is tried to the file; gives the settings of each group at their best."""
     unknown = [group for group in settings.groups if group not in GROUPS]
     if unknown:
-        raise ValueError(f"`--groups` must be of {', '.join(GROUPS)}, got {', '.join(unknown)}.")
+        raise ValueError(
+            f"`--groups` must be of {', '.join(GROUPS)}, got {', '.join(unknown)}."
+        )
     settings.read()  # before any work: a file that is missing is told, or downloaded, once
-    work = itertools.product([settings], settings.groups, settings.optimizers, settings.decays)
-    tried = list(itertools.chain(*each(grid_entries, list(work), "search", settings.jobs)))
-    known = json.loads(settings.out.read_text()) if settings.out.exists() else {"tried": []}
+    work = itertools.product(
+        [settings], settings.groups, settings.optimizers, settings.decays
+    )
+    tried = list(
+        itertools.chain(*each(grid_entries, list(work), "search", settings.jobs))
+    )
+    known = (
+        json.loads(settings.out.read_text()) if settings.out.exists() else {"tried": []}
+    )
     entries = merged(known["tried"], tried)
     write({**known, "tried": entries}, settings.out)
     return {group: chosen(group, entries, tried) for group in settings.groups}
 
 
-def grid_entries(settings: Settings, group: str, optimizer: str, decay: float) -> list[dict]:
+def grid_entries(
+    settings: Settings, group: str, optimizer: str, decay: float
+) -> list[dict]:
     """One for each cell of the grid, all trained at once, as it stands in the file."""
     recipe = tuned(group, settings.model)
-    changes: dict[str, Any] = {"optimizer": optimizer, "decay": decay, "epochs": settings.epochs}
+    changes: dict[str, Any] = {
+        "optimizer": optimizer,
+        "decay": decay,
+        "epochs": settings.epochs,
+    }
     changes["stopping"] = True  # validation images are not trained on
-    recipe = dataclasses.replace(recipe, **changes, hidden=settings.hidden or recipe.hidden)
-    grid = itertools.product(settings.rates, settings.noises, settings.left, settings.warm_ups)
+    recipe = dataclasses.replace(
+        recipe, **changes, hidden=settings.hidden or recipe.hidden
+    )
+    grid = itertools.product(
+        settings.rates, settings.noises, settings.left, settings.warm_ups
+    )
     recipes = [
-        dataclasses.replace(recipe, rate=rate, noise=noise, noise_end=part * noise, warm_up=warm_up)
+        dataclasses.replace(
+            recipe, rate=rate, noise=noise, noise_end=part * noise, warm_up=warm_up
+        )
         for rate, noise, part, warm_up in grid
     ]
     rows = [dataclasses.asdict(one) for one in recipes]
@@ -88,7 +126,12 @@ def grid_entries(settings: Settings, group: str, optimizer: str, decay: float) -
     make = functools.partial(validated, settings, recipes)
     bounds = kept(settings.keep, {"search": about}, make)["validation"]
     entries = [
-        {"group": group, **task, **{name: row[name] for name in TRIED}, "validation": bound}
+        {
+            "group": group,
+            **task,
+            **{name: row[name] for name in TRIED},
+            "validation": bound,
+        }
         for row, bound in zip(rows, bounds, strict=True)
     ]
     return json.loads(json.dumps(entries))
@@ -107,10 +150,14 @@ def merged(known: list[dict], tried: list[dict]) -> list[dict]:
     entries = list(known)
     for entry in tried:
         runs = [other for other in entries if cell_of(other) == cell_of(entry)]
-        bounds = [json.dumps(other["validation"]) for other in runs]  # as text NaN equals NaN
+        bounds = [
+            json.dumps(other["validation"]) for other in runs
+        ]  # as text NaN equals NaN
         if json.dumps(entry["validation"]) not in bounds:
             number = {"run": len(runs) + 1} if runs else {}
-            entries.append(cell_of(entry) | number | {"validation": entry["validation"]})
+            entries.append(
+                cell_of(entry) | number | {"validation": entry["validation"]}
+            )
     return entries
 
 
@@ -124,7 +171,9 @@ def chosen(group: str, entries: list[dict], tried: list[dict]) -> dict[str, Any]
     alike = [entry for entry in entries if task(entry) == now]
 
     def mean(entry: dict) -> float:
-        runs = [other["validation"] for other in alike if cell_of(other) == cell_of(entry)]
+        runs = [
+            other["validation"] for other in alike if cell_of(other) == cell_of(entry)
+        ]
         return float(np.mean(runs))
 
     usable = [entry for entry in alike if np.isfinite(mean(entry))]
@@ -141,11 +190,15 @@ def cell_of(entry: dict) -> dict:
 def write(found: dict, path: Path) -> None:
     """A line for each entry."""
     head = "".join(
-        f" {json.dumps(k)}: {json.dumps(v)},\n" for k, v in found.items() if k != "tried"
+        f" {json.dumps(k)}: {json.dumps(v)},\n"
+        for k, v in found.items()
+        if k != "tried"
     )
     tried = ",\n".join(f"  {json.dumps(entry)}" for entry in found["tried"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_files.replace_file(path, f'{{\n{head} "tried": [\n{tried}\n ]\n}}\n'.encode())
+    atomic_files.replace_file(
+        path, f'{{\n{head} "tried": [\n{tried}\n ]\n}}\n'.encode()
+    )
 
 
 if __name__ == "__main__":

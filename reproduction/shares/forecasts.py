@@ -29,16 +29,27 @@ class Forecasts(NamedTuple):
     single: dict[str, np.ndarray]  # (seeds, windows, d, d) by network
 
 
-def estimates(r: np.ndarray, ewma: dict, at: np.ndarray) -> dict[str, dict[Any, np.ndarray]]:
+def estimates(
+    r: np.ndarray, ewma: dict, at: np.ndarray
+) -> dict[str, dict[Any, np.ndarray]]:
     """Factors (windows, d, d) by method and by what is to be tuned in it."""
     plain = {decay: S[at] for decay, S in ewma.items()}
-    shrunk = {w: [ledoit_wolf(r[t - w : t], assume_centered=True)[0] for t in at] for w in WINDOWS}
+    shrunk = {
+        w: [ledoit_wolf(r[t - w : t], assume_centered=True)[0] for t in at]
+        for w in WINDOWS
+    }
     mixed = {(f, s): data.two_decays(plain[f], plain[s]) for f in DECAYS for s in SLOW}
     counts = [k for k in FACTORS if k < r.shape[1]]
     explained = {(s, k): data.of_factors(plain[s], k) for s in SLOW for k in counts}
-    few = {(f, *c): data.two_decays(plain[f], S) for f in DECAYS for c, S in explained.items()}
+    few = {
+        (f, *c): data.two_decays(plain[f], S)
+        for f in DECAYS
+        for c, S in explained.items()
+    }
     found = {EWMA: plain, LEDOIT_WOLF: shrunk, BASE: mixed, FACTOR: few}
-    return {name: {c: data.factored(S) for c, S in by.items()} for name, by in found.items()}
+    return {
+        name: {c: data.factored(S) for c, S in by.items()} for name, by in found.items()
+    }
 
 
 def forecasts(
@@ -55,7 +66,11 @@ def forecasts(
     tuned = estimates(r, ewma, all_windows.begin)
     limit = np.searchsorted(market.dates, np.datetime64(f"{settings.last + 1}-01-01"))
     year, factors, single = all_windows.year, {}, {}
-    test = (year >= settings.first) & (all_windows.end <= limit) & (all_windows.month % every == 0)
+    test = (
+        (year >= settings.first)
+        & (all_windows.end <= limit)
+        & (all_windows.month % every == 0)
+    )
     for start in range(settings.first, settings.last + 1, settings.block):
         now = test & (year >= start) & (year < start + settings.block)
         if not np.any(now):
@@ -63,12 +78,19 @@ def forecasts(
         at = all_windows.begin[now]
         past = all_windows.end <= at[0]
         best = {
-            name: max(by, key=lambda c: data.log_likelihood(by[c][past], W[past]).mean())
+            name: max(
+                by, key=lambda c: data.log_likelihood(by[c][past], W[past]).mean()
+            )
             for name, by in tuned.items()
         }
-        print(f"{start}: " + ", ".join(f"{n}: {choice}" for n, choice in best.items()), flush=True)
+        print(
+            f"{start}: " + ", ".join(f"{n}: {choice}" for n, choice in best.items()),
+            flush=True,
+        )
         base = data.two_decays(*(ewma[decay] for decay in best[BASE]))
-        before = networks.Past(r, data.features(r, ewma, base), base, months * data.MONTH)
+        before = networks.Past(
+            r, data.features(r, ewma, base), base, months * data.MONTH
+        )
         constant = data.factored(squares[: at[0]].mean(axis=0))
         last = np.array([squares[t - before.days : t].mean(axis=0) for t in at])
         block = {

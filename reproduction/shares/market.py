@@ -25,14 +25,21 @@ def find_market(data: Path | None, shares: int) -> Market:
     """Log returns from a CSV file, or sp500_prices.csv.gz in a folder, else made-up ones."""
     if data is None:
         return made_up_market(shares)
-    path, name = data / "sp500_prices.csv.gz" if data.is_dir() else data, f"`--data {data}`"
+    path, name = (
+        data / "sp500_prices.csv.gz" if data.is_dir() else data,
+        f"`--data {data}`",
+    )
     if not path.is_file():
-        raise ValueError(f"{name}: there is no file {path}; without the flag prices are made up.")
+        raise ValueError(
+            f"{name}: there is no file {path}; without the flag prices are made up."
+        )
     with (gzip.open if path.suffix == ".gz" else open)(path, "rt", newline="") as file:
         header, *rows = list(csv.reader(file)) or [[]]
     try:
         dates = np.array([row[0] for row in rows], dtype="datetime64[D]")
-        prices = np.array([[float(price) for price in row[1 : shares + 1]] for row in rows])
+        prices = np.array(
+            [[float(price) for price in row[1 : shares + 1]] for row in rows]
+        )
     except (ValueError, IndexError) as error:
         must = "must hold a date (2022-12-28) and then numbers in each row"
         raise ValueError(f"{name} {must}: {error}.") from None
@@ -43,7 +50,9 @@ def find_market(data: Path | None, shares: int) -> Market:
     if len(wrong):
         day, share = wrong[0]
         where = f"{header[share + 1]} on {dates[day]}"
-        raise ValueError(f"{name} must be positive, got {prices[day, share]} for {where}.")
+        raise ValueError(
+            f"{name} must be positive, got {prices[day, share]} for {where}."
+        )
     if not np.all(np.diff(dates).astype(int) > 0):
         raise ValueError(f"{name} must have dates in rising order.")
     returns = 100 * np.diff(np.log(prices), axis=0)
@@ -56,10 +65,14 @@ def made_up_market(shares: int) -> Market:
     dates = np.arange("1990-01-01", "2022-12-29", dtype="datetime64[D]")
     dates = dates[np.is_busday(dates)]
     n = len(dates)
-    log_volatility = lfilter([1], [1, -0.985], 0.07 * rng.standard_normal((n, shares + 1)), axis=0)
+    log_volatility = lfilter(
+        [1], [1, -0.985], 0.07 * rng.standard_normal((n, shares + 1)), axis=0
+    )
     factors = np.exp(log_volatility) * rng.standard_normal((n, shares + 1))
     returns = 0.8 * rng.uniform(0.5, 1.5, shares) * factors[:, :1] + factors[:, 1:]
-    return Market("made-up prices", [f"share {i + 1}" for i in range(shares)], dates, returns)
+    return Market(
+        "made-up prices", [f"share {i + 1}" for i in range(shares)], dates, returns
+    )
 
 
 class Windows(NamedTuple):
@@ -132,18 +145,26 @@ def of_factors(S: np.ndarray, k: int, steps: int = 30) -> np.ndarray:
 
 def mean_correlation(S: np.ndarray) -> np.ndarray:
     s, d = volatilities(S), S.shape[-1]
-    return (np.sum(S / s[..., :, None] / s[..., None, :], axis=(-2, -1)) - d) / (d * (d - 1))
+    return (np.sum(S / s[..., :, None] / s[..., None, :], axis=(-2, -1)) - d) / (
+        d * (d - 1)
+    )
 
 
 def features(returns: np.ndarray, ewma: dict, base: np.ndarray) -> np.ndarray:
     """What the networks see (n + 1, p): volatilities over the baseline's, returns, correlation."""
     market, level = returns.mean(axis=1), np.log(volatilities(base)).mean(axis=1)
     spans = (0.94, 0.97, 0.99, 0.9975)
-    columns = [np.log(volatilities(ewma[decay])).mean(axis=1) - level for decay in spans]
-    columns += [np.log(weighted(market**2, decay)) / 2 - level for decay in (0.94, 0.9975)]
+    columns = [
+        np.log(volatilities(ewma[decay])).mean(axis=1) - level for decay in spans
+    ]
+    columns += [
+        np.log(weighted(market**2, decay)) / 2 - level for decay in (0.94, 0.9975)
+    ]
     columns += [weighted(market, decay) / np.exp(level) for decay in (0.94, 0.99)]
     slow, *fast = (mean_correlation(ewma[decay]) for decay in (0.9975, 0.97, 0.99))
-    return np.stack([*columns, slow, *(correlation - slow for correlation in fast)], axis=1)
+    return np.stack(
+        [*columns, slow, *(correlation - slow for correlation in fast)], axis=1
+    )
 
 
 def principal_root(S: np.ndarray) -> np.ndarray:
@@ -168,5 +189,7 @@ def mean_factor(T: np.ndarray) -> np.ndarray:
 def log_likelihood(T: np.ndarray, W: np.ndarray) -> np.ndarray:
     """The mean log density under N(0, S) of days whose mean of rr' is W (..., d, d)."""
     logdet = 2 * np.linalg.slogdet(T)[1]
-    quadratic = np.trace(np.linalg.solve(T, np.linalg.solve(T.mT, W)), axis1=-2, axis2=-1)
+    quadratic = np.trace(
+        np.linalg.solve(T, np.linalg.solve(T.mT, W)), axis1=-2, axis2=-1
+    )
     return -(T.shape[-1] * np.log(2 * np.pi) + logdet + quadratic) / 2

@@ -14,7 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from mmlp.distributions import TraceOneGaussian
-from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP, LowRank, MatrixMLP, Triangular
+from mmlp.networks import (
+    CholeskyMLP,
+    Dense,
+    JointMatrixMLP,
+    LowRank,
+    MatrixMLP,
+    Triangular,
+)
 from mmlp.networks.calibration import calibrate
 from mmlp.spd import SPD, DiagonalGram
 from mmlp.training import default_optimizer, fit_many
@@ -29,13 +36,20 @@ RATE = 0.003  # a choice's rate is a multiple of it, so that all share a program
 class Choice(NamedTuple):
     """What is tuned in a network."""
 
-    strength: float  # the network's part of the residual covariance, the rest is the identity
+    strength: (
+        float  # the network's part of the residual covariance, the rest is the identity
+    )
     start: float  # scale of the last layer's weights before training
     rate: float  # of learning
-    sizes: tuple[int, int, int]  # hidden matrix, hidden vector, rank of the output if it is low
+    sizes: tuple[
+        int, int, int
+    ]  # hidden matrix, hidden vector, rank of the output if it is low
 
 
-TRIALS = {"month": 12, "year": 20}  # of each, on 1997 to 2004: reproduction/searches/shares.py
+TRIALS = {
+    "month": 12,
+    "year": 20,
+}  # of each, on 1997 to 2004: reproduction/searches/shares.py
 SMALL, LARGE = (10, 20, 2), (20, 40, 5)
 BEST = {  # for the next month, for the next year
     CHOLESKY: (Choice(0.2, 0.1, 0.003, LARGE), Choice(0.5, 0.01, 0.00003, LARGE)),
@@ -73,7 +87,9 @@ def new_network(kind: str, p: int, d: int, sizes: tuple[int, int, int], key) -> 
     if kind == CHOLESKY:
         return CholeskyMLP(p, d, (features,), 1, key=key)
     make = MatrixMLP if kind == MATRIX else JointMatrixMLP
-    output = {JOINT: Triangular(), LOW_RANK: LowRank(min(rank, d - 1))}.get(kind, Dense())
+    output = {JOINT: Triangular(), LOW_RANK: LowRank(min(rank, d - 1))}.get(
+        kind, Dense()
+    )
     return make(p, d, (dim,), 1, (features,), output=output, key=key)
 
 
@@ -100,14 +116,18 @@ def new_networks(kind: str, keys, X, Y, sizes: tuple[int, int, int]):
 def new_models(kind: str, keys, X, Y, choice: Choice) -> Residual:
     """One for each key; the last layer is small, so that they start as the baseline."""
     networks = new_networks(kind, keys, X, Y.reshape(-1, Y.shape[-1]), choice.sizes)
-    small = eqx.tree_at(last_layer(kind), networks, replace_fn=lambda W: choice.start * W)
+    small = eqx.tree_at(
+        last_layer(kind), networks, replace_fn=lambda W: choice.start * W
+    )
     return Residual(small, jnp.full(len(keys), choice.strength))
 
 
 @eqx.filter_jit
 def residuals(models, X) -> SPD:
     """Covariances (models, n) of size d in the baseline's principal coordinates, for X (n, p)."""
-    return eqx.filter_vmap(lambda model: jax.vmap(lambda x: model(x).covariance)(X))(models)
+    return eqx.filter_vmap(lambda model: jax.vmap(lambda x: model(x).covariance)(X))(
+        models
+    )
 
 
 class Past(NamedTuple):
@@ -125,18 +145,26 @@ def as_few(Y: np.ndarray) -> np.ndarray:
     return Y if n <= d else np.linalg.qr(Y).R * (d / n) ** 0.5
 
 
-def network_forecasts(kind: str, choice: Choice, past: Past, at: np.ndarray, settings: Any):
+def network_forecasts(
+    kind: str, choice: Choice, past: Past, at: np.ndarray, settings: Any
+):
     """Factors (seeds, windows, d, d) for windows that begin `at` these days, learnt before them."""
     F, count = past.features, settings.origins
     origins = np.linspace(data.WARMUP, at[0] - past.days, count).astype(int)
     centre, spread = F[origins].mean(axis=0), F[origins].std(axis=0)
-    X = jnp.asarray(np.clip((F - centre) / spread, -2.5, 2.5))  # a crash is far from all that was
+    X = jnp.asarray(
+        np.clip((F - centre) / spread, -2.5, 2.5)
+    )  # a crash is far from all that was
     days = past.returns[origins[:, None] + np.arange(past.days)]  # (origins, days, d)
     Y = np.linalg.solve(data.principal_root(past.base[origins]), days.mT).mT
     Y = jnp.asarray(as_few(Y))
     keys = jax.random.split(jax.random.key(0), settings.seeds)
     steps = settings.epochs * -(-count // settings.batch_size)
-    how: Any = {"keys": keys, "epochs": settings.epochs, "batch_size": settings.batch_size}
+    how: Any = {
+        "keys": keys,
+        "epochs": settings.epochs,
+        "batch_size": settings.batch_size,
+    }
     how |= {"optimizer": default_optimizer(steps, RATE), "progress": False}
     how |= {"rates": jnp.full(settings.seeds, choice.rate / RATE)}
     start = new_models(kind, keys, X[origins], Y, choice)

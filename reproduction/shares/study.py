@@ -32,7 +32,14 @@ from mmlp.divergences import quadratic, stein, von_neumann
 from mmlp.pages.table import cell, rounded
 from mmlp.spd import Gram
 from reproduction.harness.claims import advantage
-from reproduction.shares.forecasts import BASE, EWMA, FACTOR, LEDOIT_WOLF, Forecasts, forecasts
+from reproduction.shares.forecasts import (
+    BASE,
+    EWMA,
+    FACTOR,
+    LEDOIT_WOLF,
+    Forecasts,
+    forecasts,
+)
 from reproduction.shares.market import (
     MONTH,
     Market,
@@ -54,7 +61,9 @@ from reproduction.shares.networks import (
 
 LIKELIHOOD = "log-likelihood"
 MEASURES = {"Stein": stein, "von Neumann": von_neumann, "quadratic": quadratic}
-DUELS = [(JOINT, other) for other in (EWMA, LEDOIT_WOLF, BASE, FACTOR, CHOLESKY, MATRIX)]
+DUELS = [
+    (JOINT, other) for other in (EWMA, LEDOIT_WOLF, BASE, FACTOR, CHOLESKY, MATRIX)
+]
 DUELS += [(LOW_RANK, other) for other in (FACTOR, CHOLESKY, JOINT)]
 CRASHES = (2008, 2020)  # years in which much of the gain is earned
 NOTE = """Log-likelihood: mean of a day of the next {0} under N(0, S), in nats; gain: the paired
@@ -80,7 +89,9 @@ SHOWN = (JOINT, LOW_RANK, CHOLESKY, MATRIX, BASE, FACTOR, LEDOIT_WOLF)
 class Settings:
     """Covariances of daily share returns a month and a year ahead, trained anew every few years."""
 
-    data: Path | None = None  # a CSV file, or the folder of sp500_prices.csv.gz; None: made up
+    data: Path | None = (
+        None  # a CSV file, or the folder of sp500_prices.csv.gz; None: made up
+    )
     horizons: tuple[str, ...] = tuple(HORIZONS)
     shares: int = 20  # the first so many columns
     first: int = 2005  # test years
@@ -91,7 +102,13 @@ class Settings:
     epochs: int = 20
     batch_size: int = 50
 
-    QUICK: ClassVar = {"shares": 4, "first": 2020, "seeds": 2, "origins": 60, "epochs": 3}
+    QUICK: ClassVar = {
+        "shares": 4,
+        "first": 2020,
+        "seeds": 2,
+        "origins": 60,
+        "epochs": 3,
+    }
 
 
 def run(settings: Settings) -> dict:
@@ -126,58 +143,96 @@ def study(market: Market, settings: Settings, horizon: str) -> dict:
     result = forecasts(market, settings, months, CHOSEN[horizon], every=months)
     windows, factors = result.windows, result.factors
     W, scores = windows.covariances(market.returns), scored(market, result)
-    gain = {name: by[LIKELIHOOD] - scores[EWMA][LIKELIHOOD] for name, by in scores.items()}
+    gain = {
+        name: by[LIKELIHOOD] - scores[EWMA][LIKELIHOOD] for name, by in scores.items()
+    }
     variance = {"realised": W.mean(axis=(1, 2))}  # of equal parts of all shares
-    variance |= {name: np.sum(np.mean(T, axis=2) ** 2, axis=1) for name, T in factors.items()}
-    alone = {kind: log_likelihood(T, W).mean(axis=1) for kind, T in result.single.items()}
+    variance |= {
+        name: np.sum(np.mean(T, axis=2) ** 2, axis=1) for name, T in factors.items()
+    }
+    alone = {
+        kind: log_likelihood(T, W).mean(axis=1) for kind, T in result.single.items()
+    }
     series = {
         "months": [str(market.dates[a])[:7] for a in windows.begin],
         "days": (windows.end - windows.begin).tolist(),
-        "scores": {n: {m: rounded(v, 5) for m, v in by.items()} for n, by in scores.items()},
-        "volatility": {name: rounded(np.sqrt(252 * v), 5) for name, v in variance.items()},
+        "scores": {
+            n: {m: rounded(v, 5) for m, v in by.items()} for n, by in scores.items()
+        },
+        "volatility": {
+            name: rounded(np.sqrt(252 * v), 5) for name, v in variance.items()
+        },
     }
     claims = [
         claim(f'Next {horizon}: "{ours}" beats "{other}" in log-likelihood.', *rest)
         for ours, other in DUELS
         for rest in [(gain[ours] - gain[other], windows.year, horizon)]
     ]
-    return {"series": series, "table": table(scores, gain, alone, horizon), "claims": claims}
+    return {
+        "series": series,
+        "table": table(scores, gain, alone, horizon),
+        "claims": claims,
+    }
 
 
 def scored(market: Market, result: Forecasts) -> dict[str, dict[str, np.ndarray]]:
     """Log-likelihoods and divergences (windows,) by method."""
     spans = zip(result.windows.begin, result.windows.end, strict=True)
-    days, W = [market.returns[a:b] for a, b in spans], result.windows.covariances(market.returns)
+    days, W = (
+        [market.returns[a:b] for a, b in spans],
+        result.windows.covariances(market.returns),
+    )
     shrunk = factored(np.array([ledoit_wolf(x, assume_centered=True)[0] for x in days]))
     size = np.linalg.norm(shrunk, axis=(1, 2), keepdims=True)  # the root of the trace
-    scores = {name: {LIKELIHOOD: log_likelihood(T, W)} for name, T in result.factors.items()}
+    scores = {
+        name: {LIKELIHOOD: log_likelihood(T, W)} for name, T in result.factors.items()
+    }
     for name, T in result.factors.items():
         A, B = Gram(T / size), Gram(shrunk / size)
-        scores[name] |= {measure: np.asarray(f(A, B)) for measure, f in MEASURES.items()}
+        scores[name] |= {
+            measure: np.asarray(f(A, B)) for measure, f in MEASURES.items()
+        }
     return scores
 
 
-def table(scores: dict[str, dict], gain: dict[str, np.ndarray], single: dict, horizon: str) -> dict:
+def table(
+    scores: dict[str, dict], gain: dict[str, np.ndarray], single: dict, horizon: str
+) -> dict:
     """A row for each method; `single` are log-likelihoods of networks by seed."""
     means = {name: {m: v.mean() for m, v in by.items()} for name, by in scores.items()}
     best = {LIKELIHOOD: max(by[LIKELIHOOD] for by in means.values())}
     best |= {m: min(by[m] for by in means.values()) for m in MEASURES}
     rows = []
     for name, by in means.items():
-        first, *rest = ({"mean": float(by[m]), "best": bool(by[m] == best[m])} for m in best)
+        first, *rest = (
+            {"mean": float(by[m]), "best": bool(by[m] == best[m])} for m in best
+        )
         cells = [first, None if name == EWMA else cell(gain[name].tolist()), *rest]
         rows.append({"name": name, "cells": cells, "emphasis": name == JOINT})
     for name, x in single.items():
         cells = [cell(x.tolist()), None, *(None for _ in MEASURES)]
         rows.append({"name": f"one {name}, mean of {len(x)}", "cells": cells})
-    columns, title = ["method", LIKELIHOOD, "gain", *MEASURES], f"Forecasts of the next {horizon}"
-    return {"title": title, "note": NOTE.format(horizon), "columns": columns, "rows": rows}
+    columns, title = (
+        ["method", LIKELIHOOD, "gain", *MEASURES],
+        f"Forecasts of the next {horizon}",
+    )
+    return {
+        "title": title,
+        "note": NOTE.format(horizon),
+        "columns": columns,
+        "rows": rows,
+    }
 
 
 def claim(text: str, difference: np.ndarray, years: np.ndarray, horizon: str) -> dict:
     """Whether the mean of paired differences is beyond two standard errors, by spans and years."""
-    none, by_year = np.zeros(1), [difference[years == year].mean() for year in np.unique(years)]
-    (mean, error), (_, over_years) = (advantage(none, x) for x in (difference, np.array(by_year)))
+    none, by_year = (
+        np.zeros(1),
+        [difference[years == year].mean() for year in np.unique(years)],
+    )
+    (mean, error), (_, over_years) = (
+        advantage(none, x) for x in (difference, np.array(by_year))
+    )
     clear = [abs(mean) > 2 * spread for spread in (error, over_years)]
     verdict = f"depends on the {horizon}s"
     if all(clear):
@@ -191,7 +246,9 @@ def claim(text: str, difference: np.ndarray, years: np.ndarray, horizon: str) ->
     calm = difference[~np.isin(years, CRASHES)]
     if 1 < len(calm) < len(difference):
         rest, spread = advantage(none, calm)
-        evidence += f" Without {' and '.join(map(str, CRASHES))}: {rest:+.3f} ± {spread:.3f}."
+        evidence += (
+            f" Without {' and '.join(map(str, CRASHES))}: {rest:+.3f} ± {spread:.3f}."
+        )
     return {"claim": text, "verdict": verdict, "evidence": evidence}
 
 

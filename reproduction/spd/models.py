@@ -49,7 +49,9 @@ class Recipe:
     optimizer: str  # "muon" or "adam", with cosine decay and clipping
     output: str = "linear"  # or "mercer", kernels of a dense output, or "triangular"
     features: tuple[int, ...] = ()  # widths of the vector path of "joint"
-    plain: bool = False  # as the paper trains: no calibration, a constant rate, no clipping
+    plain: bool = (
+        False  # as the paper trains: no calibration, a constant rate, no clipping
+    )
 
     def __post_init__(self):
         for name in ("widths", "features"):  # a JSON file has lists
@@ -65,7 +67,12 @@ class Recipe:
         if self.network == "matrix":
             return MatrixMLP(FEATURES, dim, self.widths, output=output, key=key)
         return JointMatrixMLP(
-            FEATURES, dim, self.widths, hidden_features=self.features, output=output, key=key
+            FEATURES,
+            dim,
+            self.widths,
+            hidden_features=self.features,
+            output=output,
+            key=key,
         )
 
     def make_optimizer(self, steps: int, rate: float) -> optax.GradientTransformation:
@@ -95,7 +102,9 @@ class Model(NamedTuple):
 
     def under(self, losses: Sequence[str], name: str) -> "dict[str, Model]":
         """This model trained with each of the losses: rows "NAME, LOSS"."""
-        return {f"{name}, {LOSS_NAMES[loss]}": self._replace(loss=loss) for loss in losses}
+        return {
+            f"{name}, {LOSS_NAMES[loss]}": self._replace(loss=loss) for loss in losses
+        }
 
 
 def paper(network: str, widths: tuple[int, ...] = (20, 20, 20)) -> Model:
@@ -130,17 +139,26 @@ def outcome(task: Task, recipe: Recipe, loss: str, rates: tuple[float, ...]) -> 
     shape = (len(budget.settings), budget.seeds, len(rates))
     parts = jax.tree.map(lambda x: jnp.repeat(x, len(rates), axis=0), split_of(task))
     train, validation, test = parts
-    seeds = np.broadcast_to(task.first_seed + np.arange(budget.seeds)[:, None], shape).ravel()
+    seeds = np.broadcast_to(
+        task.first_seed + np.arange(budget.seeds)[:, None], shape
+    ).ravel()
     keys = jax.vmap(jax.random.split, (0, None), 1)(jax.vmap(jax.random.key)(seeds), 2)
     options: dict[str, Any] = {"epochs": task.epochs, "batch_size": budget.batch_size}
     options |= {"validation": validation, "own_data": True, "progress": False}
-    options["optimizer"] = recipe.make_optimizer(task.epochs * task.steps_of_epoch, max(rates))
+    options["optimizer"] = recipe.make_optimizer(
+        task.epochs * task.steps_of_epoch, max(rates)
+    )
     options["rates"] = np.broadcast_to(np.array(rates) / max(rates), shape).ravel()
     start = _start((recipe, task.dim), keys[0], train.X)
     result = fit_many(start, MeanOf(loss), train, keys=keys[1], **options)
-    each = (jax.tree.map(lambda x, i=i: x[i], (result.model, test)) for i in range(len(seeds)))
+    each = (
+        jax.tree.map(lambda x, i=i: x[i], (result.model, test))
+        for i in range(len(seeds))
+    )
     scores = zip(*(_score(None, *pair) for pair in each), strict=True)
-    errors, samples = (np.stack([np.asarray(x, np.float64) for x in column]) for column in scores)
+    errors, samples = (
+        np.stack([np.asarray(x, np.float64) for x in column]) for column in scores
+    )
     best = np.nanmin(result.history["validation"], axis=0)
     return Outcome(*(x.reshape(*shape, *x.shape[1:]) for x in (errors, best, samples)))
 
@@ -161,11 +179,20 @@ def errors_of_baselines(task: Task) -> dict[str, np.ndarray]:
     for data in data_of(task):
         T, X, target = data.sampled[test:], data.X[test:], data.sampled[:test]
         near = nearest_neighbours(X, T, data.X[:test], NEIGHBOURS)
-        predicted = (np.broadcast_to(mean(T), target.shape), near, data.population[:test])
+        predicted = (
+            np.broadcast_to(mean(T), target.shape),
+            near,
+            data.population[:test],
+        )
         for row, factor in zip(rows.values(), predicted, strict=True):
-            row.append(np.asarray(_errors(None, jnp.asarray(factor), jnp.asarray(target))))
+            row.append(
+                np.asarray(_errors(None, jnp.asarray(factor), jnp.asarray(target)))
+            )
     shape = (len(task.budget.settings), task.budget.seeds, len(HEADINGS))
-    return {name: np.stack(row).astype(np.float64).reshape(shape) for name, row in rows.items()}
+    return {
+        name: np.stack(row).astype(np.float64).reshape(shape)
+        for name, row in rows.items()
+    }
 
 
 def mean(T: np.ndarray) -> np.ndarray:
@@ -183,7 +210,9 @@ def log_euclidean_mean(T: np.ndarray) -> np.ndarray:
     return root / np.linalg.norm(root, axis=(-2, -1), keepdims=True)
 
 
-def nearest_neighbours(X: np.ndarray, T: np.ndarray, X_new: np.ndarray, k: int) -> np.ndarray:
+def nearest_neighbours(
+    X: np.ndarray, T: np.ndarray, X_new: np.ndarray, k: int
+) -> np.ndarray:
     """The log-Euclidean mean of the k samples X (n, p), T (n, m, d) nearest to each of X_new."""
     distance = np.sum((X_new[:, None] - X) ** 2, axis=-1)
     return log_euclidean_mean(T[np.argsort(distance, axis=1)[:, :k]])
@@ -211,6 +240,10 @@ def _start(recipe_and_dim: tuple[Recipe, int], keys, X):
 
     def one(key, X):
         model = recipe.create(dim, key)
-        return model if recipe.plain else calibrate(model, X, key=jax.random.fold_in(key, 1))
+        return (
+            model
+            if recipe.plain
+            else calibrate(model, X, key=jax.random.fold_in(key, 1))
+        )
 
     return jax.vmap(one)(keys, X)

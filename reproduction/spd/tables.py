@@ -9,7 +9,9 @@ from reproduction.harness.jobs import progress
 from reproduction.spd.models import FLOOR_ROW, Model, errors_of_baselines
 from reproduction.spd.tasks import HEADINGS, Budget, Task, data_of
 
-Errors = dict[tuple[str, int, int], dict[str, np.ndarray]]  # (setting, d0, n), row: (seeds, 3)
+Errors = dict[
+    tuple[str, int, int], dict[str, np.ndarray]
+]  # (setting, d0, n), row: (seeds, 3)
 Models = Callable[[int, str], dict[str, Model]]  # the rows for one d0 and setting
 
 ABOUT = "mean and standard error over {0.seeds} seeds, {0.test} test samples."
@@ -28,7 +30,9 @@ NOTES = [
 ]
 
 
-def collect(tasks: Sequence[Task], models: Models, label: str, only: Sequence[str] = ()) -> Errors:
+def collect(
+    tasks: Sequence[Task], models: Models, label: str, only: Sequence[str] = ()
+) -> Errors:
     """Errors for each size of the models and of what is not trained; or `only` of these models."""
     errors: Errors = {}
     for task in progress(tasks, label):
@@ -36,7 +40,9 @@ def collect(tasks: Sequence[Task], models: Models, label: str, only: Sequence[st
         known = models(task.dim, setting)
         rows = {name: known[name].outcome(task).errors for name in only or known}
         rows |= {} if only else errors_of_baselines(task)
-        errors[setting, task.dim, task.train] = {row: values[0] for row, values in rows.items()}
+        errors[setting, task.dim, task.train] = {
+            row: values[0] for row, values in rows.items()
+        }
     return errors
 
 
@@ -61,11 +67,20 @@ def by_setting(errors: Errors, budget: Budget, paper: dict) -> list[dict]:
     for (setting, d, n), rows in errors.items():
         cells = {}
         for row, values in rows.items():
-            columns = zip(values.T.tolist(), paper.get((d, n, row), (None,) * 3), strict=True)
-            cells[row] = [cell(column, paper=published) for column, published in columns]
+            columns = zip(
+                values.T.tolist(), paper.get((d, n, row), (None,) * 3), strict=True
+            )
+            cells[row] = [
+                cell(column, paper=published) for column, published in columns
+            ]
         shown[setting] += [{"group": f"d0 = {d}, n = {n}"}, *marked(cells, FLOOR_ROW)]
-    about = {"note": ABOUT.format(budget).capitalize(), "columns": ["", *HEADINGS.values()]}
-    return [{"title": f"Setting: {s}", **about, "rows": rows} for s, rows in shown.items()]
+    about = {
+        "note": ABOUT.format(budget).capitalize(),
+        "columns": ["", *HEADINGS.values()],
+    }
+    return [
+        {"title": f"Setting: {s}", **about, "rows": rows} for s, rows in shown.items()
+    ]
 
 
 def about_settings(tasks: Sequence[Task]) -> list[str]:
@@ -74,7 +89,9 @@ def about_settings(tasks: Sequence[Task]) -> list[str]:
     for task in tasks:
         (setting,) = task.budget.settings
         conditions = [data.condition() for data in data_of(task)]
-        texts.setdefault(setting, []).append(f"{np.median(conditions):.2g} at d0 = {task.dim}")
+        texts.setdefault(setting, []).append(
+            f"{np.median(conditions):.2g} at d0 = {task.dim}"
+        )
     return [
         f"Setting {setting}: the largest eigenvalue of a covariance is {', '.join(by_dim)} times "
         "the smallest."

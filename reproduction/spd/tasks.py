@@ -13,9 +13,17 @@ from mmlp.datasets.covariances import Covariances, synthetic_covariances
 from mmlp.spd import SPD, Gram
 
 EPOCH = 80  # samples between two looks at the validation loss
-HEADINGS = {"quadratic": "E_quad", "von_neumann": "E_QRE", "stein": "E_Stein"}  # order of errors
+HEADINGS = {
+    "quadratic": "E_quad",
+    "von_neumann": "E_QRE",
+    "stein": "E_Stein",
+}  # order of errors
 QRE = list(HEADINGS).index("von_neumann")
-LOSS_NAMES = {"von_neumann": "QRE", "stein": "Stein", "quadratic": "quad"}  # the paper's order
+LOSS_NAMES = {
+    "von_neumann": "QRE",
+    "stein": "Stein",
+    "quadratic": "quad",
+}  # the paper's order
 QUICK = {"seeds": 2, "settings": ("turning",), "steps": 30, "test": 100, "dims": (10,)}
 FIRST_SEEDS = {"example1": 0, "example2": 100, "search": 1000}
 
@@ -48,7 +56,9 @@ class Grid(Budget):
 
     def tasks(self) -> "list[Task]":
         """Of one setting each: networks are tuned for it."""
-        budgets = [dataclasses.replace(self.budget(), settings=(s,)) for s in self.settings]
+        budgets = [
+            dataclasses.replace(self.budget(), settings=(s,)) for s in self.settings
+        ]
         cases = itertools.product(self.dims, self.sizes, budgets)
         return [Task(d, n, budget, FIRST_SEEDS["example1"]) for d, n, budget in cases]
 
@@ -102,8 +112,13 @@ def split_of(task: Task) -> tuple[Part, ...]:
     """Samples to train with, to choose the epoch by, and to test with."""
     data = data_of(task)
     X = jnp.asarray(np.stack([part.X for part in data]))
-    T = jnp.asarray(np.stack([part.sampled for part in data]))  # (settings x seeds, n, d, d)
+    T = jnp.asarray(
+        np.stack([part.sampled for part in data])
+    )  # (settings x seeds, n, d, d)
     first = task.budget.test
     ends = (first, first + task.trained), (first + task.trained, first + task.train)
-    rows = [*(np.tile(np.arange(*pair), task.repeats) for pair in ends), np.arange(first)]
+    rows = [
+        *(np.tile(np.arange(*pair), task.repeats) for pair in ends),
+        np.arange(first),
+    ]
     return tuple(Part(X[:, part], Gram(T[:, part], upper=True)) for part in rows)

@@ -50,14 +50,18 @@ def best(parts: list[data.Parts], sizes, most: int, shown: int) -> dict:
         fitted = {(K, q): fit(train, validation, K, q, least=least) for K, q in able}
         top = max(fitted, key=lambda size: fitted[size].log_prob(validation).mean())
         chosen.append(top)
-        scores.append(np.round(fitted[top].log_prob(test) + pixels.log_jacobian, 3).tolist())
+        scores.append(
+            np.round(fitted[top].log_prob(test) + pixels.log_jacobian, 3).tolist()
+        )
         if number == 0:
             draws = fitted[top].sample(np.random.default_rng(3), shown)
             images = data.pack(255 / most * pixels.decode(draws))
     return {"scores": {"IW": scores}, "chosen": chosen, "images": images}
 
 
-def fit(X, validation, components: int, factors: int, *, least, steps=100, patience=10) -> Mixture:
+def fit(
+    X, validation, components: int, factors: int, *, least, steps=100, patience=10
+) -> Mixture:
     """The mixture of the step at which the validation rows are most likely.
 
     Noise has variances of `least` (d,) or more: those of the numbers' own rounding.

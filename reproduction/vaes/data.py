@@ -15,8 +15,18 @@ from mmlp.datasets import FREY_SHAPE, Components, digits, frey_faces, random_spl
 from mmlp.plotting import plot_images
 from reproduction.harness import jobs
 
-SHRINKAGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of variances to their mean; 1: all equal
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # training, validation and test images
+SHRINKAGES = (
+    0.001,
+    0.003,
+    0.01,
+    0.03,
+    0.1,
+    0.3,
+    1.0,
+)  # of variances to their mean; 1: all equal
+Parts = tuple[
+    np.ndarray, np.ndarray, np.ndarray
+]  # training, validation and test images
 
 
 class Split(NamedTuple):
@@ -34,7 +44,9 @@ class Data:
 
     images: str = "frey"  # or "digits", which need no file
     data: Path | None = None  # folder of frey_rawface.mat
-    keep: Path | None = None  # folder of finished parts: the same command goes on from there
+    keep: Path | None = (
+        None  # folder of finished parts: the same command goes on from there
+    )
     train: int = 1000
     validation: int = 150  # of the training images, held out to choose the epoch
     components: int = 10
@@ -44,7 +56,9 @@ class Data:
         if self.images == "digits":
             return digits()
         if self.images != "frey":
-            raise ValueError(f'`--images` must be "frey" or "digits", got {self.images!r}.')
+            raise ValueError(
+                f'`--images` must be "frey" or "digits", got {self.images!r}.'
+            )
         return frey_faces(self.data), FREY_SHAPE
 
     def splits(self, seeds: Iterable[int]) -> list[Split]:
@@ -57,7 +71,9 @@ class Data:
             found.append(Split(S[held_out:], S[:held_out], test, components))
         return found
 
-    def dequantised(self, images: np.ndarray, seed: int, test: int | None = None) -> Parts:
+    def dequantised(
+        self, images: np.ndarray, seed: int, test: int | None = None
+    ) -> Parts:
         """The parts of a split, with uniform noise in [0, 1) added to each pixel."""
         X = images + np.random.default_rng([seed, 1]).random(images.shape)
         rows, rest = random_split(len(X), self.train, seed)
@@ -88,7 +104,9 @@ def principal_directions(parts: Parts, first: int = 0) -> tuple[Components, floa
     variances = np.mean(((parts[0] - mean) @ axes.T) ** 2, axis=0)
 
     def shrunk(part: float) -> Components:
-        return Components(mean, axes, np.sqrt((1 - part) * variances + part * variances.mean()))
+        return Components(
+            mean, axes, np.sqrt((1 - part) * variances + part * variances.mean())
+        )
 
     best = max(SHRINKAGES, key=lambda part: gaussian(shrunk(part), parts[1]).mean())
     return shrunk(best), best
@@ -120,21 +138,30 @@ def pack(images: np.ndarray) -> str:
 
 def unpack(text: str, pixels: int) -> np.ndarray:
     """The images of `pack`, shape (n, pixels)."""
-    return np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8).reshape(-1, pixels)
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8).reshape(
+        -1, pixels
+    )
 
 
 def components_record(components: Components) -> dict[str, list]:
     """What `decode` needs, to a tenth of a grey level for each component."""
     axes = components.scale[:, None] * components.axes
-    return {"mean": np.round(components.mean, 1).tolist(), "axes": np.round(axes, 1).tolist()}
+    return {
+        "mean": np.round(components.mean, 1).tolist(),
+        "axes": np.round(axes, 1).tolist(),
+    }
 
 
 def decode(record: dict[str, list], S: list) -> np.ndarray:
     """Images (n, p) from standardised components S (n, count)."""
-    return np.asarray(record["mean"]) + np.asarray(S, np.float64) @ np.asarray(record["axes"])
+    return np.asarray(record["mean"]) + np.asarray(S, np.float64) @ np.asarray(
+        record["axes"]
+    )
 
 
-def mosaic(panels: dict, shape, most: float, path: Path, *, columns=10, size=(4.2, 5.2)) -> None:
+def mosaic(
+    panels: dict, shape, most: float, path: Path, *, columns=10, size=(4.2, 5.2)
+) -> None:
     """Panels of this size, three in a row: images (n, p) with pixels from 0 to `most`."""
     across = min(3, len(panels))
     down = -(-len(panels) // across)

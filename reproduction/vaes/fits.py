@@ -66,7 +66,9 @@ def fit_recipes(
     The recipes may differ in rate, noise and warm-up only.
     """
     count, recipe = len(recipes), max(recipes, key=lambda recipe: recipe.rate)
-    levels = np.tile(np.array([one.levels() for one in recipes], np.float32), (len(splits), 1))
+    levels = np.tile(
+        np.array([one.levels() for one in recipes], np.float32), (len(splits), 1)
+    )
 
     def stacked(parts):
         X = np.repeat(np.stack(parts).astype(np.float32), count, axis=0)
@@ -77,14 +79,25 @@ def fit_recipes(
         train = [np.concatenate(pair) for pair in zip(train, held_out, strict=True)]
     data = stacked(train)
     keys = jnp.repeat(jax.random.split(jax.random.key(0), len(splits)), count, axis=0)
-    models = _start((recipe, latent), keys, jnp.asarray(data[0][:, : recipe.calibrated]))
+    models = _start(
+        (recipe, latent), keys, jnp.asarray(data[0][:, : recipe.calibrated])
+    )
     keys = jax.random.split(jax.random.key(1), len(keys))
     optimizer = recipe.make_optimizer(recipe.steps(data[0].shape[1]))
     rates = [one.rate / recipe.rate for _ in splits for one in recipes]
-    how: Any = {"epochs": recipe.epochs, "batch_size": recipe.batch, "optimizer": optimizer}
-    how |= {"validation": stacked(held_out) if recipe.stopping else None, "rates": rates}
+    how: Any = {
+        "epochs": recipe.epochs,
+        "batch_size": recipe.batch,
+        "optimizer": optimizer,
+    }
+    how |= {
+        "validation": stacked(held_out) if recipe.stopping else None,
+        "rates": rates,
+    }
     how |= {"own_data": True, "progress": False, "on_epoch": on_epoch}
-    return fit_many(models, NegativeBound(recipe.kl, recipe.draws), data, keys=keys, **how)
+    return fit_many(
+        models, NegativeBound(recipe.kl, recipe.draws), data, keys=keys, **how
+    )
 
 
 @functools.partial(Compiled, effort="least")
@@ -93,7 +106,9 @@ def _start(recipe_and_latent: tuple[Recipe, int], keys, X):
     return jax.vmap(lambda key, X: recipe.start(X, latent, key))(keys, X)
 
 
-def score(models: VAE, splits: list[Split], samples: int, *, part="test") -> dict[str, np.ndarray]:
+def score(
+    models: VAE, splits: list[Split], samples: int, *, part="test"
+) -> dict[str, np.ndarray]:
     """Means over a part of each split in raw units, shape (models,): `SCORES` and the error of IW.
 
     LL, KLD and ELBO are means over the same `samples` draws of q as IW, the KLD exact.
@@ -129,10 +144,15 @@ def _scores(samples: int, models, X, key):
         q, s, log_likelihood = model.draws(x, key, samples)
         weights = log_likelihood + model.prior.log_prob(s) - q.log_prob(s)
         bound = jnp.asarray(logsumexp(weights)) - math.log(samples)
-        variance = jnp.var(jnp.exp(weights - bound)) / samples  # of the bound, by the delta method
+        variance = (
+            jnp.var(jnp.exp(weights - bound)) / samples
+        )  # of the bound, by the delta method
         return jnp.stack([jnp.mean(log_likelihood), model.kl(q), bound, variance])
 
-    of_all, keys = jax.vmap(one, in_axes=(0, 0, None)), jax.random.split(key, X.shape[1])
+    of_all, keys = (
+        jax.vmap(one, in_axes=(0, 0, None)),
+        jax.random.split(key, X.shape[1]),
+    )
     rows = jax.lax.map(lambda row: of_all(models, *row), (jnp.moveaxis(X, 1, 0), keys))
     return jnp.moveaxis(rows, 0, 1)
 
@@ -142,10 +162,18 @@ def simple_densities(splits: list[Split]) -> dict[str, dict[str, list[float]]]:
 
     The Gaussian has nothing to choose: for the test it is fitted to the validation images, too.
     """
-    found = {name: {"IW": [], "validation IW": []} for name in ("one Gaussian", "Gaussian mixture")}
+    found = {
+        name: {"IW": [], "validation IW": []}
+        for name in ("one Gaussian", "Gaussian mixture")
+    }
     for train, validation, test, components in splits:
-        mixtures = [GaussianMixture(n, reg_covar=1e-3, n_init=2, random_state=0) for n in MIXTURES]
-        mixture = max((m.fit(train) for m in mixtures), key=lambda m: m.score(validation))
+        mixtures = [
+            GaussianMixture(n, reg_covar=1e-3, n_init=2, random_state=0)
+            for n in MIXTURES
+        ]
+        mixture = max(
+            (m.fit(train) for m in mixtures), key=lambda m: m.score(validation)
+        )
         one, added = GaussianMixture(1).fit(train), components.log_jacobian
         whole = GaussianMixture(1).fit(np.concatenate([train, validation]))
         pairs = (one, whole), (mixture, mixture)

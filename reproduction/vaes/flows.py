@@ -43,15 +43,26 @@ class Flow:
     decay: float = 0.0  # of weights
     batch: int = 50
     epochs: int = 150
-    noise: float = 0.1  # standard deviation of noise added to the standardised training data
+    noise: float = (
+        0.1  # standard deviation of noise added to the standardised training data
+    )
 
     def start(self, dim: int, key) -> Any:
         """A flow with which training begins; all of its floating-point arrays are trained."""
         from flowjax import bijections, distributions, flows  # pyright: ignore
 
-        spline = bijections.RationalQuadraticSpline(knots=self.knots, interval=self.interval)
-        how: Any = {"base_dist": distributions.StandardNormal((dim,)), "transformer": spline}
-        how |= {"flow_layers": self.transforms, "nn_width": self.width, "nn_depth": self.depth}
+        spline = bijections.RationalQuadraticSpline(
+            knots=self.knots, interval=self.interval
+        )
+        how: Any = {
+            "base_dist": distributions.StandardNormal((dim,)),
+            "transformer": spline,
+        }
+        how |= {
+            "flow_layers": self.transforms,
+            "nn_width": self.width,
+            "nn_depth": self.depth,
+        }
         return flows.masked_autoregressive_flow(key, **how)
 
     def changed(self, epochs: int | None, hidden: tuple[int, ...] | None) -> "Flow":
@@ -102,7 +113,9 @@ def negative_log_density(flow, batch, key, t):
     """Minus its mean over a batch (x, noise); validation, t = 1, has no noise."""
     x, noise = batch
     level = jnp.where(t < 1, noise[:, None], 0)
-    return -jnp.mean(flow.log_prob(x + level * jax.random.normal(key, x.shape, x.dtype)))
+    return -jnp.mean(
+        flow.log_prob(x + level * jax.random.normal(key, x.shape, x.dtype))
+    )
 
 
 def fit_flows(flows: list[Flow], splits: list[Split], *, on_epoch=()) -> FitResult:
@@ -114,12 +127,17 @@ def fit_flows(flows: list[Flow], splits: list[Split], *, on_epoch=()) -> FitResu
 
     def stacked(part: str):
         X = np.stack([getattr(split, part) for split in splits]).astype(np.float32)
-        X, noise = X.repeat(count, axis=0), np.array([one.noise for one in flows], np.float32)
+        X, noise = (
+            X.repeat(count, axis=0),
+            np.array([one.noise for one in flows], np.float32),
+        )
         return X, np.repeat(np.tile(noise, len(splits))[:, None], X.shape[1], axis=1)
 
     data, keys = stacked("train"), jax.random.split(jax.random.key(0), len(splits))
     dim = data[0].shape[-1]
-    models = eqx.filter_vmap(lambda key: flow.start(dim, key))(jnp.repeat(keys, count, axis=0))
+    models = eqx.filter_vmap(lambda key: flow.start(dim, key))(
+        jnp.repeat(keys, count, axis=0)
+    )
     keys = jax.random.split(jax.random.key(1), len(splits) * count)
     how: Any = {"epochs": flow.epochs, "batch_size": flow.batch, "on_epoch": on_epoch}
     how |= {"rates": [one.rate / flow.rate for _ in splits for one in flows]}
@@ -133,7 +151,9 @@ def score(models, splits: list[Split], *, part: str = "test") -> np.ndarray:
     X = np.stack([getattr(split, part) for split in splits]).astype(np.float32)
     jacobian = np.array([split.components.log_jacobian for split in splits])
     count = len(jax.tree.leaves(eqx.filter(models, eqx.is_array))[0]) // len(splits)
-    rows = np.asarray(_log_densities(models, jnp.asarray(X.repeat(count, axis=0))), np.float64)
+    rows = np.asarray(
+        _log_densities(models, jnp.asarray(X.repeat(count, axis=0))), np.float64
+    )
     return rows.mean(axis=1) + jacobian.repeat(count)
 
 
@@ -146,5 +166,7 @@ def flow_density(flow: Flow, splits: list[Split]) -> dict[str, Any]:
     """Its log-densities by split, as `fits.simple_densities` has them, and the time."""
     begin, models = time.perf_counter(), fit_flows([flow], splits).model
     parts = {"IW": "test", "validation IW": "validation"}
-    found = {name: score(models, splits, part=part).tolist() for name, part in parts.items()}
+    found = {
+        name: score(models, splits, part=part).tolist() for name, part in parts.items()
+    }
     return found | {"seconds": round(time.perf_counter() - begin, 1)}

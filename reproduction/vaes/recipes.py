@@ -29,7 +29,9 @@ from mmlp.training.optimizers import CLIP, equal_by_arguments
 from mmlp.vae import VAE, paper_vae
 
 SETTINGS = Path(__file__).with_name("frey_settings.json")
-TUNED: dict[str, dict[str, Any]] = json.loads(SETTINGS.read_text(encoding="utf-8"))  # by group
+TUNED: dict[str, dict[str, Any]] = json.loads(
+    SETTINGS.read_text(encoding="utf-8")
+)  # by group
 
 
 def direct_matrix_mlp(*sizes, **options) -> JointMatrixMLP:
@@ -38,7 +40,9 @@ def direct_matrix_mlp(*sizes, **options) -> JointMatrixMLP:
     def joined(network):
         return network.matrices[-1].V, *(layer.D for layer in network.vectors)
 
-    return eqx.tree_at(joined, JointMatrixMLP(*sizes, **options), replace_fn=lambda _: None)
+    return eqx.tree_at(
+        joined, JointMatrixMLP(*sizes, **options), replace_fn=lambda _: None
+    )
 
 
 NETWORKS = {"matrix": MatrixMLP, "direct": direct_matrix_mlp}
@@ -66,14 +70,24 @@ class Recipe:
     model: str = "NfNf"
     network: str = "matrix"  # "direct", "joint" or "cholesky"
     hidden: tuple[int, ...] = (30, 30, 30)
-    features: tuple[int, ...] | None = None  # widths of a vector path, by default `hidden`
-    output: str = "mercer"  # or "linear", kernels of a matrix MLP's output, or "triangular"
-    literal: bool = False  # initial weights of scale 1/sqrt(fan-in) in the paper's constants
+    features: tuple[int, ...] | None = (
+        None  # widths of a vector path, by default `hidden`
+    )
+    output: str = (
+        "mercer"  # or "linear", kernels of a matrix MLP's output, or "triangular"
+    )
+    literal: bool = (
+        False  # initial weights of scale 1/sqrt(fan-in) in the paper's constants
+    )
     scale: float = 1.0  # of the initial weights, biases of matrices included
     calibrated: int = 0  # rows that calibrate the initial weights
     unit: bool = False  # the decoder's mean variance starts at about 1, not at 1 / d
-    rank: int = 0  # of a low-rank decoder, which starts at principal directions; 0: see `model`
-    turned: bool = True  # whether its loadings are, by a matrix; if not they are constants
+    rank: int = (
+        0  # of a low-rank decoder, which starts at principal directions; 0: see `model`
+    )
+    turned: bool = (
+        True  # whether its loadings are, by a matrix; if not they are constants
+    )
     optimizer: str = "adam"  # or "muon"
     rate: float = 1e-3
     rise: float = 0.0  # the part of training in which the rate rises from 0
@@ -81,12 +95,20 @@ class Recipe:
     decay: float = 0.0  # of weights
     batch: int = 10
     epochs: int = 100  # the paper does not say
-    warm_up: float = 0.0  # the part of training in which the KL term's weight rises from 0 to 1
-    noise: float = 0.0  # standard deviation of noise added to the standardised training data
-    noise_end: float | None = None  # to which it goes, linearly over training; None: it stays
+    warm_up: float = (
+        0.0  # the part of training in which the KL term's weight rises from 0 to 1
+    )
+    noise: float = (
+        0.0  # standard deviation of noise added to the standardised training data
+    )
+    noise_end: float | None = (
+        None  # to which it goes, linearly over training; None: it stays
+    )
     stopping: bool = False  # keep the epoch with the best validation bound
     kl: str = "exact"
-    draws: int = 1  # of q for an image; with more, the importance-weighted bound is trained
+    draws: int = (
+        1  # of q for an image; with more, the importance-weighted bound is trained
+    )
 
     def start(self, X, latent: int, key) -> VAE:
         """A VAE with which training begins; X (calibrated, p) are some of its data."""
@@ -94,7 +116,10 @@ class Recipe:
             return self.low_rank(X, latent, key)
         options = {}
         if self.network != "cholesky":
-            options = {"outputs": OUTPUTS[self.output], "hidden_features": self.features}
+            options = {
+                "outputs": OUTPUTS[self.output],
+                "hidden_features": self.features,
+            }
         sizes, network = (X.shape[1], latent, self.hidden), NETWORKS[self.network]
         vae = paper_vae(self.model, *sizes, network=network, key=key, **options)
         vae = in_papers_constants(vae) if self.literal else vae
@@ -105,8 +130,12 @@ class Recipe:
     def with_unit_variance(self, vae: VAE) -> VAE:
         """The decoder's eta, the trace of its covariance, times d: far for a bias to go."""
         network, d = vae.decoder.network, vae.decoder.dim
-        offset = jnp.zeros(network.out_features).at[d].set(math.log(d))  # (mu, log eta, ...)
-        return eqx.tree_at(lambda vae: vae.decoder.network, vae, network.shifted(offset))
+        offset = (
+            jnp.zeros(network.out_features).at[d].set(math.log(d))
+        )  # (mu, log eta, ...)
+        return eqx.tree_at(
+            lambda vae: vae.decoder.network, vae, network.shifted(offset)
+        )
 
     def low_rank(self, X, latent: int, key) -> VAE:
         """A full encoder; a decoder with the last of the hidden layers and `rank` loadings."""
@@ -123,7 +152,9 @@ class Recipe:
         vae = calibrate(VAE(encoder, decoder), X, key=key, targets=X)
         if self.turned:
             return vae
-        return eqx.tree_at(lambda vae: vae.decoder.network.matrices[-1].turn, vae, Still(self.rank))
+        return eqx.tree_at(
+            lambda vae: vae.decoder.network.matrices[-1].turn, vae, Still(self.rank)
+        )
 
     def changed(self, epochs: int | None, hidden: tuple[int, ...] | None) -> "Recipe":
         """With this number of epochs and these widths of all paths, where they are given."""
@@ -133,7 +164,11 @@ class Recipe:
 
     def levels(self) -> tuple[float, float, float]:
         """What the loss reads from the batch: models that differ in it are trained together."""
-        return self.noise, self.noise if self.noise_end is None else self.noise_end, self.warm_up
+        return (
+            self.noise,
+            self.noise if self.noise_end is None else self.noise_end,
+            self.warm_up,
+        )
 
     def steps(self, rows: int) -> int:
         """Of the whole run."""
@@ -147,9 +182,15 @@ class Recipe:
 def clipped(name: str, rate: float, steps: int | None, decay: float, rise: int = 0):
     """Adam or Muon, with clipping; the rate rises over `rise` steps and, over `steps`, decays."""
     constant, cosine = optax.constant_schedule, optax.warmup_cosine_decay_schedule
-    schedule = constant(rate) if steps is None else cosine(0.0 if rise else rate, rate, rise, steps)
+    schedule = (
+        constant(rate)
+        if steps is None
+        else cosine(0.0 if rise else rate, rate, rise, steps)
+    )
     make = {"adam": optax.adamw, "muon": muon}[name]
-    return optax.chain(optax.clip_by_global_norm(CLIP), make(schedule, weight_decay=decay))
+    return optax.chain(
+        optax.clip_by_global_norm(CLIP), make(schedule, weight_decay=decay)
+    )
 
 
 def of_pixels(name: str) -> tuple[Recipe, int]:
@@ -173,8 +214,12 @@ def in_papers_constants(vae: VAE) -> VAE:
 
     def weights(vae) -> list:
         networks = vae.encoder.network, vae.decoder.network
-        inner = [(layer.W, 0.5) for network in networks for layer in network.matrices[1:]]
-        return inner + [(layer.C, 1.0) for network in networks for layer in network.vectors]
+        inner = [
+            (layer.W, 0.5) for network in networks for layer in network.matrices[1:]
+        ]
+        return inner + [
+            (layer.C, 1.0) for network in networks for layer in network.vectors
+        ]
 
     smaller = [weight / weight.shape[1] ** power for weight, power in weights(vae)]
     return eqx.tree_at(lambda vae: [weight for weight, _ in weights(vae)], vae, smaller)

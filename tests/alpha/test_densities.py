@@ -41,17 +41,30 @@ def compare(ours, names, function, *arguments):
     for i, name in enumerate(names):
         exact = np.asarray(jax.jit(jax.jacobian(function, argnums=i))(*arguments))
         if name == "Omega":
-            exact, mine = exact.reshape(-1, D, D), ours[name].reshape(-1, D, D, order="F")
-            exact, mine = exact + exact.transpose(0, 2, 1), mine + mine.transpose(0, 2, 1)
+            exact, mine = (
+                exact.reshape(-1, D, D),
+                ours[name].reshape(-1, D, D, order="F"),
+            )
+            exact, mine = (
+                exact + exact.transpose(0, 2, 1),
+                mine + mine.transpose(0, 2, 1),
+            )
         else:
             mine = ours[name]
-        np.testing.assert_allclose(mine, exact.reshape(mine.shape), rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(
+            mine, exact.reshape(mine.shape), rtol=1e-9, atol=1e-11
+        )
 
 
 def test_gaussian_log_density():
     ours = densities.gaussian_log_density(THETA, MU, OMEGA, ETA)
     compare(
-        ours, ["mu", "Omega", "log_eta"], lambda *a: log_density(THETA, *a), MU, OMEGA, np.log(ETA)
+        ours,
+        ["mu", "Omega", "log_eta"],
+        lambda *a: log_density(THETA, *a),
+        MU,
+        OMEGA,
+        np.log(ETA),
     )
 
 
@@ -59,7 +72,16 @@ def test_gaussian_log_density():
 def test_power_exponential_log_density(beta):
     ours = densities.power_exponential_log_density(THETA, MU, OMEGA, ETA, ALPHA, beta)
     names = ["mu", "Omega", "log_eta", "alpha", "beta"]
-    compare(ours, names, lambda *a: log_density(THETA, *a), MU, OMEGA, np.log(ETA), ALPHA, beta)
+    compare(
+        ours,
+        names,
+        lambda *a: log_density(THETA, *a),
+        MU,
+        OMEGA,
+        np.log(ETA),
+        ALPHA,
+        beta,
+    )
 
 
 def test_gaussian_sample():
@@ -76,7 +98,12 @@ def check_sample(radius_of_beta, radius, D_radius, beta):
     ours = densities.power_exponential_sample(NU, radius, D_radius, OMEGA, ETA, ALPHA)
 
     def sample(mu, Omega, log_eta, alpha, beta):
-        return mu + radius_of_beta(beta) * symmetric_root(alpha * jnp.exp(log_eta) * Omega) @ NU
+        return (
+            mu
+            + radius_of_beta(beta)
+            * symmetric_root(alpha * jnp.exp(log_eta) * Omega)
+            @ NU
+        )
 
     compare(
         ours,
@@ -130,22 +157,37 @@ def test_the_papers_derivative_by_Omega_with_a_half_moves_the_covariance_rightly
 def test_the_papers_derivatives_by_log_eta_and_alpha_are_twice_too_large():
     Phi = densities.symmetric_root(ETA * OMEGA)
     printed = (
-        ETA * np.kron(EPS[None], np.eye(D)) @ np.ravel(OMEGA @ np.linalg.inv(Phi).T, order="F")
+        ETA
+        * np.kron(EPS[None], np.eye(D))
+        @ np.ravel(OMEGA @ np.linalg.inv(Phi).T, order="F")
     )
     np.testing.assert_allclose(
-        printed / 2, densities.gaussian_sample(EPS, OMEGA, ETA)["log_eta"][:, 0], rtol=1e-11
+        printed / 2,
+        densities.gaussian_sample(EPS, OMEGA, ETA)["log_eta"][:, 0],
+        rtol=1e-11,
     )
     Phi = densities.symmetric_root(ALPHA * ETA * OMEGA)
     printed = (
-        1.3 * ETA * np.kron(NU[None], np.eye(D)) @ np.ravel(OMEGA @ np.linalg.inv(Phi).T, order="F")
+        1.3
+        * ETA
+        * np.kron(NU[None], np.eye(D))
+        @ np.ravel(OMEGA @ np.linalg.inv(Phi).T, order="F")
     )
-    right = densities.power_exponential_sample(NU, 1.3, 0.0, OMEGA, ETA, ALPHA)["alpha"][:, 0]
+    right = densities.power_exponential_sample(NU, 1.3, 0.0, OMEGA, ETA, ALPHA)[
+        "alpha"
+    ][:, 0]
     np.testing.assert_allclose(printed / 2, right, rtol=1e-11)
 
 
 def test_the_papers_derivative_of_the_radius_lacks_its_exponent():
     beta, eps = 1.4, 0.3
     radius, slope = densities.normal_radius(eps, beta, D)
-    printed = -D / (2 * beta**3 * radius ** (2 * beta - 1)) * (1 + eps * (2 * D / beta) ** -0.5)
-    np.testing.assert_allclose(slope - printed, -radius * np.log(radius) / beta, rtol=1e-12)
+    printed = (
+        -D
+        / (2 * beta**3 * radius ** (2 * beta - 1))
+        * (1 + eps * (2 * D / beta) ** -0.5)
+    )
+    np.testing.assert_allclose(
+        slope - printed, -radius * np.log(radius) / beta, rtol=1e-12
+    )
     assert abs(slope / printed - 1) > 0.1

@@ -16,8 +16,16 @@ def rng():
 
 def test_derivatives_by_the_weights_of_a_matrix_layer_equal_finite_differences(rng):
     W, H, x = rng.standard_normal((3, 4)), spd(rng, 4), rng.standard_normal(4)
-    assert disagreement(basic.matrix_by_weight(W, H), differences(lambda W: W @ H @ W.T, W)) < 1e-7
-    assert disagreement(basic.matrix_by_matrix(W), differences(lambda H: W @ H @ W.T, H)) < 1e-7
+    assert (
+        disagreement(
+            basic.matrix_by_weight(W, H), differences(lambda W: W @ H @ W.T, W)
+        )
+        < 1e-7
+    )
+    assert (
+        disagreement(basic.matrix_by_matrix(W), differences(lambda H: W @ H @ W.T, H))
+        < 1e-7
+    )
     by_input_weight = differences(lambda W: np.outer(W @ x, W @ np.ones(4)), W)
     assert disagreement(basic.matrix_by_input_weight(W, x), by_input_weight) < 1e-7
 
@@ -31,7 +39,9 @@ def test_input_weight_formula_belongs_to_the_input_layer():
     def latent(index, W):
         return basic.feedforward([*layers[:-1], layers[-1]._replace(W=W)], x).Z[index]
 
-    assert disagreement(formula, differences(lambda W: latent(-1, W), layers[-1].W)) < 1e-7
+    assert (
+        disagreement(formula, differences(lambda W: latent(-1, W), layers[-1].W)) < 1e-7
+    )
     assert formula.shape != differences(lambda W: latent(0, W), layers[-1].W).shape
 
 
@@ -46,8 +56,12 @@ def test_learning_step_needs_the_shape_of_the_input_in_P_for_the_input_weight():
         ),
         layers[-1].W,
     )[0]
-    assert all(D_W.size != d[-1] * size for size in d)  # no width of the network will do
-    gradient = basic.backpropagation(layers, x, lambda Y_hat: losses.d_quadratic(Y_hat, Y))[-1]["W"]
+    assert all(
+        D_W.size != d[-1] * size for size in d
+    )  # no width of the network will do
+    gradient = basic.backpropagation(
+        layers, x, lambda Y_hat: losses.d_quadratic(Y_hat, Y)
+    )[-1]["W"]
     assert disagreement(gradient, unvec(D_W, (d[-1], len(x)))) < 1e-6
 
 
@@ -60,7 +74,8 @@ def test_derivatives_of_a_vector_layer_equal_finite_differences(rng):
     )
     assert (
         disagreement(
-            general.vector_by_outer_weight(H, A, h, 2), differences(lambda C: C @ H @ A @ h, C)
+            general.vector_by_outer_weight(H, A, h, 2),
+            differences(lambda C: C @ H @ A @ h, C),
         )
         < 1e-7
     )
@@ -72,7 +87,9 @@ def test_derivatives_of_a_vector_layer_equal_finite_differences(rng):
         < 1e-7
     )
     assert (
-        disagreement(general.vector_by_matrix(C, A, h), differences(lambda H: C @ H @ A @ h, H))
+        disagreement(
+            general.vector_by_matrix(C, A, h), differences(lambda H: C @ H @ A @ h, H)
+        )
         < 1e-7
     )
 
@@ -104,12 +121,16 @@ def test_input_A_has_as_many_columns_as_its_layer_has_features():
     """
     layers = paper_layers(network(**GENERAL["deep"]))
     A, d, r, j = layers[-1].A, len(layers[-1].B), len(layers[-1].b), len(layers) - 2
-    gradients = general.backpropagation(layers, np.ones(6), lambda y, Y: (np.ones(2), np.ones(9)))
+    gradients = general.backpropagation(
+        layers, np.ones(6), lambda y, Y: (np.ones(2), np.ones(9))
+    )
     assert gradients[-1]["A"].shape == A.shape == (d, r)
     with pytest.raises(ValueError, match="mismatch"):
         A @ np.ones(j + 1)
     with pytest.raises(ValueError, match="mismatch"):
-        general.feedforward([*layers[:-1], layers[-1]._replace(A=A[:, :-1])], np.ones(6))
+        general.feedforward(
+            [*layers[:-1], layers[-1]._replace(A=A[:, :-1])], np.ones(6)
+        )
 
 
 def test_derivative_by_the_output_counts_both_ways_to_the_loss():
@@ -123,7 +144,9 @@ def test_derivative_by_the_output_counts_both_ways_to_the_loss():
 
     Z, H, _, h = general.feedforward(layers, x)
     direct = losses.d_quadratic(H[0], Y)
-    through_z = 2 * (h[0] - y) @ general.vector_by_matrix(layers[0].C, layers[0].A, h[1])
+    through_z = (
+        2 * (h[0] - y) @ general.vector_by_matrix(layers[0].C, layers[0].A, h[1])
+    )
     D_Z_H, numbers = layers[0].H.derivative(Z[0]), differences(loss, layers[0].B)[0]
     assert disagreement((through_z + direct) @ D_Z_H, numbers) < 1e-6
     assert disagreement(direct @ D_Z_H, numbers) > 0.1
@@ -139,7 +162,12 @@ def appendix_g(Z, slope, f):
             for i in range(d):
                 inner = f((i == m) * Z[:, n] + (i == n) * Z[:, m])
                 f_i = f(Z[:, i])
-                block = slope * (1 - f_i * f_i) / trace**2 * (trace * inner - 2 * K[m, n] * f_i)
+                block = (
+                    slope
+                    * (1 - f_i * f_i)
+                    / trace**2
+                    * (trace * inner - 2 * K[m, n] * f_i)
+                )
                 D[m + d * n, d * i : d * (i + 1)] = block
     return D
 
@@ -147,7 +175,9 @@ def appendix_g(Z, slope, f):
 @pytest.mark.parametrize("diagonal", [False, True])
 @pytest.mark.parametrize("kernel", [activations.mercer_sigmoid, activations.linear])
 def test_derivative_of_the_kernel_equals_finite_differences(rng, kernel, diagonal):
-    numbers = {"slope": 0.8, "intercept": 0.3} if kernel is activations.mercer_sigmoid else {}
+    numbers = (
+        {"slope": 0.8, "intercept": 0.3} if kernel is activations.mercer_sigmoid else {}
+    )
     H, Z = kernel(**numbers, diagonal=diagonal), rng.standard_normal((4, 4))
     assert disagreement(H.derivative(Z), differences(H.value, Z)) < 1e-7
 
@@ -156,8 +186,12 @@ def test_intercept_has_one_sign_in_the_kernel_and_its_derivative(rng):
     """Eq. (msk) has tanh(alpha z + beta), Appendix G tanh(alpha z - beta)."""
     Z = rng.standard_normal((3, 3))
     numbers = differences(activations.mercer_sigmoid(0.8, 0.3).value, Z)
-    assert disagreement(activations.mercer_sigmoid(0.8, 0.3).derivative(Z), numbers) < 1e-7
-    assert disagreement(activations.mercer_sigmoid(0.8, -0.3).derivative(Z), numbers) > 0.1
+    assert (
+        disagreement(activations.mercer_sigmoid(0.8, 0.3).derivative(Z), numbers) < 1e-7
+    )
+    assert (
+        disagreement(activations.mercer_sigmoid(0.8, -0.3).derivative(Z), numbers) > 0.1
+    )
 
 
 @pytest.mark.parametrize("intercept", [0.0, 0.3])
@@ -166,6 +200,8 @@ def test_kernel_derivative_does_not_apply_f_to_a_derivative(rng, intercept):
     d, Z = 3, rng.standard_normal((3, 3))
     numbers = differences(activations.mercer_sigmoid(0.8, intercept).value, Z)
     printed = appendix_g(Z, 0.8, lambda z: np.tanh(0.8 * z + intercept))
-    wrong = np.abs(printed - numbers).reshape(d, d, d, d).max(axis=-1) > 1e-4  # [n, m, i]
+    wrong = (
+        np.abs(printed - numbers).reshape(d, d, d, d).max(axis=-1) > 1e-4
+    )  # [n, m, i]
     for n, m, i in np.ndindex(d, d, d):
         assert wrong[n, m, i] == ((i == m == n) or (intercept != 0 and i not in (m, n)))

@@ -25,7 +25,11 @@ def test_rearrangement_and_commutation_follow_their_definitions(rng):
 def test_alpha_derivative_of_an_m_by_p_function_has_mp_rows(rng):
     """Appendix B defines it for F (m, n) with mp rows; for F (m, p) the product rule holds."""
     m, p, r, n, q = 2, 5, 3, 4, 2
-    L, R, S = rng.standard_normal((m, n)), rng.standard_normal((q, p)), rng.standard_normal((p, n))
+    L, R, S = (
+        rng.standard_normal((m, n)),
+        rng.standard_normal((q, p)),
+        rng.standard_normal((p, n)),
+    )
     X, T = rng.standard_normal((n, q)), rng.standard_normal((q, r))
     D_F, D_G = differences(lambda X: L @ X @ R, X), differences(lambda X: S @ X @ T, X)
     assert D_F.shape == (m * p, n * q)
@@ -49,7 +53,10 @@ def test_derivatives_of_the_losses_equal_finite_differences(rng, loss):
     Y, Y_hat = spd(rng, 4), spd(rng, 4)
     _, value, d_value = LOSSES[loss]
     assert (
-        disagreement(d_value(Y_hat, Y), symmetric_differences(lambda Y_hat: value(Y_hat, Y), Y_hat))
+        disagreement(
+            d_value(Y_hat, Y),
+            symmetric_differences(lambda Y_hat: value(Y_hat, Y), Y_hat),
+        )
         < 1e-6
     )
 
@@ -61,13 +68,17 @@ def test_stein_derivative_is_right_as_printed(rng):
     D = -np.kron(np.eye(4), Y) @ np.kron(inverse.T, inverse)
     first = vec(np.linalg.inv(Y @ inverse).T) @ D
     second = -vec(np.linalg.inv(Y_hat @ inverse).T) @ D
-    of_Y = differences(lambda Y_hat: np.linalg.slogdet(Y @ np.linalg.inv(Y + Y_hat))[1], Y_hat)
+    of_Y = differences(
+        lambda Y_hat: np.linalg.slogdet(Y @ np.linalg.inv(Y + Y_hat))[1], Y_hat
+    )
     of_Y_hat = differences(
         lambda Y_hat: np.linalg.slogdet(Y_hat @ np.linalg.inv(Y + Y_hat))[1], Y_hat
     )
     assert disagreement(first, of_Y[0]) < 1e-7
     assert disagreement(second, of_Y_hat[0]) < 1e-6
-    np.testing.assert_allclose(-(first + second) / 2, losses.d_stein(Y_hat, Y), rtol=1e-10)
+    np.testing.assert_allclose(
+        -(first + second) / 2, losses.d_stein(Y_hat, Y), rtol=1e-10
+    )
 
 
 def test_derivative_of_a_log_eigenvalue_needs_one_over_the_eigenvalue(rng):
@@ -78,7 +89,9 @@ def test_derivative_of_a_log_eigenvalue_needs_one_over_the_eigenvalue(rng):
     assert disagreement(printed / eigenvalues[:, None], numbers) < 1e-6
     assert disagreement(printed, numbers) > 0.1
     of_eigenvalues = symmetric_differences(np.linalg.eigvalsh, Y_hat)
-    assert disagreement(printed, of_eigenvalues) < 1e-6  # without the logarithm it is right
+    assert (
+        disagreement(printed, of_eigenvalues) < 1e-6
+    )  # without the logarithm it is right
 
 
 def test_eigenvector_derivative_divides_by_differences_of_eigenvalues(rng):
@@ -87,7 +100,9 @@ def test_eigenvector_derivative_divides_by_differences_of_eigenvalues(rng):
 
     def eigenvectors(Y):
         moved = np.linalg.eigh(Y)[1]
-        return moved * np.sign(np.sum(moved * V, axis=0))  # a decomposition leaves signs open
+        return moved * np.sign(
+            np.sum(moved * V, axis=0)
+        )  # a decomposition leaves signs open
 
     def by_eigenvectors(values):
         """vec(d V / d Yhat_ij), d V = V Xi, Xi_kl = (V_ik V_jl + V_il V_jk) / (2 (v_l - v_k))."""
@@ -95,7 +110,11 @@ def test_eigenvector_derivative_divides_by_differences_of_eigenvalues(rng):
         columns = []
         for j in range(4):
             for i in range(4):
-                Xi = (np.outer(V[i], V[j]) + np.outer(V[j], V[i])) * (1 - np.eye(4)) / gaps
+                Xi = (
+                    (np.outer(V[i], V[j]) + np.outer(V[j], V[i]))
+                    * (1 - np.eye(4))
+                    / gaps
+                )
                 columns.append(vec(V @ Xi))
         return np.stack(columns, axis=1)
 
@@ -114,12 +133,16 @@ def test_appendix_d_as_printed_is_the_derivative_of_the_identity(rng):
     for j in range(4):
         for i in range(4):
             Xi = (np.outer(V[i], V[j]) + np.outer(V[j], V[i])) * (1 - np.eye(4)) / gaps
-            printed.append(vec(V @ (Xi @ Lambda + np.diag(V[i] * V[j]) - Lambda @ Xi) @ V.T))
+            printed.append(
+                vec(V @ (Xi @ Lambda + np.diag(V[i] * V[j]) - Lambda @ Xi) @ V.T)
+            )
     printed = np.stack(printed, axis=1)
     numbers = symmetric_differences(losses.logm, Y_hat)
     assert disagreement(losses.d_logm(Y_hat), numbers) < 1e-6
     assert disagreement(printed, numbers) > 0.1
-    np.testing.assert_allclose(printed, symmetric_differences(lambda Y: Y, Y_hat), atol=1e-9)
+    np.testing.assert_allclose(
+        printed, symmetric_differences(lambda Y: Y, Y_hat), atol=1e-9
+    )
 
 
 def test_eigenvalues_can_repeat_and_the_eigenvector_method_fails_there():
@@ -137,7 +160,9 @@ def test_eigenvalues_can_repeat_and_the_eigenvector_method_fails_there():
         0
     ]  # the derivative exists
     T = jnp.asarray(np.linalg.cholesky(Y_hat).T)
-    fast = jax.jit(jax.grad(lambda T: mmlp.von_neumann(mmlp.Gram(T), mmlp.Gram.from_dense(Y))))(T)
+    fast = jax.jit(
+        jax.grad(lambda T: mmlp.von_neumann(mmlp.Gram(T), mmlp.Gram.from_dense(Y)))
+    )(T)
     np.testing.assert_allclose(
         fast, 2 * T @ unvec(numbers, (2, 2)), atol=1e-8
     )  # l(T'T) has the gradient 2 T D

@@ -67,15 +67,23 @@ def test_feedforward_of_the_general_form_equals_the_fast_path(configuration):
     np.testing.assert_allclose(y_hat, latent.h[0], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("dim", "hidden_features"), [(3, (4, 2, 5)), (4, (3,)), (1, (2, 2))])
+@pytest.mark.parametrize(
+    ("dim", "hidden_features"), [(3, (4, 2, 5)), (4, (3,)), (1, (2, 2))]
+)
 def test_feedforward_of_the_shallow_design_equals_the_fast_path(dim, hidden_features):
-    model = network(mmlp.ShallowMatrixMLP, in_features=3, dim=dim, hidden_features=hidden_features)
+    model = network(
+        mmlp.ShallowMatrixMLP, in_features=3, dim=dim, hidden_features=hidden_features
+    )
     x = np.random.default_rng(4).standard_normal(3)
     W = [np.asarray(W) for W in (model.last.W, *model.perceptron.W[::-1])]
     b = [np.asarray(b) for b in model.perceptron.b[::-1]]
     H = paper_kernel(model.last.output.kernel, diagonal=False)
-    Y_hat = basic.feedforward_shallow(W, b, np.asarray(model.last.B), x, activations.tanh, H)
-    np.testing.assert_allclose(eqx.filter_jit(model)(x).dense(), Y_hat, rtol=0, atol=1e-12)
+    Y_hat = basic.feedforward_shallow(
+        W, b, np.asarray(model.last.B), x, activations.tanh, H
+    )
+    np.testing.assert_allclose(
+        eqx.filter_jit(model)(x).dense(), Y_hat, rtol=0, atol=1e-12
+    )
 
 
 # -- backpropagation -------------------------------------------------------------------------------
@@ -91,14 +99,19 @@ def gradients_of_all_losses(of_model, model):
 
 
 @pytest.mark.parametrize("configuration", BASIC.values(), ids=BASIC)
-def test_backpropagation_of_the_basic_form_equals_automatic_differentiation(configuration):
+def test_backpropagation_of_the_basic_form_equals_automatic_differentiation(
+    configuration,
+):
     model = network(**configuration)
     x, Y, _ = sample(model)
 
     def of_model(model):
         Y_hat = model(x)
         return jnp.stack(
-            [fast_loss(Y_hat, mmlp.Gram.from_dense(Y)) for fast_loss, _, _ in LOSSES.values()]
+            [
+                fast_loss(Y_hat, mmlp.Gram.from_dense(Y))
+                for fast_loss, _, _ in LOSSES.values()
+            ]
         )
 
     for loss, fast in gradients_of_all_losses(of_model, model).items():
@@ -110,7 +123,9 @@ def test_backpropagation_of_the_basic_form_equals_automatic_differentiation(conf
 
 
 @pytest.mark.parametrize("configuration", GENERAL.values(), ids=GENERAL)
-def test_backpropagation_of_the_general_form_equals_automatic_differentiation(configuration):
+def test_backpropagation_of_the_general_form_equals_automatic_differentiation(
+    configuration,
+):
     """Under each loss of the matrix plus |yhat - y|^2."""
     model = network(**configuration)
     x, Y, y = sample(model)
@@ -118,7 +133,10 @@ def test_backpropagation_of_the_general_form_equals_automatic_differentiation(co
     def of_model(model):
         y_hat, Y_hat = model(x)
         matrix = jnp.stack(
-            [fast_loss(Y_hat, mmlp.Gram.from_dense(Y)) for fast_loss, _, _ in LOSSES.values()]
+            [
+                fast_loss(Y_hat, mmlp.Gram.from_dense(Y))
+                for fast_loss, _, _ in LOSSES.values()
+            ]
         )
         return matrix + jnp.sum((y_hat - y) ** 2)
 
@@ -135,7 +153,11 @@ def test_backpropagation_of_the_general_form_equals_automatic_differentiation(co
 def test_a_matrix_of_size_one_has_no_derivative():
     """Of trace one it is the number one, and the vector path alone learns."""
     model = network(
-        in_features=2, dim=1, hidden_dims=(3,), output=mmlp.Dense(MERCER), out_features=2
+        in_features=2,
+        dim=1,
+        hidden_dims=(3,),
+        output=mmlp.Dense(MERCER),
+        out_features=2,
     )
     x, _, y = sample(model)
     fast = jax.jit(jax.grad(lambda model: jnp.sum((model(x)[0] - y) ** 2)))(model)
@@ -147,4 +169,6 @@ def test_a_matrix_of_size_one_has_no_derivative():
         np.testing.assert_allclose(weights(fast)[0][name], 0, atol=1e-14)
     for name in ("A", "C", "b"):
         expected = paper_constants(model)[0][name] * literal[0][name]
-        np.testing.assert_allclose(weights(fast)[0][name], expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            weights(fast)[0][name], expected, rtol=1e-9, atol=1e-12
+        )

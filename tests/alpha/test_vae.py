@@ -41,7 +41,10 @@ X, EPS, EPS_RADIUS, QUANTILES = (
 NU = EPS / np.linalg.norm(EPS, axis=1, keepdims=True)
 EXTRA = {"N": 1, "E": 3}  # outputs beside mu
 HEADS = {"N": GaussianHead, "E": PowerExponentialHead}
-D_LOG_DENSITY = {"N": densities.gaussian_log_density, "E": densities.power_exponential_log_density}
+D_LOG_DENSITY = {
+    "N": densities.gaussian_log_density,
+    "E": densities.power_exponential_log_density,
+}
 
 
 @functools.cache
@@ -74,9 +77,15 @@ def _options(half, d, kernel):
 
 def paper_model(name):
     """(decoder, encoder, derivatives of the decoder's log density) in the paper's weights."""
-    outputs = {"N": lambda d: activations.identity, "E": activations.power_exponential_output}
+    outputs = {
+        "N": lambda d: activations.identity,
+        "E": activations.power_exponential_output,
+    }
     decoder, encoder = (head.network for head in model(name))
-    layers = paper_layers(decoder, outputs[name[0]](P)), paper_layers(encoder, outputs[name[2]](K))
+    layers = (
+        paper_layers(decoder, outputs[name[0]](P)),
+        paper_layers(encoder, outputs[name[2]](K)),
+    )
     return *layers, D_LOG_DENSITY[name[0]]
 
 
@@ -88,18 +97,25 @@ def est_n(decoder, encoder):
 
 def est_mpe(decoder, encoder, radius):
     q = encoder(X)
-    s = q.loc + radius(q.beta)[:, None] * NU @ symmetric_root(q.alpha * q.eta * q.omega.dense())
-    return jnp.mean(jax.vmap(decoder)(s).log_prob(X) + PRIOR.log_prob(s) - q.log_prob(s))
+    s = q.loc + radius(q.beta)[:, None] * NU @ symmetric_root(
+        q.alpha * q.eta * q.omega.dense()
+    )
+    return jnp.mean(
+        jax.vmap(decoder)(s).log_prob(X) + PRIOR.log_prob(s) - q.log_prob(s)
+    )
 
 
 def normal_radius(beta):
-    return (K / beta + jnp.array(EPS_RADIUS) * jnp.sqrt(2 * K / beta)) ** (1 / (2 * beta))
+    return (K / beta + jnp.array(EPS_RADIUS) * jnp.sqrt(2 * K / beta)) ** (
+        1 / (2 * beta)
+    )
 
 
 def gamma_radius(beta):
     a = K / (2 * beta)
     return jnp.exp(
-        (_at_fixed_quantile(jnp.full(R, a), jnp.log(gamma_draws())) + a * jnp.log(2.0)) / K
+        (_at_fixed_quantile(jnp.full(R, a), jnp.log(gamma_draws())) + a * jnp.log(2.0))
+        / K
     )
 
 
@@ -114,25 +130,37 @@ def encoder_beta():
 
 def assert_equals_automatic(estimator, name, by_theta, by_phi):
     decoder, encoder = model(name)
-    fast_decoder, fast_encoder = jax.jit(jax.grad(estimator, argnums=(0, 1)))(decoder, encoder)
-    assert_gradients_equal(fast_decoder.network, decoder.network, by_theta, f"{name} by theta,")
-    assert_gradients_equal(fast_encoder.network, encoder.network, by_phi, f"{name} by phi,")
+    fast_decoder, fast_encoder = jax.jit(jax.grad(estimator, argnums=(0, 1)))(
+        decoder, encoder
+    )
+    assert_gradients_equal(
+        fast_decoder.network, decoder.network, by_theta, f"{name} by theta,"
+    )
+    assert_gradients_equal(
+        fast_encoder.network, encoder.network, by_phi, f"{name} by phi,"
+    )
 
 
-@pytest.mark.parametrize("name", ["NdNd", "EfNf", pytest.param("NfNf", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", ["NdNd", "EfNf", pytest.param("NfNf", marks=pytest.mark.slow)]
+)
 def test_est_n(name):
     assert_equals_automatic(est_n, name, *vae.d_est_n(*paper_model(name), X, EPS))
 
 
 def test_est_mpe_with_the_normal_radius():
-    assert_equals_automatic(functools.partial(est_mpe, radius=normal_radius), "EfEf", *d_est_mpe())
+    assert_equals_automatic(
+        functools.partial(est_mpe, radius=normal_radius), "EfEf", *d_est_mpe()
+    )
 
 
 @pytest.mark.slow
 def test_est_mpe_with_the_gamma_radius():
     radius = [densities.gamma_radius(x, encoder_beta(), K) for x in gamma_draws()]
     by_weights = vae.d_est_mpe(*paper_model("EfEf"), X, NU, radius)
-    assert_equals_automatic(functools.partial(est_mpe, radius=gamma_radius), "EfEf", *by_weights)
+    assert_equals_automatic(
+        functools.partial(est_mpe, radius=gamma_radius), "EfEf", *by_weights
+    )
 
 
 @functools.cache
@@ -167,11 +195,15 @@ def test_the_derivative_by_the_input_of_a_network():
     W, x = RNG.normal(size=(4, 3)), RNG.normal(size=3)
     for i, e in enumerate(np.eye(3)):  # Z is linear in x
         Z = np.outer(W @ (x + e), W.sum(axis=1)) - np.outer(W @ x, W.sum(axis=1))
-        np.testing.assert_allclose(unvec(basic.matrix_by_input(W)[:, i], (4, 4)), Z, atol=1e-13)
+        np.testing.assert_allclose(
+            unvec(basic.matrix_by_input(W)[:, i], (4, 4)), Z, atol=1e-13
+        )
     decoder, s = model("EfNf")[0], EPS[0]
     paper, _, d_log_p = paper_model("EfNf")
     exact = jax.jit(jax.grad(lambda s: decoder(s).log_prob(X)))(s)
-    np.testing.assert_allclose(vae.d_log_likelihood(paper, d_log_p, X, s)[1], exact, rtol=1e-8)
+    np.testing.assert_allclose(
+        vae.d_log_likelihood(paper, d_log_p, X, s)[1], exact, rtol=1e-8
+    )
 
 
 def test_the_derivative_of_the_kl():
@@ -179,7 +211,9 @@ def test_the_derivative_of_the_kl():
     mu, Omega, eta = vae.output(paper_model("EfNf")[1], X)
 
     def kl(mu, T, log_eta):
-        return kl_divergence(TraceOneGaussian(mu, Gram.trace_one(T), jnp.exp(log_eta)), PRIOR)
+        return kl_divergence(
+            TraceOneGaussian(mu, Gram.trace_one(T), jnp.exp(log_eta)), PRIOR
+        )
 
     T = densities.symmetric_root(Omega)
     exact = jax.jit(jax.grad(kl, argnums=(0, 1, 2)))(mu, T, np.log(eta))

@@ -62,7 +62,9 @@ def test_help_states_the_defaults_of_each_kind(kind, capsys):
         if name in params:
             described = text[text.rindex(option) :]  # at the option, not in an example
             default = params[name] or by_rows[name]
-            assert described[described.index("(default: ") :].startswith(f"(default: {default})")
+            assert described[described.index("(default: ") :].startswith(
+                f"(default: {default})"
+            )
 
 
 WRONG_ARGUMENTS = [
@@ -141,7 +143,9 @@ WRONG_ARGUMENTS = [
 
 
 @pytest.mark.parametrize(
-    ("words", "message"), WRONG_ARGUMENTS, ids=[words or "nothing" for words, _ in WRONG_ARGUMENTS]
+    ("words", "message"),
+    WRONG_ARGUMENTS,
+    ids=[words or "nothing" for words, _ in WRONG_ARGUMENTS],
 )
 def test_wrong_arguments_end_with_status_2_before_anything_is_read(
     words, message, capsys, tmp_path, monkeypatch

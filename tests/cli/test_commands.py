@@ -25,14 +25,21 @@ def test_predict_by_kind_and_by_format(here, capsys):
     lines = out.splitlines()
     assert lines[0] == "mean_u,mean_v,covariance_u_u,covariance_u_v,covariance_v_v"
     assert len(lines) == 41
-    assert run(capsys, "predict", "regression.safetensors", "wind.csv", "-o", "-")[1] == out
-    assert run(capsys, "predict", "regression.safetensors", "wind.csv", "-o", "p.csv") == (
+    assert (
+        run(capsys, "predict", "regression.safetensors", "wind.csv", "-o", "-")[1]
+        == out
+    )
+    assert run(
+        capsys, "predict", "regression.safetensors", "wind.csv", "-o", "p.csv"
+    ) == (
         0,
         "",
         "",
     )
     assert (here / "p.csv").read_text() == out
-    assert run(capsys, "predict", "regression.safetensors", "wind.csv", "-o", "p.npz") == (
+    assert run(
+        capsys, "predict", "regression.safetensors", "wind.csv", "-o", "p.npz"
+    ) == (
         0,
         "",
         "",
@@ -42,7 +49,11 @@ def test_predict_by_kind_and_by_format(here, capsys):
         assert np.array_equal(
             results["mean"][:, 0], tables.read(here / "p.csv").columns(["mean_u"])[:, 0]
         )
-    assert run(capsys, "predict", "spd.safetensors", "X.npy", "-o", "p.npy") == (0, "", "")
+    assert run(capsys, "predict", "spd.safetensors", "X.npy", "-o", "p.npy") == (
+        0,
+        "",
+        "",
+    )
     assert np.linalg.eigvalsh(np.load("p.npy")).min() > 0
 
 
@@ -56,7 +67,9 @@ def test_predictions_in_pieces_are_those_in_one(here, capsys, monkeypatch):
         assert results["covariance"].shape == (40, 2, 2)
 
 
-def test_a_row_that_cannot_be_used_is_told_before_any_is_written(here, capsys, monkeypatch):
+def test_a_row_that_cannot_be_used_is_told_before_any_is_written(
+    here, capsys, monkeypatch
+):
     monkeypatch.setattr(base, "ROWS", 16)
     X = np.load("X.npy")
     X[30, 1] = 1e30
@@ -67,7 +80,9 @@ def test_a_row_that_cannot_be_used_is_told_before_any_is_written(here, capsys, m
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_bar_is_shown_on_a_terminal_where_rows_take_long(terminal, monkeypatch, capsys):
+def test_a_bar_is_shown_on_a_terminal_where_rows_take_long(
+    terminal, monkeypatch, capsys
+):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
     monkeypatch.setattr(commands, "DELAY", 0)
     pieces = [{"mean": np.ones(3)}, {"mean": np.ones(2)}]
@@ -82,7 +97,11 @@ def test_a_covariance_of_low_rank_is_predicted_by_its_parts(here, capsys, monkey
     assert run(capsys, *data.split(), *form.split())[0] == 0
     out = run(capsys, "predict", "thin.safetensors", "wind.csv")[1]
     assert out.splitlines()[0] == "mean_u,mean_v,std_u,std_v"
-    assert run(capsys, "predict", "thin.safetensors", "wind.csv", "-o", "t.npz") == (0, "", "")
+    assert run(capsys, "predict", "thin.safetensors", "wind.csv", "-o", "t.npz") == (
+        0,
+        "",
+        "",
+    )
     with np.load("t.npz") as results:
         assert set(results) == {"mean", "std", "scale", "loadings"}
         scale, U = results["scale"], results["loadings"]
@@ -90,7 +109,9 @@ def test_a_covariance_of_low_rank_is_predicted_by_its_parts(here, capsys, monkey
     err = run(capsys, "predict", "thin.safetensors", "wind.csv", "-o", "t.npy")[2]
     assert "there are mean and std and scale and loadings; use .npz" in err
     assert json.loads(run(capsys, "info", "thin.safetensors", "--json")[1])["rank"] == 1
-    assert "rank" not in json.loads(run(capsys, "info", "regression.safetensors", "--json")[1])
+    assert "rank" not in json.loads(
+        run(capsys, "info", "regression.safetensors", "--json")[1]
+    )
     V = U.mT @ U + np.eye(2) * (scale**2)[:, None]
     model, X = mmlp.estimators.load("thin.safetensors"), tables.read(here / "wind.csv")
     del model.feature_names_in_
@@ -101,7 +122,9 @@ def test_a_covariance_of_low_rank_is_predicted_by_its_parts(here, capsys, monkey
 
 
 def test_scores_in_words_and_as_json(here, capsys):
-    status, out, err = run(capsys, "score", "regression.safetensors", "wind.csv", "--json")
+    status, out, err = run(
+        capsys, "score", "regression.safetensors", "wind.csv", "--json"
+    )
     scores = json.loads(out)
     assert (status, err) == (0, "")
     assert scores["rows"] == 40
@@ -113,13 +136,18 @@ def test_scores_in_words_and_as_json(here, capsys):
 
 
 def test_scores_do_not_depend_on_where_the_targets_lie(here, capsys):
-    model, table = mmlp.estimators.load("regression.safetensors"), tables.read(here / "wind.csv")
+    model, table = (
+        mmlp.estimators.load("regression.safetensors"),
+        tables.read(here / "wind.csv"),
+    )
     model.target_ = model.target_._replace(mean=model.target_.mean + 1e9)
     model.save("far.safetensors")
     data = table.numbers(["a", "b", "u", "v"])[0] + np.array([0, 0, 1e9, 1e9])
     tables.write(here / "far.csv", {"X": data}, ["a", "b", "u", "v"])
     near, far = (
-        json.loads(run(capsys, "score", f"{name}.safetensors", f"{table}.csv", "--json")[1])
+        json.loads(
+            run(capsys, "score", f"{name}.safetensors", f"{table}.csv", "--json")[1]
+        )
         for name, table in (("regression", "wind"), ("far", "far"))
     )
     for name in ("negative_log_likelihood", "energy_score", "coverage_90", "r2"):
@@ -137,12 +165,17 @@ def test_json_has_null_for_what_is_not_finite(here, capsys, monkeypatch):
     assert "nan" in run(capsys, "score", "regression.safetensors", "wind.csv")[1]
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+@pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="needs a device that is full"
+)
 @pytest.mark.parametrize("buffering", [1, -1], ids=["when it is printed", "at the end"])
 @pytest.mark.parametrize(
-    "words", ["info spd.safetensors", "--version", "--help", "sample vae.safetensors -n 5"]
+    "words",
+    ["info spd.safetensors", "--version", "--help", "sample vae.safetensors -n 5"],
 )
-def test_output_that_cannot_be_written_is_one_line(words, buffering, here, capsys, monkeypatch):
+def test_output_that_cannot_be_written_is_one_line(
+    words, buffering, here, capsys, monkeypatch
+):
     with open("/dev/full", "w", buffering=buffering) as full:
         monkeypatch.setattr(sys, "stdout", full)
         status = cli.main(words.split())
@@ -159,7 +192,9 @@ def test_samples_follow_the_seed(here, capsys):
     assert first.splitlines()[0] == "x0,x1"
     assert len(first.splitlines()) == 6
     assert run(capsys, "sample", "vae.safetensors", "-n", "5")[1] == first
-    assert run(capsys, "sample", "vae.safetensors", "-n", "5", "--seed", "1")[1] != first
+    assert (
+        run(capsys, "sample", "vae.safetensors", "-n", "5", "--seed", "1")[1] != first
+    )
 
 
 @pytest.mark.slow
@@ -168,10 +203,14 @@ def test_the_other_kinds_predict_and_score(here, capsys):
         "log_density,latent_0,latent_1\n"
     )
     assert np.isfinite(
-        json.loads(run(capsys, "score", "vae.safetensors", "X.npy", "--json")[1])["log_density"]
+        json.loads(run(capsys, "score", "vae.safetensors", "X.npy", "--json")[1])[
+            "log_density"
+        ]
     )
     assert (
-        json.loads(run(capsys, "score", "spd.safetensors", "spd.npz", "--json")[1])["von_neumann"]
+        json.loads(run(capsys, "score", "spd.safetensors", "spd.npz", "--json")[1])[
+            "von_neumann"
+        ]
         > 0
     )
 
@@ -206,7 +245,9 @@ def test_info_of_a_file_from_before_it_told_of_itself(here, capsys):
     assert "old.safetensors is damaged: its header makes no sense" in err
     del metadata["about"]
     files.write(here / "old.safetensors", arrays, metadata)
-    about = run(capsys, "info", "spd.safetensors", "--json")[1].replace("spd.saf", "old.saf")
+    about = run(capsys, "info", "spd.safetensors", "--json")[1].replace(
+        "spd.saf", "old.saf"
+    )
     assert run(capsys, "info", "old.safetensors", "--json") == (0, about, "")
 
 
@@ -230,7 +271,9 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path):
 
 
 def test_report_writes_a_page_beside_and_names_it(here, capsys):
-    status, out, err = run(capsys, "report", "regression.safetensors", "wind.csv", "--quiet")
+    status, out, err = run(
+        capsys, "report", "regression.safetensors", "wind.csv", "--quiet"
+    )
     assert (status, out, err) == (0, "regression-report/index.html\n", "")
     page = (here / out.strip()).read_text()
     assert "<h1>regression.safetensors on wind.csv</h1>" in page
@@ -255,5 +298,8 @@ def test_no_command_writes_over_what_it_reads(here, tmp_path, capsys):
     ):
         status, printed, err = run(capsys, *words, "-o", out)
         assert (status, printed) == (1, "")
-        assert err == f"mmlp: {out} would be written over the {source}; choose another -o.\n"
+        assert (
+            err
+            == f"mmlp: {out} would be written over the {source}; choose another -o.\n"
+        )
     assert (data.read_bytes(), model.read_bytes()) == before

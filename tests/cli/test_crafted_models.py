@@ -11,8 +11,29 @@ from mmlp.columns.terminal import escape_controls
 from mmlp.serialization import files
 
 ESCAPE = "\x1b]0;owned\x07"
-VALUES = [None, True, -1, 10**10, 10**400, 1e308, float("nan"), float("inf"), "a", ESCAPE, [], {}]
-VALUES += [[1], ["a", 1], {"value": []}, {"dict": []}, {"tuple": {}}, {"scaling": 3}, "x" * 10_000]
+VALUES = [
+    None,
+    True,
+    -1,
+    10**10,
+    10**400,
+    1e308,
+    float("nan"),
+    float("inf"),
+    "a",
+    ESCAPE,
+    [],
+    {},
+]
+VALUES += [
+    [1],
+    ["a", 1],
+    {"value": []},
+    {"dict": []},
+    {"tuple": {}},
+    {"scaling": 3},
+    "x" * 10_000,
+]
 
 
 def craft(here, change, name="crafted.safetensors"):
@@ -49,18 +70,27 @@ def test_a_small_file_that_claims_many_columns_is_refused_at_once(entry, here, c
     assert "it claims 10000000000 columns, more than it has bytes" in err
 
 
-@pytest.mark.parametrize("params", [[], {"list": []}, {"value": 3}, {"dict": []}, "text", {}])
+@pytest.mark.parametrize(
+    "params", [[], {"list": []}, {"value": 3}, {"dict": []}, "text", {}]
+)
 def test_settings_that_are_no_dictionary_are_refused(params, here, capsys):
-    status, out, err = run(capsys, "info", craft(here, lambda m: m.update(params=params)))
+    status, out, err = run(
+        capsys, "info", craft(here, lambda m: m.update(params=params))
+    )
     assert (status, out) == (1, "")
-    assert err.startswith("mmlp: crafted.safetensors is damaged: its header makes no sense")
+    assert err.startswith(
+        "mmlp: crafted.safetensors is damaged: its header makes no sense"
+    )
     assert err.count("\n") == 1
 
 
 def test_escape_sequences_in_names_do_not_reach_the_terminal(here, capsys):
     def name(metadata):
         metadata["fitted"]["feature_names_in_"] = [ESCAPE, "two\nlines"]
-        metadata["fitted"]["target_names_"] = ["\u202eu", "\u0432\u0435\u0442\u0435\u0440"]
+        metadata["fitted"]["target_names_"] = [
+            "\u202eu",
+            "\u0432\u0435\u0442\u0435\u0440",
+        ]
         metadata["params"]["dict"][ESCAPE] = {"value": ESCAPE}
         metadata["about"]["kind"] = ESCAPE
 
@@ -70,7 +100,9 @@ def test_escape_sequences_in_names_do_not_reach_the_terminal(here, capsys):
     assert r"inputs    \x1b]0;owned\x07, two\nlines" in out
     assert "\\u202eu, \u0432\u0435\u0442\u0435\u0440" in out
     status, out, err = run(capsys, "info", path, "--json")
-    assert json.loads(out)["inputs"] == [ESCAPE, "two\nlines"], "as they are, for a program"
+    assert json.loads(out)["inputs"] == [ESCAPE, "two\nlines"], (
+        "as they are, for a program"
+    )
     assert "\x1b" not in out
 
 
@@ -96,7 +128,9 @@ def test_names_that_are_text_in_any_script_are_printed_as_they_are():
 
 def test_numbers_that_are_not_finite_are_null_in_json(here, capsys):
     def change(metadata):
-        metadata["params"]["dict"]["learning_rate"] = {"tuple": [{"value": float("inf")}]}
+        metadata["params"]["dict"]["learning_rate"] = {
+            "tuple": [{"value": float("inf")}]
+        }
 
     status, out, _ = run(capsys, "info", craft(here, change), "--json")
     assert status == 0
@@ -119,7 +153,9 @@ def test_every_entry_of_the_wrong_type_gives_a_result_or_one_line(here, capsys):
             for key in path[:-1]:
                 node = node[key]
             node[path[-1]] = value
-            (here / "crafted.safetensors").write_bytes(fuzz.packed(arrays, json.dumps(metadata)))
+            (here / "crafted.safetensors").write_bytes(
+                fuzz.packed(arrays, json.dumps(metadata))
+            )
             status, out, err = run(capsys, "info", "crafted.safetensors")
             if path[0] in ("kind", "version"):
                 assert status == 1

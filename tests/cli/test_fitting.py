@@ -31,7 +31,10 @@ def test_fit_writes_a_model_and_says_what_it_is(folder):
     assert summaries["regression"]["inputs"] == ["a", "b"]
     assert summaries["regression"]["targets"] == ["u", "v"]
     assert summaries["vae"]["inputs"] == ["x0", "x1"]
-    assert all(summary["epochs"] == 2 and summary["weights"] > 0 for summary in summaries.values())
+    assert all(
+        summary["epochs"] == 2 and summary["weights"] > 0
+        for summary in summaries.values()
+    )
     assert not list(path.glob("*.checkpoint")), "kept for interrupted runs only"
 
 
@@ -56,11 +59,15 @@ class Training:
         self.interrupted, self.started_at = True, []
 
     def __call__(self, models, *_, epochs, checkpoint, **__):
-        with RunDirectory(checkpoint, {"epochs": epochs, "patience": None}) as directory:
+        with RunDirectory(
+            checkpoint, {"epochs": epochs, "patience": None}
+        ) as directory:
             newest = directory.newest()
             self.started_at.append(newest[1]["epoch"] if newest else 0)
             column = np.zeros((1, 5))
-            metrics = Metrics(column, column, column.astype(int), column, column.astype(bool))
+            metrics = Metrics(
+                column, column, column.astype(int), column, column.astype(bool)
+            )
             directory.write({"weight": np.ones(1)}, metrics, {}, finished=False)
             if self.interrupted:
                 raise KeyboardInterrupt
@@ -79,13 +86,20 @@ def test_overwrite_starts_anew_after_an_interrupted_fit_with_other_settings(
     training.interrupted = False
     status, _, err = run(capsys, *words, "5")
     assert status == 1
-    assert "finish it with the command that began it, start anew with --overwrite" in err
+    assert (
+        "finish it with the command that began it, start anew with --overwrite" in err
+    )
     assert run(capsys, *words, "5", "--overwrite")[0] == 0
     assert training.started_at == [0, 0]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["X.npy", "m.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "X.npy",
+        "m.safetensors",
+    ]
 
 
-def test_overwrite_leaves_a_training_in_another_process_alone(here, tmp_path, capsys, monkeypatch):
+def test_overwrite_leaves_a_training_in_another_process_alone(
+    here, tmp_path, capsys, monkeypatch
+):
     """A regressor trains several runs in turn, so that no single one is in use all the time."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(here / "X.npy", tmp_path)
@@ -109,7 +123,9 @@ def test_overwrite_leaves_a_training_in_another_process_alone(here, tmp_path, ca
 def test_a_checkpoint_that_cannot_be_kept_is_told(here, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(ensemble, "fit_many", Training())
     (tmp_path / "m.safetensors.checkpoint").touch()
-    status, out, err = run(capsys, "fit", "vae", "X.npy", "-o", tmp_path / "m.safetensors")
+    status, out, err = run(
+        capsys, "fit", "vae", "X.npy", "-o", tmp_path / "m.safetensors"
+    )
     assert (status, out) == (1, "")
     assert err == (
         f"mmlp: cannot write to {tmp_path / 'm.safetensors.checkpoint'} (file exists); allow it, "
@@ -141,7 +157,9 @@ def test_overwrite_starts_anew_where_a_checkpoint_cannot_be_used(
     monkeypatch.setattr(ensemble, "fit_many", training)
     folder = tmp_path / "m.safetensors.checkpoint" / "vae"
     folder.mkdir(parents=True)
-    files.write(folder / "checkpoint-00000003.safetensors", {}, {"kind": "run", "version": 1})
+    files.write(
+        folder / "checkpoint-00000003.safetensors", {}, {"kind": "run", "version": 1}
+    )
     words = ("fit", "vae", "X.npy", "-o", "m.safetensors", "--quiet", "--epochs", "7")
     status, _, err = run(capsys, *words)
     assert status == 1
@@ -151,7 +169,9 @@ def test_overwrite_starts_anew_where_a_checkpoint_cannot_be_used(
     assert not folder.exists()
 
 
-def test_names_of_columns_do_not_control_the_terminal(here, tmp_path, capsys, monkeypatch):
+def test_names_of_columns_do_not_control_the_terminal(
+    here, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr(ensemble, "fit_many", no_training)
     lines = (here / "wind.csv").read_text().splitlines()
     data = tmp_path / "wind.csv"
@@ -171,7 +191,9 @@ def test_training_that_fails_is_one_line_and_leaves_no_model(here, capsys, monke
     monkeypatch.setattr(ensemble, "fit_many", fail)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
-        status, out, err = run(capsys, "fit", "vae", "X.npy", "-o", "failed.safetensors")
+        status, out, err = run(
+            capsys, "fit", "vae", "X.npy", "-o", "failed.safetensors"
+        )
     assert (status, out) == (1, "")
     assert err == "mmlp: warning: two lines\nmmlp: the loss was not finite\n"
     assert not (here / "failed.safetensors").exists()
@@ -196,8 +218,14 @@ def test_a_cell_far_out_is_named_by_its_line_and_its_column(here, capsys, monkey
             "regression wild.csv --targets b",
             "wild.csv, line 19, column 'b': 1e+06, 2.6e+05 times as far",
         ),
-        ("vae wild.csv --test 0.2", "wild.csv, line 19, column 'b': 1e+06, 2.6e+05 times as far"),
-        ("vae wild.npz", "wild.npz, row 17 (from 0), column 'x1': 1e+06, 2.6e+05 times as far"),
+        (
+            "vae wild.csv --test 0.2",
+            "wild.csv, line 19, column 'b': 1e+06, 2.6e+05 times as far",
+        ),
+        (
+            "vae wild.npz",
+            "wild.npz, row 17 (from 0), column 'x1': 1e+06, 2.6e+05 times as far",
+        ),
         ("spd wild.npz", "wild.npz, row 17 (from 0), column 'Y[0, 0]': 1e+12, "),
     ):
         with warnings.catch_warnings():
@@ -223,7 +251,9 @@ def test_a_constant_target_is_named_and_has_no_variance(here, capsys, monkeypatc
     for line in lines:
         row = dict(zip(names, map(float, line), strict=True))
         assert row["mean_k"] == 4.5
-        assert [row[name] for name in names if name.startswith("cov") and "_k" in name] == [0.0] * 3
+        assert [
+            row[name] for name in names if name.startswith("cov") and "_k" in name
+        ] == [0.0] * 3
         assert row["covariance_u_u"] > 0
     data[0, 2] = 5.0
     tables.write(here / "other.csv", {"X": data}, ["a", "u", "k", "v"])
@@ -271,7 +301,9 @@ def averages():
 
         def fit(self, X, y, *, checkpoint=None):
             X, y = validate_data(self, X, y, multi_output=True)
-            self.input_, self.target_ = (Scaling.of(values, np.ones(len(X))) for values in (X, y))
+            self.input_, self.target_ = (
+                Scaling.of(values, np.ones(len(X))) for values in (X, y)
+            )
             self.models_, self.history_ = Gram(np.eye(2)), {"loss": np.zeros(1)}
             return self
 
@@ -298,7 +330,11 @@ def test_a_new_estimator_is_known_to_every_command(here, capsys, monkeypatch):
     averages()
     words = "wind.csv --targets u,v --ignore station --test 0.2 -o averages.safetensors --json"
     out = json.loads(run(capsys, "fit", "averages", *words.split())[1])
-    assert (out["kind"], out["targets"], out["test_rows"]) == ("averages", ["u", "v"], 8)
+    assert (out["kind"], out["targets"], out["test_rows"]) == (
+        "averages",
+        ["u", "v"],
+        8,
+    )
     assert out["test_error"] > 0
     for command in ("predict", "score"):
         status, out, err = run(capsys, command, "averages.safetensors", "wind.csv")
@@ -339,7 +375,9 @@ def test_an_interrupted_fit_goes_on_with_the_same_command(number, here, tmp_path
     out, err = process.communicate(timeout=600)
     assert out == ""
     assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
-    assert number == signal.SIGKILL or re.search(r"The same( call or)? command resumes from", err)
+    assert number == signal.SIGKILL or re.search(
+        r"The same( call or)? command resumes from", err
+    )
     assert err.count("\n") == (0 if number == signal.SIGKILL else 1)
     assert checkpoint.exists()
     assert not (tmp_path / "wind.safetensors").exists()
@@ -347,13 +385,16 @@ def test_an_interrupted_fit_goes_on_with_the_same_command(number, here, tmp_path
     assert again.communicate(timeout=600)[1] == ""
     assert again.returncode == 0
     assert not checkpoint.exists()
-    assert content(tmp_path / "wind.safetensors") == content(tmp_path / "calm.safetensors")
+    assert content(tmp_path / "wind.safetensors") == content(
+        tmp_path / "calm.safetensors"
+    )
 
 
 def content(path):
     arrays, metadata = files.read(path)
     return {
-        name: (array.dtype, array.shape, array.tobytes()) for name, array in arrays.items()
+        name: (array.dtype, array.shape, array.tobytes())
+        for name, array in arrays.items()
     }, metadata
 
 
@@ -362,7 +403,9 @@ def test_report_is_about_the_rows_of_the_test_and_baselines_learn_from_the_other
 ):
     monkeypatch.setattr(ensemble, "fit_many", no_training)
     words = "fit regression wind.csv --targets u,v --ignore station --epochs 2 --quiet --json"
-    status, out, _ = run(capsys, *words.split(), *"-o told.safetensors --test 0.5 --report".split())
+    status, out, _ = run(
+        capsys, *words.split(), *"-o told.safetensors --test 0.5 --report".split()
+    )
     assert status == 0
     assert json.loads(out)["report"] == "told-report/index.html"
     page = (here / "told-report/index.html").read_text()

@@ -118,18 +118,28 @@ def start(program, folder, signal_name, **streams):
     "program",
     [
         pytest.param(WHILE_IMPORTING, id="importing"),
-        pytest.param(PROGRAM.format(work=IN_GARBAGE_COLLECTION), id="garbage collection"),
+        pytest.param(
+            PROGRAM.format(work=IN_GARBAGE_COLLECTION), id="garbage collection"
+        ),
         pytest.param(PROGRAM.format(work=IN_C), id="no step of the interpreter"),
         pytest.param(PROGRAM.format(work=WHILE_WRITING), id="writing"),
         pytest.param(PROGRAM.format(work=WHILE_READING_STDIN), id="reading stdin"),
-        pytest.param(PROGRAM.format(work=WHILE_STDERR_IS_ANOTHER), id="stderr is another"),
-        pytest.param(PROGRAM.format(work=WHILE_MESSAGES_ARE_HIDDEN), id="messages are hidden"),
+        pytest.param(
+            PROGRAM.format(work=WHILE_STDERR_IS_ANOTHER), id="stderr is another"
+        ),
+        pytest.param(
+            PROGRAM.format(work=WHILE_MESSAGES_ARE_HIDDEN), id="messages are hidden"
+        ),
     ],
 )
-def test_an_interrupt_ends_the_command_at_once_with_one_line_and_nothing_left(program, tmp_path):
+def test_an_interrupt_ends_the_command_at_once_with_one_line_and_nothing_left(
+    program, tmp_path
+):
     began = time.monotonic()
     process = start(program, tmp_path, "SIGINT")
-    with process:  # which closes the pipes; stdin stays open until the process has ended
+    with (
+        process
+    ):  # which closes the pipes; stdin stays open until the process has ended
         status = process.wait(timeout=60)
         assert process.stderr.read() == b"mmlp: interrupted\n"
         assert process.stdout.read() == b""
@@ -196,7 +206,9 @@ def test_with_stderr_closed_an_interrupt_writes_nowhere(tmp_path):
         process = subprocess.Popen(
             ["sh", "-c", script],
             cwd=tmp_path,
-            env=environment(__file__, PROGRAM=PROGRAM.format(work=work), SIGNAL="SIGINT"),
+            env=environment(
+                __file__, PROGRAM=PROGRAM.format(work=work), SIGNAL="SIGINT"
+            ),
             stdout=subprocess.PIPE,
         )
     output, _ = process.communicate(timeout=60)
@@ -212,7 +224,10 @@ def test_a_pipe_that_nobody_reads_does_not_keep_the_command(tmp_path):
             os.write(writing, bytes(4096))
     os.set_blocking(writing, True)
     process = start(
-        PROGRAM.format(work="send(); time.sleep(60)"), tmp_path, "SIGINT", stderr=writing
+        PROGRAM.format(work="send(); time.sleep(60)"),
+        tmp_path,
+        "SIGINT",
+        stderr=writing,
     )
     with process:
         assert process.wait(timeout=30) == 130
@@ -292,7 +307,9 @@ def test_the_script_finds_what_is_wrong(tmp_path):
     (tmp_path / "tmp").mkdir()
     command = interrupts.Command("info", "info model")
     good = interrupts.Ending(130, "", "mmlp: interrupted\n", 0.1, 0.1, in_start=False)
-    bad = interrupts.Ending(1, "", "Traceback\nKeyboardInterrupt\n", 3.0, 0.1, in_start=False)
+    bad = interrupts.Ending(
+        1, "", "Traceback\nKeyboardInterrupt\n", 3.0, 0.1, in_start=False
+    )
     assert interrupts.judge(good, command, tmp_path, tmp_path) == ("at once", [])
     (tmp_path / ".out.csv.tmp").touch()
     _, problems = interrupts.judge(bad, command, tmp_path, tmp_path)

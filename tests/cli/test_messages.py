@@ -43,7 +43,14 @@ def of_training():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return raised(
-            fit, model, loss, X, key=jax.random.key(0), epochs=9, batch_size=1, progress=False
+            fit,
+            model,
+            loss,
+            X,
+            key=jax.random.key(0),
+            epochs=9,
+            batch_size=1,
+            progress=False,
         )
 
 
@@ -92,7 +99,9 @@ MESSAGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("message", "words"), MESSAGES, ids=[words for _, words in MESSAGES])
+@pytest.mark.parametrize(
+    ("message", "words"), MESSAGES, ids=[words for _, words in MESSAGES]
+)
 def test_a_message_of_the_library_is_told_in_words_of_the_command(message, words):
     told = in_words(" ".join(message().split()))
     assert words in told
@@ -125,9 +134,14 @@ def test_a_model_in_float64_says_how_to_use_it(here, capsys, monkeypatch):
     arrays, metadata = files.read(here / "spd.safetensors")
     double = {name: array.astype("float64") for name, array in arrays.items()}
     files.write(here / "double.safetensors", double, metadata)
-    monkeypatch.setattr("jax.dtypes.canonicalize_dtype", lambda dtype: np.dtype("float32"))
+    monkeypatch.setattr(
+        "jax.dtypes.canonicalize_dtype", lambda dtype: np.dtype("float32")
+    )
     err = run(capsys, "predict", "double.safetensors", "X.npy")[2]
-    assert "which JAX would cut to 32 bits here; put JAX_ENABLE_X64=1 before the command." in err
+    assert (
+        "which JAX would cut to 32 bits here; put JAX_ENABLE_X64=1 before the command."
+        in err
+    )
     assert not PYTHON.search(err)
 
 
@@ -138,7 +152,9 @@ def test_a_file_with_a_name_like_it_is_named(here, capsys):
         "regression.safetensors?\n"
     )
     err = run(capsys, "predict", "regression.safetensors", here / "wnd.csv")[2]
-    assert err.endswith(f"no such file or directory; did you mean {here / 'wind.csv'}?\n")
+    assert err.endswith(
+        f"no such file or directory; did you mean {here / 'wind.csv'}?\n"
+    )
 
 
 def test_settings_are_named_as_options(here, capsys):

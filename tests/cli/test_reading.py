@@ -37,7 +37,9 @@ def write_offers(path, price="1.600", line=None):
     lines = ["area;price;rent"]
     for i in range(ROWS):
         cell = price if i == 41 else str(500 + 7 * i % 500)
-        lines.append(f"{decimal_comma(20 + i / 3)};{cell};{decimal_comma(300 + i % 17)}")
+        lines.append(
+            f"{decimal_comma(20 + i / 3)};{cell};{decimal_comma(300 + i % 17)}"
+        )
     path.write_text("\n".join([line, *lines] if line else lines))
 
 
@@ -93,23 +95,41 @@ def test_separators_settle_it_and_the_model_remembers_them(at, capsys):
     words = ("regression", "offers.csv", "--targets", "rent")
     summary, _ = fit(capsys, *words, "--decimal", ",", "--thousands", ".")
     assert (summary["decimal"], summary["thousands"]) == (",", ".")
-    fit(capsys, "regression", "plain.csv", "--targets", "rent", "-o", "plain.safetensors")
+    fit(
+        capsys,
+        "regression",
+        "plain.csv",
+        "--targets",
+        "rent",
+        "-o",
+        "plain.safetensors",
+    )
     predicted = run(capsys, "predict", "offers.safetensors", "offers.csv")[1]
     assert predicted == run(capsys, "predict", "plain.safetensors", "plain.csv")[1]
     assert predicted.count("\n") == ROWS + 1
     assert run(capsys, "info", "offers.safetensors")[1].count("decimal    ,\n") == 1
     mmlp.estimators.load("offers.safetensors").save("again.safetensors")
-    assert mmlp.estimators.load("again.safetensors").number_format_ == NumberFormat(",", ".")
+    assert mmlp.estimators.load("again.safetensors").number_format_ == NumberFormat(
+        ",", "."
+    )
 
     err = refuse(capsys, "predict", "offers.safetensors", "plain.csv")
-    assert "column 'area': '20.0' is not a number with decimal mark ',' and thousands" in err
+    assert (
+        "column 'area': '20.0' is not a number with decimal mark ',' and thousands"
+        in err
+    )
     assert "give the options --decimal and --thousands that fit the file" in err
     point = run(capsys, "predict", "offers.safetensors", "plain.csv", "--decimal", ".")
     assert point == (0, predicted, "")
     other = ("--decimal", ",", "--thousands", ".")
-    assert run(capsys, "predict", "plain.safetensors", "offers.csv", *other)[1] == predicted
+    assert (
+        run(capsys, "predict", "plain.safetensors", "offers.csv", *other)[1]
+        == predicted
+    )
     scores = [
-        json.loads(run(capsys, "score", f"{name}.safetensors", f"{name}.csv", "--json")[1])
+        json.loads(
+            run(capsys, "score", f"{name}.safetensors", f"{name}.csv", "--json")[1]
+        )
         for name in ("offers", "plain")
     ]
     assert scores[0]["energy_score"] == scores[1]["energy_score"]
@@ -120,7 +140,9 @@ def test_a_file_with_decimal_points_only_is_not_affected(at, capsys):
     (at / "t.csv").write_text("\n".join(["a,u", *lines]))
     assert 1 < read("regression", "t.csv", "--targets", "u")["a"].fill < 10
     (at / "t.csv").write_text("\n".join(["a,u,word", *(f"{line},x" for line in lines)]))
-    assert 1 < read("regression", "t.csv", "--targets", "u")["a"].fill < 10, "cell by cell"
+    assert 1 < read("regression", "t.csv", "--targets", "u")["a"].fill < 10, (
+        "cell by cell"
+    )
 
 
 @pytest.mark.parametrize("column", ["price", "area"])
@@ -151,15 +173,21 @@ def test_a_vae_remembers_decimal_commas_too(at, capsys):
     status, _, err = run(capsys, "fit", "vae", "offers.csv", "--epochs", "1", "--quiet")
     assert status == 0, err
     (at / "new.csv").write_text("area;price;rent\n52;1.600;300\n")
-    assert "may be 1.6 or 1600" in refuse(capsys, "predict", "offers.safetensors", "new.csv")
-    assert "may be 1.6 or 1600" in refuse(capsys, "score", "offers.safetensors", "new.csv")
+    assert "may be 1.6 or 1600" in refuse(
+        capsys, "predict", "offers.safetensors", "new.csv"
+    )
+    assert "may be 1.6 or 1600" in refuse(
+        capsys, "score", "offers.safetensors", "new.csv"
+    )
 
 
 def test_commas_between_thousands_are_refused_and_read_with_the_option(at, capsys):
     lines = [f'{i / 4},"{1 + i % 9},{500 + i % 499}",{i % 7}' for i in range(60)]
     (at / "t.csv").write_text("\n".join(["a,price,u", *lines]))
     err = refuse(capsys, "fit", "regression", "t.csv", "--targets", "u")
-    assert "column 'price': '1,500' looks like a number in a form that is not read" in err
+    assert (
+        "column 'price': '1,500' looks like a number in a form that is not read" in err
+    )
     assert "or describe the numbers by --decimal and --thousands" in err
     price = read("regression", "t.csv", "--targets", "u", "--thousands", ",")["price"]
     assert 1500 <= price.fill < 10_000
@@ -188,7 +216,9 @@ def test_commas_between_thousands_are_refused_and_read_with_the_option(at, capsy
         ("1234.567", (",", "."), None),
     ],
 )
-def test_numbers_of_a_format_are_read_and_others_are_refused(cell, options, value, at, capsys):
+def test_numbers_of_a_format_are_read_and_others_are_refused(
+    cell, options, value, at, capsys
+):
     decimal, thousands = options
     words = ["--decimal", decimal]
     words += [] if thousands is None else ["--thousands", thousands]
@@ -209,11 +239,19 @@ def test_numbers_of_a_format_are_read_and_others_are_refused(cell, options, valu
     ("words", "message"),
     [
         ("--decimal x", "--decimal: it must be one of '.', ',', got 'x'."),
-        ("--thousands ..", "--thousands: it must be one of '.', ',', ' ', \"'\", '_', got '..'."),
-        ("--decimal , --thousands ,", "--decimal and --thousands are both ','; leave out one of"),
+        (
+            "--thousands ..",
+            "--thousands: it must be one of '.', ',', ' ', \"'\", '_', got '..'.",
+        ),
+        (
+            "--decimal , --thousands ,",
+            "--decimal and --thousands are both ','; leave out one of",
+        ),
     ],
 )
-def test_separators_that_make_no_sense_are_refused_before_any_file_is_read(words, message, capsys):
+def test_separators_that_make_no_sense_are_refused_before_any_file_is_read(
+    words, message, capsys
+):
     for command in ("fit regression t.csv --targets u", "predict m.safetensors t.csv"):
         status, out, err = run(capsys, *command.split(), *words.split())
         assert (status, out) == (2, "")
@@ -223,7 +261,8 @@ def test_separators_that_make_no_sense_are_refused_before_any_file_is_read(words
 def test_text_and_codes_and_dates_survive_given_separators(at):
     cells = ["A 1.600", "1.600", "B"]
     lines = [
-        f"{cells[i % 3]};{i % 28 + 1}.03.2024;{i % 4};{decimal_comma(i / 2)}" for i in range(60)
+        f"{cells[i % 3]};{i % 28 + 1}.03.2024;{i % 4};{decimal_comma(i / 2)}"
+        for i in range(60)
     ]
     (at / "t.csv").write_text("\n".join(["word;date;zone;u", *lines]))
     options = ("--thousands", ".", "--categories", "zone")
@@ -240,7 +279,9 @@ def test_text_in_python_is_not_misread_either():
     X = np.array([area, [*price, "1.600"]], object).T
     model = mmlp.MultivariateRegressor(max_epochs=1)
     for table in (X, X.astype(str)):
-        with pytest.raises(ValueError, match=r"row 59 \(from 0\), column '1': '1.600' may be 1.6 "):
+        with pytest.raises(
+            ValueError, match=r"row 59 \(from 0\), column '1': '1.600' may be 1.6 "
+        ):
             model.fit(table, y)
 
 
@@ -253,7 +294,8 @@ def test_a_stray_word_is_refused_by_its_lines_and_categories_override(at, capsys
     cylinders[-1] = "Total"
     year[20] = year[200] = "unknown"
     lines = [
-        f"{c},{y},{i % 50}.5,{i}" for i, (c, y) in enumerate(zip(cylinders, year, strict=True))
+        f"{c},{y},{i % 50}.5,{i}"
+        for i, (c, y) in enumerate(zip(cylinders, year, strict=True))
     ]
     (at / "cars.csv").write_text("\n".join(["cylinders,year,weight,mpg", *lines]))
     words = ("fit", "regression", "cars.csv", "--targets", "mpg")
@@ -269,7 +311,10 @@ def test_a_stray_word_is_refused_by_its_lines_and_categories_override(at, capsys
     assert "cylinders" not in err
     assert "line 22, column 'year'" in err
     err = refuse(capsys, "fit", "vae", "cars.csv")
-    assert "'Total' is not a number; correct it, or empty the cell, or leave the column out." in err
+    assert (
+        "'Total' is not a number; correct it, or empty the cell, or leave the column out."
+        in err
+    )
     found = read(*words[1:], "--categories", "cylinders,year")
     assert [type(kind) for kind in found.values()] == [Words, Words, Numbers]
 
@@ -288,7 +333,9 @@ def with_empty_column(at, capsys):
     return summary
 
 
-def test_columns_that_fit_left_out_are_neither_listed_nor_needed(with_empty_column, at, capsys):
+def test_columns_that_fit_left_out_are_neither_listed_nor_needed(
+    with_empty_column, at, capsys
+):
     assert with_empty_column["inputs"] == ["a", "b"]
     assert with_empty_column["left_out"] == ["empty", "always"]
     out = run(capsys, "info", "t.safetensors")[1]
@@ -299,7 +346,9 @@ def test_columns_that_fit_left_out_are_neither_listed_nor_needed(with_empty_colu
     assert run(capsys, "predict", "t.safetensors", "less.csv") == whole
     scores = run(capsys, "score", "t.safetensors", "less.csv", "--json")
     assert scores == run(capsys, "score", "t.safetensors", "t.csv", "--json")
-    (at / "text.csv").write_text((at / "less.csv").read_text().replace("4.5", "high", 1))
+    (at / "text.csv").write_text(
+        (at / "less.csv").read_text().replace("4.5", "high", 1)
+    )
     err = refuse(capsys, "predict", "t.safetensors", "text.csv")
     assert "text.csv, line 6, column 'b': 'high' is not a number" in err
     (at / "few.csv").write_text("b\n1.5\n")
@@ -322,7 +371,15 @@ def test_names_with_commas_are_quoted(at, capsys):
     summary, _ = fit(capsys, *words, "--ignore", '"a,b,c"')
     assert summary["targets"] == ["speed, m/s", "v"]
     assert summary["inputs"] == ['say "hi"']
-    fit(capsys, *words, "--overwrite", "--categories", '"a,b,c"', "--ignore", '"say ""hi"""')
+    fit(
+        capsys,
+        *words,
+        "--overwrite",
+        "--categories",
+        '"a,b,c"',
+        "--ignore",
+        '"say ""hi"""',
+    )
     out = run(capsys, "predict", "t.safetensors", "t.csv")[1]
     assert out.startswith('"mean_speed, m/s",mean_v,')
 
@@ -383,7 +440,9 @@ def test_a_fitted_model_tells_everything_at_once_too(command, here, tmp_path, ca
 def test_the_separator_line_of_excel(at, capsys):
     write_offers(at / "offers.csv", "oops", line="sep=;")
     err = refuse(capsys, "fit", "regression", "offers.csv", "--targets", "rent")
-    assert err.startswith("mmlp: offers.csv, line 44, column 'price': 'oops' is not a number;")
+    assert err.startswith(
+        "mmlp: offers.csv, line 44, column 'price': 'oops' is not a number;"
+    )
     write_offers(at / "offers.csv", "700", line="sep=;")
     assert read("regression", "offers.csv", "--targets", "rent")["area"].commas
 
@@ -398,19 +457,35 @@ def test_commas_between_thousands_beside_points_are_not_decimal_commas(at, capsy
         "another cell is '2.5'; write all decimals with a point and no thousands separators, or "
         "describe the numbers by --decimal and --thousands.\n"
     )
-    words = ("predict", "offers.safetensors", "new.csv", "--decimal", ".", "--thousands", ",")
+    words = (
+        "predict",
+        "offers.safetensors",
+        "new.csv",
+        "--decimal",
+        ".",
+        "--thousands",
+        ",",
+    )
     as_thousand = run(capsys, *words)
     (at / "new.csv").write_text("area,price\n2.5,700\n1234,800\n")
     assert run(capsys, "predict", "offers.safetensors", "new.csv") == as_thousand
 
 
-def test_a_decimal_comma_in_a_column_of_whole_numbers_is_read_with_the_option(at, capsys):
+def test_a_decimal_comma_in_a_column_of_whole_numbers_is_read_with_the_option(
+    at, capsys
+):
     write_offers(at / "offers.csv", "600")
     fit(capsys, "regression", "offers.csv", "--targets", "rent")
     (at / "new.csv").write_text("area;price\n52,5;700,5\n")
     err = refuse(capsys, "predict", "offers.safetensors", "new.csv")
-    assert "'700,5' is not a number; write decimals with a point, or describe the numbers by" in err
-    assert run(capsys, "predict", "offers.safetensors", "new.csv", "--decimal", ",")[0] == 0
+    assert (
+        "'700,5' is not a number; write decimals with a point, or describe the numbers by"
+        in err
+    )
+    assert (
+        run(capsys, "predict", "offers.safetensors", "new.csv", "--decimal", ",")[0]
+        == 0
+    )
 
 
 @pytest.mark.filterwarnings("always")

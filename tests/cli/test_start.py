@@ -33,6 +33,11 @@ assert len(LinearRegression().fit(pandas.DataFrame({"a": [0, 1]}), [1, 2]).featu
 
 def test_scipy_s_statistics_and_pandas_wait_until_they_are_used():
     command = [sys.executable, "-c", CODE]
-    options = {"env": environment(__file__), "capture_output": True, "text": True, "timeout": 300}
+    options = {
+        "env": environment(__file__),
+        "capture_output": True,
+        "text": True,
+        "timeout": 300,
+    }
     done = subprocess.run(command, **options)
     assert (done.returncode, done.stderr) == (0, "")

@@ -67,7 +67,12 @@ def test_a_terminal_is_told_that_it_is_read(terminal, here, capsys, monkeypatch)
 
 def test_a_pipe_between_two_commands(here):
     words = [sys.executable, "-m", "mmlp.cli", "predict", "regression.safetensors", "-"]
-    options = {"env": environment(__file__), "capture_output": True, "timeout": 300, "cwd": here}
+    options = {
+        "env": environment(__file__),
+        "capture_output": True,
+        "timeout": 300,
+        "cwd": here,
+    }
     done = subprocess.run(words, input=(here / "wind.csv").read_bytes(), **options)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.count(b"\n") == 41
@@ -75,7 +80,16 @@ def test_a_pipe_between_two_commands(here):
 
 def test_a_model_file_is_replaced_only_with_overwrite(here, capsys, monkeypatch):
     monkeypatch.setattr(ensemble, "fit_many", no_training)
-    words = ("fit", "vae", "X.npy", "-o", "kept.safetensors", "--epochs", "2", "--quiet")
+    words = (
+        "fit",
+        "vae",
+        "X.npy",
+        "-o",
+        "kept.safetensors",
+        "--epochs",
+        "2",
+        "--quiet",
+    )
     assert run(capsys, *words)[0] == 0
     before = (here / "kept.safetensors").read_bytes()
     status, out, err = run(capsys, *words, "--seed", "1")
@@ -117,7 +131,9 @@ def test_a_stdin_that_cannot_be_read_is_told(here, capsys, monkeypatch):
     )
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+@pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="needs a device that is full"
+)
 def test_a_full_temporary_folder_is_told(here, tmp_path, capsys, monkeypatch):
     (tmp_path / "stdin.csv").symlink_to("/dev/full")
     folder = contextlib.nullcontext(str(tmp_path))

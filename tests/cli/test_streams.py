@@ -19,10 +19,14 @@ VERSION = ("--version",)
 WRONG = ("fit", "regression", "wind.csv")
 INFO = ("info", "regression.safetensors")
 ALL_CLOSED = "<&- >&- 2>&-"
-CLOSED_STDOUT = "mmlp: cannot write to stdout: bad file descriptor; write to another place.\n"
+CLOSED_STDOUT = (
+    "mmlp: cannot write to stdout: bad file descriptor; write to another place.\n"
+)
 
 
-def run_closed(folder, redirections, *words, main="from mmlp.cli import main; sys.exit(main())"):
+def run_closed(
+    folder, redirections, *words, main="from mmlp.cli import main; sys.exit(main())"
+):
     """Exit status, stdout, stderr of a command that a shell starts with some streams closed."""
     program = [sys.executable, "-c", f"import sys; {main}", *map(str, words)]
     done = subprocess.run(
@@ -52,7 +56,9 @@ def run_closed(folder, redirections, *words, main="from mmlp.cli import main; sy
         (("info", "missing.safetensors"), "2>&-", 1, "", ""),
     ],
 )
-def test_a_closed_stream_changes_nothing_in_the_others(words, redirections, status, out, err, here):
+def test_a_closed_stream_changes_nothing_in_the_others(
+    words, redirections, status, out, err, here
+):
     result = run_closed(here, redirections, *words)
     assert result[0] == status, result
     for text, start in zip(result[1:], (out, err), strict=True):
@@ -80,7 +86,9 @@ def test_a_warning_for_a_closed_stderr_is_not_in_the_results(here, tmp_path):
 def test_a_closed_stdin_is_told(here):
     status, out, err = run_closed(here, "<&-", "score", "regression.safetensors", "-")
     assert (status, out) == (1, "")
-    assert err == "mmlp: stdin is closed; name a file as DATA, or send a table to stdin.\n"
+    assert (
+        err == "mmlp: stdin is closed; name a file as DATA, or send a table to stdin.\n"
+    )
 
 
 def test_a_file_that_has_taken_the_number_of_a_stream_is_not_written_to(tmp_path):
@@ -91,14 +99,20 @@ def test_a_file_that_has_taken_the_number_of_a_stream_is_not_written_to(tmp_path
     assert (tmp_path / "log").read_text() == ""
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+@pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="needs a device that is full"
+)
 @pytest.mark.parametrize("redirections", ["2>/dev/full", ">/dev/full 2>/dev/full"])
-def test_a_stderr_that_cannot_be_written_to_does_not_change_the_status(redirections, here):
+def test_a_stderr_that_cannot_be_written_to_does_not_change_the_status(
+    redirections, here
+):
     assert run_closed(here, redirections, *WRONG) == (2, "", "")
     assert run_closed(here, redirections, "info", "missing.safetensors") == (1, "", "")
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
+@pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="needs a device that is full"
+)
 def test_a_full_stderr_does_not_end_the_work(here):
     """Such as `2> log` on a full disk; of a report each step is a message."""
     main = """
@@ -123,7 +137,9 @@ def test_a_character_that_stdout_cannot_write_is_told(here, capsys, monkeypatch)
     )
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="needs the devices of POSIX")
+@pytest.mark.skipif(
+    not os.path.exists("/dev/stdout"), reason="needs the devices of POSIX"
+)
 def test_devices_and_pipes_are_written_to_directly(here, tmp_path, capsys):
     words = ("predict", "regression.safetensors", "wind.csv")
     assert run(capsys, *words, "-o", "/dev/stdout") == run(capsys, *words)
@@ -135,9 +151,13 @@ def test_devices_and_pipes_are_written_to_directly(here, tmp_path, capsys):
     assert err.endswith("is a pipe or a device; choose another -o for the model.\n")
 
 
-def test_a_link_that_points_to_itself_is_refused_before_the_work(here, tmp_path, capsys):
+def test_a_link_that_points_to_itself_is_refused_before_the_work(
+    here, tmp_path, capsys
+):
     loop = tmp_path / "loop.csv"
     loop.symlink_to(loop)
-    status, out, err = run(capsys, "predict", "regression.safetensors", "wind.csv", "-o", loop)
+    status, out, err = run(
+        capsys, "predict", "regression.safetensors", "wind.csv", "-o", loop
+    )
     assert (status, out) == (1, "")
     assert err == f"mmlp: {loop}: too many levels of symbolic links.\n"

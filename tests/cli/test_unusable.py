@@ -34,7 +34,9 @@ def unusable(folder):
     (here / "damaged.safetensors").write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     network = mmlp.MatrixMLP(2, 2, (3,), key=jax.random.key(0))
     mmlp.save(network, here / "network.safetensors")
-    files.write(here / "state.safetensors", {}, {"kind": "run", "version": files.VERSION})
+    files.write(
+        here / "state.safetensors", {}, {"kind": "run", "version": files.VERSION}
+    )
     Y = np.broadcast_to(np.eye(2), (4, 2, 2)) * np.array([1, 1, -1, 1])[:, None, None]
     np.savez(here / "negative.npz", X=np.ones((4, 1)), Y=Y)
     test_row = np.random.default_rng(0).permutation(8)[
@@ -148,7 +150,9 @@ UNUSABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("words", "message"), UNUSABLE, ids=[words for words, _ in UNUSABLE])
+@pytest.mark.parametrize(
+    ("words", "message"), UNUSABLE, ids=[words for words, _ in UNUSABLE]
+)
 def test_files_that_cannot_be_used_end_with_status_1_and_one_line(
     words, message, unusable, capsys, monkeypatch
 ):
@@ -159,7 +163,9 @@ def test_files_that_cannot_be_used_end_with_status_1_and_one_line(
     assert err.startswith("mmlp: ")
     assert message in err
     assert err.count("\n") == 1
-    assert sorted(path.name for path in unusable.iterdir()) == before, "nothing is written"
+    assert sorted(path.name for path in unusable.iterdir()) == before, (
+        "nothing is written"
+    )
 
 
 def test_a_score_tells_the_problems_of_inputs_and_targets(here, tmp_path, capsys):

@@ -46,7 +46,9 @@ def test_missing_cells(cell):
     assert missing(cell)
 
 
-@pytest.mark.parametrize("cell", ["0", 0, False, "no", "inf", math.inf, "nano", np.float32(1)])
+@pytest.mark.parametrize(
+    "cell", ["0", 0, False, "no", "inf", math.inf, "nano", np.float32(1)]
+)
 def test_cells_that_are_not_missing(cell):
     assert not missing(cell)
 
@@ -117,7 +119,9 @@ def test_what_looks_like_a_date_and_is_none(text):
     assert found.days(None) is None
 
 
-@pytest.mark.parametrize("text", ["1.2.3", "20240305", "north", "2024", "1/2", "2024-03/05", ""])
+@pytest.mark.parametrize(
+    "text", ["1.2.3", "20240305", "north", "2024", "1/2", "2024-03/05", ""]
+)
 def test_what_does_not_look_like_a_date(text):
     assert dates.moment(text) is None
 
@@ -156,7 +160,9 @@ def test_types_for_dates():
     assert dates.moment(np.datetime64("2024-03")).days(None) == DAY - 4
     assert dates.moment(3) is None
     assert dates.moment(np.datetime64(10**6, "Y")).days(None) is None
-    assert dates.moment(datetime.datetime.max).days(None) is None, "the last day is no use"
+    assert dates.moment(datetime.datetime.max).days(None) is None, (
+        "the last day is no use"
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,9 +197,18 @@ def test_a_text_and_an_object_of_one_moment_are_equal_to_the_last_bit(text, obje
 def test_times_of_day_and_time_zones_are_told_apart():
     assert dates.moment("12:30").is_time_of_day
     assert not dates.moment(datetime.datetime(2024, 3, 5)).is_time_of_day
-    aware = ("12:30Z", "2024-03-05 12:30 UTC", pd.Timestamp("2024-03-05", tz="Europe/Berlin"))
+    aware = (
+        "12:30Z",
+        "2024-03-05 12:30 UTC",
+        pd.Timestamp("2024-03-05", tz="Europe/Berlin"),
+    )
     assert all(dates.moment(cell).is_aware for cell in aware)
-    naive = ("12:30", "2024-03-05 12:30", pd.Timestamp("2024-03-05"), datetime.date(2024, 3, 5))
+    naive = (
+        "12:30",
+        "2024-03-05 12:30",
+        pd.Timestamp("2024-03-05"),
+        datetime.date(2024, 3, 5),
+    )
     assert not any(dates.moment(cell).is_aware for cell in naive)
 
 
@@ -209,9 +224,21 @@ def test_durations_of_any_type():
     ):
         assert dates.duration(cell) == dates.Duration(1.5)
     back = pd.Timedelta(hours=-1, nanoseconds=7)
-    assert dates.duration(str(back)) == dates.duration(back) == dates.duration(back.to_numpy())
+    assert (
+        dates.duration(str(back))
+        == dates.duration(back)
+        == dates.duration(back.to_numpy())
+    )
     assert dates.duration(np.timedelta64(2, "W")).days == 14
-    for cell in (1.5, "1.5", "2 weeks", "12:30", "1 days 25:00:00", np.timedelta64(1, "M"), None):
+    for cell in (
+        1.5,
+        "1.5",
+        "2 weeks",
+        "12:30",
+        "1 days 25:00:00",
+        np.timedelta64(1, "M"),
+        None,
+    ):
         assert dates.duration(cell) is None
 
 
@@ -254,7 +281,8 @@ def test_the_hour_that_a_clock_shows_twice_is_two_values():
 
 
 @pytest.mark.parametrize(
-    "text", ["\u22123.2", "\u20131.5", "(1,234.50)", "1\u2009234", "1\u2019234.5", "-$3"]
+    "text",
+    ["\u22123.2", "\u20131.5", "(1,234.50)", "1\u2009234", "1\u2019234.5", "-$3"],
 )
 def test_numbers_of_typesetting_and_of_accounts_look_like_numbers(text):
     assert looks_like_number(text)

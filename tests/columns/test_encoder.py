@@ -48,7 +48,9 @@ def test_numbers_are_filled_and_flagged_as_scikit_learn_does():
     assert ours.indicators.tolist() == [False] * 3 + [True] * 2
     text = X.astype(object)
     text[np.isnan(X)] = ""
-    from_text = Encoder.of(np.where(text == "", "", X.astype(str)), names, Options(), [False] * 3)
+    from_text = Encoder.of(
+        np.where(text == "", "", X.astype(str)), names, Options(), [False] * 3
+    )
     assert np.array_equal(from_text(text, names), ours(X, names))
 
 
@@ -57,20 +59,29 @@ def test_text_becomes_indicators_and_rare_levels_are_one():
     X, names = table(a=cells)
     encoder = Encoder.of(X, names, Options(), [False])
     assert encoder.kinds == (Words(("x", "y", "(missing)"), 2, 5, ("z", "w")),)
-    pooled = [[{"z": "rare", "w": "rare", "": "gone"}.get(cell, cell)] for cell in cells]
+    pooled = [
+        [{"z": "rare", "w": "rare", "": "gone"}.get(cell, cell)] for cell in cells
+    ]
     theirs = OneHotEncoder(categories=[["x", "y", "gone", "rare"]], sparse_output=False)
-    assert np.array_equal(encoder(X, names), theirs.fit_transform(np.array(pooled, object)))
+    assert np.array_equal(
+        encoder(X, names), theirs.fit_transform(np.array(pooled, object))
+    )
     assert kind([f"level {i % 10000}" for i in range(60000)]).rare == 10000 - 30
 
 
 def test_words_that_training_had_not_are_named():
-    X, names = table(a=["x"] * 6 + ["y"] * 6, b=["u"] * 6 + ["v"] * 5 + ["w"], c=range(12))
+    X, names = table(
+        a=["x"] * 6 + ["y"] * 6, b=["u"] * 6 + ["v"] * 5 + ["w"], c=range(12)
+    )
     encoder = Encoder.of(X, names, Options(), [False] * 3)
     new, _ = table(a=["new"], b=["newer"], c=[None])
     with pytest.warns(ColumnsWarning) as found:
         row = encoder(new, names)
     texts = [str(warning.message) for warning in found]
-    assert "column 'a' has values that training had not: 'new'; they are like none" in texts[1]
+    assert (
+        "column 'a' has values that training had not: 'new'; they are like none"
+        in texts[1]
+    )
     assert "'newer'; taken as rare ones." in texts[2]
     assert texts[0] == (
         "column 'c' has 1 missing cells, but had none in training: its median is used there."
@@ -98,7 +109,9 @@ def test_dates_become_days_with_season_and_time_of_day_where_they_span_them():
     assert np.allclose(found[0, 1:], found[1, 1:], atol=0.02), "the same season"
     gap = encoded(a=[*years, ""])
     assert np.array_equal(gap(table(a=[""])[0], ["a"])[0, :3], gap.fill)
-    assert np.hypot(*gap.fill[1:]) == pytest.approx(1), "what stands for a missing date is a date"
+    assert np.hypot(*gap.fill[1:]) == pytest.approx(1), (
+        "what stands for a missing date is a date"
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,7 +125,10 @@ def test_dates_become_days_with_season_and_time_of_day_where_they_span_them():
         ([True, False, True], Numbers(1.0)),
         (["1"] * 60 + ["2"] * 60 + ["A"] * 5, Words(("1", "2", "A"))),
         (["-0,132", "0,512", "1,250"], Numbers(0.512, commas=True, binary=False)),
-        ([Decimal("1.5"), Decimal("2.5"), Decimal("NaN")], Numbers(2.0, 1, binary=False)),
+        (
+            [Decimal("1.5"), Decimal("2.5"), Decimal("NaN")],
+            Numbers(2.0, 1, binary=False),
+        ),
         (["x"] * 5 + ["(rare)"] * 5 + ["y"], Words(("x", "'(rare)'"), 1, 0, ("y",))),
     ],
 )
@@ -148,8 +164,14 @@ def test_all_problems_are_told_at_once():
     with pytest.raises(ProblemsError) as info:
         encoded(Options("refuse", "refuse", "refuse"), a=[1, None, 3], b=["x", "y", "x"],
                 c=["2020-01-01"] * 3)  # fmt: skip
-    assert [(p.column, p.row) for p in info.value.problems] == [("b", 0), ("c", 0), ("a", 1)]
-    assert str(info.value).startswith("X has 3 problems:\n  row 0 (from 0), column 'b': 'x' is te")
+    assert [(p.column, p.row) for p in info.value.problems] == [
+        ("b", 0),
+        ("c", 0),
+        ("a", 1),
+    ]
+    assert str(info.value).startswith(
+        "X has 3 problems:\n  row 0 (from 0), column 'b': 'x' is te"
+    )
 
 
 def test_options():
@@ -162,7 +184,9 @@ def test_options():
     assert codes.kinds[0] == Words(("1", "2"))
     numbers = Encoder.of(np.repeat([[1.0], [2.0]], 9, 0), ["a"], Options(), [True])
     assert numbers.kinds[0] == Words(("1", "2"))
-    with pytest.raises(ValueError, match=r"no input has anything to learn from \(a: no"):
+    with pytest.raises(
+        ValueError, match=r"no input has anything to learn from \(a: no"
+    ):
         encoded(a=[""] * 5)
 
 
@@ -177,14 +201,22 @@ def test_codes_are_levels_by_their_numbers():
 
 def test_without_filling_a_missing_value_is_refused_when_predicting():
     encoder = encoded(Options("refuse"), a=[1, 2, 3])
-    with pytest.raises(ProblemsError, match=r"row 1 \(from 0\), column 'a': the value is missing"):
+    with pytest.raises(
+        ProblemsError, match=r"row 1 \(from 0\), column 'a': the value is missing"
+    ):
         encoder(table(a=[1, None])[0], ["a"])
-    assert encoded(Options("drop"), a=[1, 2]).fills, "rows are left out of training alone"
-    assert encoded(Options("drop"), a=[1, None]).gaps(table(a=[1, None])[0]).tolist() == [0, 1]
+    assert encoded(Options("drop"), a=[1, 2]).fills, (
+        "rows are left out of training alone"
+    )
+    assert encoded(Options("drop"), a=[1, None]).gaps(
+        table(a=[1, None])[0]
+    ).tolist() == [0, 1]
 
 
 def test_it_goes_through_json_and_nothing_else_comes_back():
-    encoder = encoded(a=[1, 2, None], b=["x"] * 6 + ["y"] * 6, c=["2020-01-01"] * 6, d=[None] * 6)
+    encoder = encoded(
+        a=[1, 2, None], b=["x"] * 6 + ["y"] * 6, c=["2020-01-01"] * 6, d=[None] * 6
+    )
     plain = json.loads(json.dumps(encoder.plain()))
     assert Encoder.from_plain(plain) == encoder
     numbers, _, days, _ = plain["kinds"]
@@ -200,7 +232,13 @@ def test_it_goes_through_json_and_nothing_else_comes_back():
         numbers | {"durations": True, "binary": True},
         numbers | {"binary": None},
         {"kind": "words", "levels": ["x", "x"], "rare": 0, "missing": 0, "others": []},
-        {"kind": "words", "levels": ["x", "(rare)"], "rare": 0, "missing": 0, "others": []},
+        {
+            "kind": "words",
+            "levels": ["x", "(rare)"],
+            "rare": 0,
+            "missing": 0,
+            "others": [],
+        },
         {"kind": "words", "levels": "xyz", "rare": 0, "missing": 0, "others": []},
         {"kind": "words", "levels": ["x"], "rare": 0, "missing": 0, "others": 3},
         {"kind": "words", "levels": ["True"], "rare": 0, "missing": 0, "others": []},
@@ -245,9 +283,13 @@ def test_a_prediction_refuses_ambiguous_dates_as_a_fit_does():
         "neither training nor this table tells; write it like 2024-03-05, or fit with dates "
         "day-first or month-first (1 more such cells)."
     )
-    with pytest.raises(ProblemsError, match="some dates begin with the day, others with the month"):
+    with pytest.raises(
+        ProblemsError, match="some dates begin with the day, others with the month"
+    ):
         predict(encoder, "25/03/2024", "03/26/2024")
-    assert predict(encoder, "25/03/2024", "05/03/2024") == [24, 4], "another cell tells, as in fit"
+    assert predict(encoder, "25/03/2024", "05/03/2024") == [24, 4], (
+        "another cell tells, as in fit"
+    )
     assert predict(encoder, "03/25/2024", "03/05/2024") == [24, 4]
     assert predict(encoder, "03/03/2024") == [2], "the same in both orders"
     told = encoded(Options(dates="month-first"), a=ISO_DAYS)
@@ -321,23 +363,43 @@ def test_durations_are_numbers_of_days():
 
 
 def test_durations_are_not_mixed_with_numbers_that_have_no_unit():
-    with pytest.raises(ProblemsError, match="'6' is not a duration like those of training; give"):
+    with pytest.raises(
+        ProblemsError, match="'6' is not a duration like those of training; give"
+    ):
         predict(encoded(a=HOURS), 6)
-    with pytest.raises(ProblemsError, match=r"'6\.0' is not a duration like those of training"):
+    with pytest.raises(
+        ProblemsError, match=r"'6\.0' is not a duration like those of training"
+    ):
         encoded(a=HOURS)(np.full((3, 1), 6.0), ["a"])
-    with pytest.raises(ProblemsError, match=r"'0\.25 days' is a duration in a column of numbers"):
+    with pytest.raises(
+        ProblemsError, match=r"'0\.25 days' is a duration in a column of numbers"
+    ):
         predict(encoded(a=range(24)), HOURS[6])
-    with pytest.raises(ProblemsError, match=r"row 25 .*'6' is not a duration like others of the"):
+    with pytest.raises(
+        ProblemsError, match=r"row 25 .*'6' is not a duration like others of the"
+    ):
         kind([*HOURS, 6, 7])
     with pytest.raises(ValueError, match="no fixed length; turn it into days"):
         kind([np.timedelta64(3, "M")])
 
 
 def test_booleans_are_the_numbers_1_and_0():
-    for cells in (["True", "False", "true"], [True, False, True], [1, 0, "TRUE"], [1, 0, 1]):
+    for cells in (
+        ["True", "False", "true"],
+        [True, False, True],
+        [1, 0, "TRUE"],
+        [1, 0, 1],
+    ):
         encoder = encoded(a=cells)
         assert encoder.kinds == (Numbers(1.0),)
-        assert predict(encoder, True, "false", np.True_, 1, "1.0", False) == [1, 0, 1, 1, 1, 0]
+        assert predict(encoder, True, "false", np.True_, 1, "1.0", False) == [
+            1,
+            0,
+            1,
+            1,
+            1,
+            0,
+        ]
     assert kind(["yes", "no"] * 9) == Words(("yes", "no")), "other words stay words"
 
 
@@ -349,7 +411,9 @@ def test_a_boolean_among_other_numbers_is_a_mistake():
         with pytest.raises(ProblemsError, match=f"row 0 .*{text}"):
             predict(encoded(a=range(9)), cell)
         with pytest.raises(ProblemsError, match=f"row 0 .*{text}"):
-            predict(Encoder.of(np.arange(9.0)[:, None], ["a"], Options(), [False]), cell)
+            predict(
+                Encoder.of(np.arange(9.0)[:, None], ["a"], Options(), [False]), cell
+            )
     codes = encoded(forced=["a"], a=[1, 2, True] * 6, b=range(18))
     assert codes.kinds[0] == Words(("1", "2"))
 
@@ -365,7 +429,9 @@ def test_a_stray_word_in_a_column_of_numbers_is_refused_by_its_row():
             kind(cells)
         (problem,) = info.value.problems
         assert [problem.row, *problem.other_rows] == strays
-        assert "'Total' is not a number; correct it, or empty the cell, or" in problem.text
+        assert (
+            "'Total' is not a number; correct it, or empty the cell, or" in problem.text
+        )
         assert problem.text.endswith("or say that the column holds categories")
         assert kind([cells[row] for row in range(150) if row not in strays]) == Numbers(
             6.0, binary=False
@@ -374,41 +440,61 @@ def test_a_stray_word_in_a_column_of_numbers_is_refused_by_its_row():
         assert isinstance(words, Words)
         assert ({*words.levels}, words.others) == ({"4", "6", "8"}, ("Total",))
         left_out = Options(categories="ignore")
-        with pytest.raises(ProblemsError, match=r"or leave the column out( \(also .*\))?\.$"):
+        with pytest.raises(
+            ProblemsError, match=r"or leave the column out( \(also .*\))?\.$"
+        ):
             encoded(left_out, a=cells, b=range(150))
     assert "(also row 20 (from 0) and row 149 (from 0))" in str(info.value)
-    assert isinstance(kind(["Total", *cylinders[:48]]), Words), "1 of 49 is more than 2 %"
-    assert isinstance(kind(["x", "y", "z", "u", *cylinders * 9]), Words), "more than three"
-    with pytest.raises(ProblemsError, match=r"row 0 .*'x' is not a number.*row 1 .* row 2 \(from"):
+    assert isinstance(kind(["Total", *cylinders[:48]]), Words), (
+        "1 of 49 is more than 2 %"
+    )
+    assert isinstance(kind(["x", "y", "z", "u", *cylinders * 9]), Words), (
+        "more than three"
+    )
+    with pytest.raises(
+        ProblemsError, match=r"row 0 .*'x' is not a number.*row 1 .* row 2 \(from"
+    ):
         kind(["x", "y", "z", *cylinders])
 
 
 def test_missing_cells_do_not_hide_a_stray_word():
     cells = ["4", "6", "8", ""] * 49
-    with pytest.raises(ProblemsError, match=r"row 3 \(from 0\).*'unknown' is not a number"):
+    with pytest.raises(
+        ProblemsError, match=r"row 3 \(from 0\).*'unknown' is not a number"
+    ):
         kind([*cells[:3], "unknown", *cells])
-    assert isinstance(kind(["4", "6"] * 20 + ["unknown"] + [""] * 99), Words), "1 of 41 values"
+    assert isinstance(kind(["4", "6"] * 20 + ["unknown"] + [""] * 99), Words), (
+        "1 of 41 values"
+    )
 
 
 def test_a_stray_word_among_dates_and_decimal_commas():
-    with pytest.raises(ProblemsError, match=r"row 60 .*'unknown' is not a date like the others"):
+    with pytest.raises(
+        ProblemsError, match=r"row 60 .*'unknown' is not a date like the others"
+    ):
         kind(["2024-03-05", "2024-03-06", "2024-03-07"] * 20 + ["unknown"])
     for stray in ("n.v.", "none of both, or", "unknown"):
-        with pytest.raises(ProblemsError, match=rf"row 60 \(from 0\).*'{stray}' is not a number"):
+        with pytest.raises(
+            ProblemsError, match=rf"row 60 \(from 0\).*'{stray}' is not a number"
+        ):
             kind(["3,5", "4,5", "5,5"] * 20 + [stray])
 
 
 def test_an_array_of_booleans_is_refused_where_its_text_is():
     encoder, names = encoded(a=[20, 30, 40, 50]), ["a"]
     for X in (np.array([[True]]), np.array([["True"]]), np.array([[True]], object)):
-        with pytest.raises(ProblemsError, match="'True' stands in a column of numbers other"):
+        with pytest.raises(
+            ProblemsError, match="'True' stands in a column of numbers other"
+        ):
             encoder(X, names)
 
 
 @pytest.mark.parametrize("text", ["\u2212{}.5", "({}.5)", "{}\u2009234", "{}\u2019234"])
 def test_numbers_in_forms_that_are_not_read_are_not_left_out(text):
     cells = [text.format(i) if i % 3 == 0 else f"{i}.25" for i in range(1, 60)]
-    with pytest.raises(ProblemsError, match="looks like a number in a form that is not read"):
+    with pytest.raises(
+        ProblemsError, match="looks like a number in a form that is not read"
+    ):
         kind(cells)
 
 
@@ -425,7 +511,9 @@ def test_codes_beyond_the_floats_are_different_levels(form):
 def test_commas_between_thousands_are_not_the_decimal_commas_of_training():
     encoder, names = encoded(a=["0,5", "1,25", "12,5"] * 4), ["a"]
     cells = {form: table(a=[form, "2.5"])[0] for form in ("1,234", "12,5", "1234")}
-    with pytest.raises(ProblemsError, match=r"'1,234' may be 1\.234 as in training or 1234, as"):
+    with pytest.raises(
+        ProblemsError, match=r"'1,234' may be 1\.234 as in training or 1234, as"
+    ):
         encoder(cells["1,234"], names)
     assert encoder(cells["12,5"], names).ravel().tolist() == [12.5, 2.5]
     assert encoder(cells["1234"], names).ravel().tolist() == [1234, 2.5]

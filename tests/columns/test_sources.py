@@ -29,14 +29,22 @@ COLUMNS = {
     "words and numbers": [(1, "A", 2.5, True)[i % 4] for i in range(N)],
     "numbers as text": [("1", "2.0", "30")[i % 3] for i in range(N)],
     "dates": [DAY + datetime.timedelta(days=40 * i) for i in range(N)],
-    "dates with gaps": [None if i == 3 else DAY + datetime.timedelta(days=i) for i in range(N)],
+    "dates with gaps": [
+        None if i == 3 else DAY + datetime.timedelta(days=i) for i in range(N)
+    ],
     "moments": [TIME + datetime.timedelta(hours=7.3 * i) for i in range(N)],
     "moments with a zone": [
         TIME.replace(tzinfo=UTC) + datetime.timedelta(minutes=997 * i) for i in range(N)
     ],
-    "times of day": [datetime.time(i % 24, 7 * i % 60, i, 125000 * (i % 2)) for i in range(N)],
-    "durations": [datetime.timedelta(days=1, hours=3 * i, microseconds=i) for i in range(N)],
-    "negative durations": [datetime.timedelta(days=-3, minutes=11 * i) for i in range(N)],
+    "times of day": [
+        datetime.time(i % 24, 7 * i % 60, i, 125000 * (i % 2)) for i in range(N)
+    ],
+    "durations": [
+        datetime.timedelta(days=1, hours=3 * i, microseconds=i) for i in range(N)
+    ],
+    "negative durations": [
+        datetime.timedelta(days=-3, minutes=11 * i) for i in range(N)
+    ],
 }
 KINDS = {
     "booleans": Numbers(0.0),
@@ -61,7 +69,8 @@ def test_equal_cells_give_equal_numbers_for_all_pairs_of_sources(name, tmp_path)
         forced = [False, source == "pandas categorical"]
         encoders[source] = encoder_of(table, names, forced)
         numbers = {
-            other: encoders[source](cells_of(another), names) for other, another in tables.items()
+            other: encoders[source](cells_of(another), names)
+            for other, another in tables.items()
         }
         for one, other in itertools.combinations(numbers, 2):
             assert np.array_equal(numbers[one], numbers[other]), (source, one, other)
@@ -74,7 +83,9 @@ def test_equal_cells_give_equal_numbers_for_all_pairs_of_sources(name, tmp_path)
 
 
 def test_codes_are_the_same_levels_from_all_sources(tmp_path):
-    names = [name for name in COLUMNS if "numbers" not in name and "negative" not in name]
+    names = [
+        name for name in COLUMNS if "numbers" not in name and "negative" not in name
+    ]
     columns = {"x": [0.5 * i for i in range(N)]}
     columns |= {name: [COLUMNS[name][i % 4] for i in range(N)] for name in names}
     forced = [name in names for name in columns]
@@ -94,7 +105,12 @@ def test_kinds_of_times_and_durations(tmp_path):
 
     clock = kind("times of day")
     assert isinstance(clock, Dates)
-    assert (clock.alone, clock.clock, clock.season, clock.aware) == (True, True, False, False)
+    assert (clock.alone, clock.clock, clock.season, clock.aware) == (
+        True,
+        True,
+        False,
+        False,
+    )
     assert kind("moments with a zone").aware
     assert not kind("moments").aware
     durations = kind("durations")
@@ -110,7 +126,9 @@ def test_long_codes_keep_their_digits_from_all_sources(tmp_path):
     for source, make in SOURCES.items():
         if source in ("CSV", "CSV of pandas"):
             make(columns, tmp_path)
-            X = tables.read(tmp_path / "table.csv", has_codes=True).columns(list(columns))
+            X = tables.read(tmp_path / "table.csv", has_codes=True).columns(
+                list(columns)
+            )
         elif source == "NumPy native":  # NumPy makes floats of integers beside floats
             continue
         else:

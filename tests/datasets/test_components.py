@@ -32,7 +32,9 @@ def test_axes_are_the_leading_eigenvectors_of_the_covariance(pixels):
 
 def test_all_components_give_the_images_back(pixels):
     components = Components.fit(pixels, 61)  # three pixels are always zero
-    np.testing.assert_allclose(components.decode(components.encode(pixels)), pixels, atol=1e-11)
+    np.testing.assert_allclose(
+        components.decode(components.encode(pixels)), pixels, atol=1e-11
+    )
 
 
 def test_decoding_some_components_is_the_projection(pixels):
@@ -72,7 +74,8 @@ def test_log_jacobian_turns_densities_into_raw_units(pixels):
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    "MMLP_DATA" not in os.environ, reason="needs the Frey faces: set MMLP_DATA to their folder"
+    "MMLP_DATA" not in os.environ,
+    reason="needs the Frey faces: set MMLP_DATA to their folder",
 )
 def test_one_gaussian_on_the_frey_faces():
     """About -64.0 nats on random splits (-63.96 with seed 0); the paper's VAEs: -66.4 to -62.3."""
@@ -81,7 +84,9 @@ def test_one_gaussian_on_the_frey_faces():
         training, test = random_split(len(faces), 1000, seed)
         components = Components.fit(faces[training], 10)
         S = components.encode(faces[test])
-        scores.append(np.mean(scipy.stats.norm.logpdf(S).sum(axis=1)) + components.log_jacobian)
+        scores.append(
+            np.mean(scipy.stats.norm.logpdf(S).sum(axis=1)) + components.log_jacobian
+        )
     assert abs(np.mean(scores) + 63.95) < 0.1, scores
 
 
@@ -92,24 +97,36 @@ def test_one_gaussian_on_the_frey_faces():
             lambda X: Components.fit(X, 0),
             r"`Components.fit\(count=...\)` must be a whole number of at least 1, got 0",
         ),
-        (lambda X: Components.fit(X, 62), "must be at most 61, the rank of the centred X, got 62"),
+        (
+            lambda X: Components.fit(X, 62),
+            "must be at most 61, the rank of the centred X, got 62",
+        ),
         (lambda X: Components.fit(X[:5], 5), "must be at most 4"),
         (lambda X: Components.fit(X[:1], 1), "must be at most 0"),
         (
             lambda X: Components.fit(X[0], 1),
             r"`Components.fit\(X=...\)` must have shape \(n, p\), got shape \(64,\)",
         ),
-        (lambda X: Components.fit(np.where(X == 16, np.nan, X), 1), "must be finite; row"),
+        (
+            lambda X: Components.fit(np.where(X == 16, np.nan, X), 1),
+            "must be finite; row",
+        ),
         (
             lambda X: Components.fit(X, 2).encode(X[:, 1:]),
             r"encode\(X=...\)` must have shape \(n, 64\), got shape \(1797, 63\)",
         ),
-        (lambda X: Components.fit(X, 2).decode(X), r"decode\(S=...\)` must have shape \(n, 2\)"),
+        (
+            lambda X: Components.fit(X, 2).decode(X),
+            r"decode\(S=...\)` must have shape \(n, 2\)",
+        ),
         (
             lambda X: random_split(5, 5, seed=0),
             r"`random_split\(train=...\)` must leave some of the n = 5",
         ),
-        (lambda X: random_split(0, 5, seed=0), r"`random_split\(n=...\)` must be a whole number"),
+        (
+            lambda X: random_split(0, 5, seed=0),
+            r"`random_split\(n=...\)` must be a whole number",
+        ),
     ],
 )
 def test_wrong_arguments_are_named(pixels, call, message):
@@ -120,6 +137,8 @@ def test_wrong_arguments_are_named(pixels, call, message):
 def test_random_split_is_a_split_and_depends_only_on_the_seed():
     training, test = random_split(1965, 1000, seed=3)
     assert (len(training), len(test)) == (1000, 965)
-    np.testing.assert_array_equal(np.sort(np.concatenate([training, test])), np.arange(1965))
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate([training, test])), np.arange(1965)
+    )
     np.testing.assert_array_equal(training, random_split(1965, 1000, seed=3)[0])
     assert not np.array_equal(training, random_split(1965, 1000, seed=4)[0])

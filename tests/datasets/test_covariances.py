@@ -27,12 +27,16 @@ def test_targets_are_positive_definite_with_trace_one_and_held_by_their_cholesky
         np.testing.assert_array_equal(T, np.triu(T))
         assert np.all(np.diagonal(T, axis1=1, axis2=2) > 0)
         np.testing.assert_allclose(np.trace(dense(T), axis1=1, axis2=2), 1, rtol=1e-12)
-    np.testing.assert_allclose(data.targets().dense(), dense(data.sampled), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        data.targets().dense(), dense(data.sampled), rtol=1e-12, atol=1e-15
+    )
 
 
 @each_setting
 def test_a_seed_makes_a_task_and_more_samples_only_add_to_it(setting):
-    small, large = (synthetic_covariances(4, n, seed=3, setting=setting) for n in (7, 20))
+    small, large = (
+        synthetic_covariances(4, n, seed=3, setting=setting) for n in (7, 20)
+    )
     for field in dataclasses.fields(small):
         a, b = getattr(small, field.name), getattr(large, field.name)
         np.testing.assert_array_equal(a, b if field.name == "A" else b[:7])
@@ -42,7 +46,10 @@ def test_a_seed_makes_a_task_and_more_samples_only_add_to_it(setting):
 
 
 def test_one_A_serves_all_settings_and_the_orthonormal_one_spans_the_same_rows():
-    A = {setting: synthetic_covariances(4, 2, seed=0, setting=setting).A for setting in SETTINGS}
+    A = {
+        setting: synthetic_covariances(4, 2, seed=0, setting=setting).A
+        for setting in SETTINGS
+    }
     np.testing.assert_array_equal(A["turning"], A["linear"])
     Q = A["well-conditioned"]
     np.testing.assert_allclose(Q @ Q.T, np.eye(4), atol=1e-14)
@@ -53,7 +60,9 @@ def test_one_A_serves_all_settings_and_the_orthonormal_one_spans_the_same_rows()
 def test_the_input_determines_the_latent_factors_and_they_the_covariance(setting):
     """X = tanh(E c) has full column rank in c; equal c give equal covariances A Sigma(c) A'."""
     data = synthetic_covariances(5, 40, seed=2, setting=setting)
-    E_transposed, residual, rank, _ = np.linalg.lstsq(data.latent, np.arctanh(data.X), rcond=None)
+    E_transposed, residual, rank, _ = np.linalg.lstsq(
+        data.latent, np.arctanh(data.X), rcond=None
+    )
     assert rank == SETTINGS[setting].factors
     assert np.all(residual < 1e-12)
     recovered = np.linalg.lstsq(E_transposed.T, np.arctanh(data.X).T, rcond=None)[0].T
@@ -62,7 +71,9 @@ def test_the_input_determines_the_latent_factors_and_they_the_covariance(setting
     F = _factors(SETTINGS[setting], data.latent, 20, rng)
     Y = data.A @ dense(F) @ data.A.T
     np.testing.assert_allclose(
-        dense(data.population), Y / np.trace(Y, axis1=1, axis2=2)[:, None, None], atol=1e-12
+        dense(data.population),
+        Y / np.trace(Y, axis1=1, axis2=2)[:, None, None],
+        atol=1e-12,
     )
 
 
@@ -81,16 +92,24 @@ def test_settings_differ_in_what_they_say():
     F = [_factors(linear, k * c, 6, np.random.default_rng(1)) for k in (0, 1, 2)]
     np.testing.assert_allclose(F[2] - F[1], F[1] - F[0], atol=1e-12)
     conditions = {
-        name: synthetic_covariances(10, 50, seed=0, setting=name).condition() for name in SETTINGS
+        name: synthetic_covariances(10, 50, seed=0, setting=name).condition()
+        for name in SETTINGS
     }
-    assert conditions["well-conditioned"] < 10 < conditions["linear"] < conditions["turning"]
+    assert (
+        conditions["well-conditioned"]
+        < 10
+        < conditions["linear"]
+        < conditions["turning"]
+    )
 
 
 def test_bartlett_agrees_with_direct_sampling():
     """Two moments of the entries of 4000 sample covariances of 8 draws each, to five sigma."""
     n, samples, d = 4000, 8, 3
     setting = Setting(turn=0.0, spread=5.0)  # one population covariance for all
-    data = synthetic_covariances(d, n, seed=5, setting=setting, samples=samples, features=4)
+    data = synthetic_covariances(
+        d, n, seed=5, setting=setting, samples=samples, features=4
+    )
     T = data.population[0]
     np.testing.assert_allclose(
         data.population, np.broadcast_to(T, data.population.shape), atol=1e-14
@@ -139,7 +158,10 @@ def test_population_covariances_have_no_noise():
         ({"dim": 21}, r"dim=\.\.\..*at most features = 20.*got 21"),
         ({"samples": 3}, r"samples=\.\.\..*more than dim = 3.*got 3"),
         ({"samples": 0}, r"samples=\.\.\..*at least 1, got 0"),
-        ({"setting": "round"}, r"setting=\.\.\..*turning, linear, well-conditioned, got 'round'"),
+        (
+            {"setting": "round"},
+            r"setting=\.\.\..*turning, linear, well-conditioned, got 'round'",
+        ),
         ({"setting": None}, r"setting=\.\.\..*got None"),
     ],
 )

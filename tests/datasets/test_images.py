@@ -25,7 +25,9 @@ def mat(pixels, name="ff", **options):
 def faces(monkeypatch):
     """Stand-ins for the faces, which are not ours to ship, known by their checksum."""
     pixels = np.random.default_rng(0).integers(0, 256, (1965, 560), dtype=np.uint8)
-    monkeypatch.setattr(images, "FREY_SHA256", hashlib.sha256(pixels.tobytes()).hexdigest())
+    monkeypatch.setattr(
+        images, "FREY_SHA256", hashlib.sha256(pixels.tobytes()).hexdigest()
+    )
     monkeypatch.delenv("MMLP_DATA", raising=False)
     return pixels
 
@@ -48,10 +50,16 @@ def server(monkeypatch, tmp_path):
     """A server whose `answer` is (status, claimed length, content); the user's cache is empty."""
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
         server.requests = 0
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.01}
+        )
         thread.start()
-        monkeypatch.setattr(images, "FREY_URL", f"http://127.0.0.1:{server.server_port}/{NAME}")
-        monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / "cache" / project)
+        monkeypatch.setattr(
+            images, "FREY_URL", f"http://127.0.0.1:{server.server_port}/{NAME}"
+        )
+        monkeypatch.setattr(
+            pooch, "os_cache", lambda project: tmp_path / "cache" / project
+        )
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         yield server
         server.shutdown()
@@ -83,7 +91,9 @@ def test_a_file_or_its_folder_gives_the_faces(faces, tmp_path, as_file):
 def test_the_argument_goes_before_the_environment_and_that_before_the_cache(
     faces, server, tmp_path, monkeypatch
 ):
-    folders = [tmp_path / name for name in ("argument", "environment", "cache/matrix-mlp")]
+    folders = [
+        tmp_path / name for name in ("argument", "environment", "cache/matrix-mlp")
+    ]
     for folder in folders:
         folder.mkdir(parents=True)
         (folder / NAME).write_bytes(b"bad: " + folder.name.encode())
@@ -107,12 +117,15 @@ def test_another_container_is_fine_but_not_another_array(faces, tmp_path):
     changed[7, 5] ^= 1
     for other in (changed, faces[::-1], faces.T, faces.astype(float), faces[:-1]):
         path.write_bytes(mat(other))
-        with pytest.raises(ValueError, match=f"{NAME} does not hold the Frey faces.*delete it"):
+        with pytest.raises(
+            ValueError, match=f"{NAME} does not hold the Frey faces.*delete it"
+        ):
             frey_faces(path)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"<html>moved</html>" * 20, b"\x89HDF\r\n\x1a\n" + bytes(600), None]
+    "content",
+    [b"", b"<html>moved</html>" * 20, b"\x89HDF\r\n\x1a\n" + bytes(600), None],
 )
 def test_a_file_of_another_kind_is_refused(faces, tmp_path, content):
     path = tmp_path / NAME
@@ -176,7 +189,9 @@ def test_a_bad_answer_leaves_nothing_and_says_what_to_do(
     with pytest.raises(error, match=message) as caught:
         frey_faces()
     path = tmp_path / "cache" / "matrix-mlp" / NAME
-    assert f"Get the file from {images.FREY_URL} and put it at {path}" in str(caught.value)
+    assert f"Get the file from {images.FREY_URL} and put it at {path}" in str(
+        caught.value
+    )
     assert "MMLP_DATA" in str(caught.value)
     assert files(tmp_path) == []
     give(server, mat(faces))
@@ -193,15 +208,20 @@ def test_a_download_of_other_pixels_is_not_kept(faces, server, tmp_path):
 def test_without_a_network_the_error_names_the_address_and_the_place(
     faces, server, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(images, "FREY_URL", f"http://127.0.0.1:1/{NAME}")  # nobody listens there
+    monkeypatch.setattr(
+        images, "FREY_URL", f"http://127.0.0.1:1/{NAME}"
+    )  # nobody listens there
     with pytest.raises(OSError, match="could not download") as caught:
         frey_faces()
-    assert f"Get the file from http://127.0.0.1:1/{NAME} and put it at {tmp_path}" in str(
-        caught.value
+    assert (
+        f"Get the file from http://127.0.0.1:1/{NAME} and put it at {tmp_path}"
+        in str(caught.value)
     )
 
 
-def test_a_cache_that_cannot_be_written_is_found_before_the_download(faces, server, tmp_path):
+def test_a_cache_that_cannot_be_written_is_found_before_the_download(
+    faces, server, tmp_path
+):
     (tmp_path / "cache").write_text("a file where the folder should be")
     give(server, mat(faces))
     with pytest.raises(OSError, match=r"could not write to .*cache.*MMLP_DATA"):

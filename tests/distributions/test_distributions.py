@@ -9,7 +9,13 @@ import scipy.special
 import scipy.stats
 from helpers import equations
 
-from mmlp import DiagonalGram, Gram, TraceOneGaussian, TraceOnePowerExponential, kl_divergence
+from mmlp import (
+    DiagonalGram,
+    Gram,
+    TraceOneGaussian,
+    TraceOnePowerExponential,
+    kl_divergence,
+)
 
 log_prob = jax.jit(lambda p, x: p.log_prob(x))
 sample = jax.jit(lambda p, key, shape=(): p.sample(key, shape), static_argnums=2)
@@ -46,7 +52,10 @@ def integral(f, loc, spread):
         directions, weight = np.array([[1.0], [-1.0]]), 1.0
     else:
         angle = np.arange(256) * (2 * np.pi / 256)
-        directions, weight = np.stack([np.cos(angle), np.sin(angle)], axis=1), 2 * np.pi / 256
+        directions, weight = (
+            np.stack([np.cos(angle), np.sin(angle)], axis=1),
+            2 * np.pi / 256,
+        )
     x = loc + np.exp(t)[:, None, None] * directions
     return float(jnp.sum(f(x) * np.exp(len(loc) * t)[:, None]) * 0.02 * weight)
 
@@ -61,7 +70,8 @@ def test_density_integrates_to_one(d):
         for beta in SHAPES:
             p = power_exponential(d, alpha, beta)
             errors.append(
-                integral(lambda x, p=p: jnp.exp(log_prob(p, x)), np.asarray(p.loc), 1.0) - 1
+                integral(lambda x, p=p: jnp.exp(log_prob(p, x)), np.asarray(p.loc), 1.0)
+                - 1
             )
     assert np.max(np.abs(errors)) < 1e-6
 
@@ -69,9 +79,23 @@ def test_density_integrates_to_one(d):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("omega", [Gram, DiagonalGram])
 def test_density_is_zero_at_infinity_and_nan_stays_nan(omega, dtype):
-    T = np.array([[1.0, 0.5], [0.0, 2.0]], dtype) if omega is Gram else np.array([1.0, 2.0], dtype)
-    loc, omega, one = np.array([0.5, -1.0], dtype), omega.trace_one(T), np.ones((), dtype)
-    far = [[np.inf, 0], [0, np.inf], [np.inf, np.inf], [-np.inf, np.inf], [-np.inf, -np.inf]]
+    T = (
+        np.array([[1.0, 0.5], [0.0, 2.0]], dtype)
+        if omega is Gram
+        else np.array([1.0, 2.0], dtype)
+    )
+    loc, omega, one = (
+        np.array([0.5, -1.0], dtype),
+        omega.trace_one(T),
+        np.ones((), dtype),
+    )
+    far = [
+        [np.inf, 0],
+        [0, np.inf],
+        [np.inf, np.inf],
+        [-np.inf, np.inf],
+        [-np.inf, -np.inf],
+    ]
     x = np.array([*far, [np.nan, 0], [np.nan, np.inf], [0, 0], [3, -2]], dtype)
     for p in (
         TraceOneGaussian(loc, omega, one),
@@ -83,14 +107,19 @@ def test_density_is_zero_at_infinity_and_nan_stays_nan(omega, dtype):
         np.testing.assert_allclose(values[7:], log_prob(p, x[7:]), rtol=1e-6)
         if dtype == "float64":
             finite = np.concatenate([x[:5], x[7:]])
-            assert all(np.isfinite(g).all() for g in jax.tree.leaves(gradient_of_sum(p, finite)))
+            assert all(
+                np.isfinite(g).all()
+                for g in jax.tree.leaves(gradient_of_sum(p, finite))
+            )
 
 
 def test_density_at_d_1_is_scipy_gennorm():
     x = np.linspace(-30, 30, 101)
     for alpha in SHAPES:
         for beta in SHAPES:
-            p = TraceOnePowerExponential(np.array([0.7]), Gram(np.eye(1)), 1.9, alpha, beta)
+            p = TraceOnePowerExponential(
+                np.array([0.7]), Gram(np.eye(1)), 1.9, alpha, beta
+            )
             reference = scipy.stats.gennorm.logpdf(
                 x, 2 * beta, 0.7, np.sqrt(alpha * 1.9) * 2 ** (1 / (2 * beta))
             )
@@ -102,12 +131,16 @@ def test_density_at_alpha_beta_one_is_the_multivariate_normal(d):
     T, loc = random_factor(d), np.random.default_rng(1).normal(size=d)
     omega = Gram.trace_one(T)
     x = np.random.default_rng(2).normal(size=(20, d))
-    reference = scipy.stats.multivariate_normal(loc, 2.5 * np.asarray(omega.dense())).logpdf(x)
+    reference = scipy.stats.multivariate_normal(
+        loc, 2.5 * np.asarray(omega.dense())
+    ).logpdf(x)
     np.testing.assert_allclose(
         log_prob(TraceOneGaussian(loc, omega, 2.5), x), reference, rtol=1e-12
     )
     np.testing.assert_allclose(
-        log_prob(TraceOnePowerExponential(loc, omega, 2.5, 1.0, 1.0), x), reference, rtol=1e-12
+        log_prob(TraceOnePowerExponential(loc, omega, 2.5, 1.0, 1.0), x),
+        reference,
+        rtol=1e-12,
     )
 
 
@@ -122,7 +155,11 @@ def test_density_agrees_with_high_precision(d):
         trace = sum(entry**2 for entry in M)
         y = mpmath.lu_solve(M.T, mpmath.matrix(x.tolist()))
         t = trace * sum(entry**2 for entry in y)
-        for alpha, beta, eta in [(0.7, 0.3, 1.3), (1.2, 1.4, 0.01), (3.0, 5.0, 40.0 * d**2)]:
+        for alpha, beta, eta in [
+            (0.7, 0.3, 1.3),
+            (1.2, 1.4, 0.01),
+            (3.0, 5.0, 40.0 * d**2),
+        ]:
             a, b, e = mpmath.mpf(alpha), mpmath.mpf(beta), mpmath.mpf(eta)
             half = mpmath.mpf(d) / 2
             log_c = (
@@ -137,13 +174,17 @@ def test_density_agrees_with_high_precision(d):
                 - (d * mpmath.log(e) + log_det - d * mpmath.log(trace)) / 2
                 - (t / (a * e)) ** b / 2
             )
-            p = TraceOnePowerExponential(np.zeros(d), Gram.trace_one(T), eta, alpha, beta)
+            p = TraceOnePowerExponential(
+                np.zeros(d), Gram.trace_one(T), eta, alpha, beta
+            )
             assert abs(float(log_prob(p, x)) / float(exact) - 1) < 1e-9
 
 
 def test_large_beta_tends_to_the_uniform_ball():
     p = TraceOnePowerExponential(np.zeros(2), Gram.trace_one(np.eye(2)), 2.0, 1.0, 1e6)
-    np.testing.assert_allclose(log_prob(p, np.array([0.5, 0.5])), -np.log(np.pi), rtol=1e-5)
+    np.testing.assert_allclose(
+        log_prob(p, np.array([0.5, 0.5])), -np.log(np.pi), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("d", [1, 2])
@@ -151,11 +192,15 @@ def test_entropy_is_the_integral_of_minus_p_log_p(d):
     for beta in (0.5, 1.0, 3.0):
         p = power_exponential(d, 0.8, beta)
         exact = integral(
-            lambda x, p=p: -jnp.exp(log_prob(p, x)) * log_prob(p, x), np.asarray(p.loc), 1.0
+            lambda x, p=p: -jnp.exp(log_prob(p, x)) * log_prob(p, x),
+            np.asarray(p.loc),
+            1.0,
         )
         np.testing.assert_allclose(p.entropy(), exact, atol=1e-8)
     q = TraceOneGaussian(p.loc, p.omega, p.eta)
-    np.testing.assert_allclose(q.entropy(), power_exponential(d, 1.0, 1.0).entropy(), rtol=1e-12)
+    np.testing.assert_allclose(
+        q.entropy(), power_exponential(d, 1.0, 1.0).entropy(), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("beta", [0.6, 0.9, 1.0, 1.5, 4.0])
@@ -163,7 +208,9 @@ def test_gradient_at_loc_is_zero_above_one_half(beta):
     p = power_exponential(3, 1.3, beta)
     by_x = gradient(p, p.loc)
     by_loc = jax.grad(
-        lambda loc: TraceOnePowerExponential(loc, p.omega, p.eta, 1.3, beta).log_prob(p.loc)
+        lambda loc: TraceOnePowerExponential(loc, p.omega, p.eta, 1.3, beta).log_prob(
+            p.loc
+        )
     )(p.loc)
     np.testing.assert_array_equal([by_x, by_loc], np.zeros((2, 3)))
     others = jax.grad(lambda p: log_prob(p, p.loc))(p)
@@ -183,7 +230,9 @@ def test_gradient_at_loc_is_zero_by_convention_at_the_cusp(beta):
 # -- samples
 
 
-@pytest.mark.parametrize("d", [1, 10, *(pytest.param(d, marks=pytest.mark.slow) for d in (2, 100))])
+@pytest.mark.parametrize(
+    "d", [1, 10, *(pytest.param(d, marks=pytest.mark.slow) for d in (2, 100))]
+)
 @pytest.mark.parametrize("beta", [0.3, 0.5, 1.0, 1.5, 5.0, 50.0])
 def test_samples_agree_with_the_density(beta, d):
     """Radius, direction and second moment of 20000 draws.
@@ -195,32 +244,43 @@ def test_samples_agree_with_the_density(beta, d):
     y = np.asarray(p.omega.whiten(x - p.loc)) / np.sqrt(1.7 * 2.0)
     r2 = np.sum(y**2, axis=1)
     gamma = np.exp(beta * np.log(r2)) / 2
-    assert scipy.stats.kstest(gamma, scipy.stats.gamma(d / (2 * beta)).cdf).pvalue > 1e-4
+    assert (
+        scipy.stats.kstest(gamma, scipy.stats.gamma(d / (2 * beta)).cdf).pvalue > 1e-4
+    )
     v = y @ np.random.default_rng(4).normal(size=d)
     v /= np.linalg.norm(np.random.default_rng(4).normal(size=d)) * np.sqrt(r2)
     if d == 1:
         assert scipy.stats.binomtest(int(np.sum(v > 0)), n).pvalue > 1e-4
     else:  # the cosine to a fixed direction: (1 + cos)/2 is Beta((d-1)/2, (d-1)/2)
         assert (
-            scipy.stats.kstest((1 + v) / 2, scipy.stats.beta((d - 1) / 2, (d - 1) / 2).cdf).pvalue
+            scipy.stats.kstest(
+                (1 + v) / 2, scipy.stats.beta((d - 1) / 2, (d - 1) / 2).cdf
+            ).pvalue
             > 1e-4
         )
     nu = (
         2 ** (1 / beta)
         * np.exp(
-            scipy.special.loggamma((d + 2) / (2 * beta)) - scipy.special.loggamma(d / (2 * beta))
+            scipy.special.loggamma((d + 2) / (2 * beta))
+            - scipy.special.loggamma(d / (2 * beta))
         )
         / d
     )
-    np.testing.assert_allclose(p.covariance.dense(), 1.7 * 2.0 * nu * p.omega.dense(), rtol=1e-11)
+    np.testing.assert_allclose(
+        p.covariance.dense(), 1.7 * 2.0 * nu * p.omega.dense(), rtol=1e-11
+    )
     assert abs(np.mean(r2) - d * nu) < 3.9 * np.std(r2) / np.sqrt(n)  # two-sided 1e-4
 
 
 def test_gaussian_samples_agree_with_the_density():
     """Two tests at level 1e-4."""
-    p = TraceOneGaussian(np.array([1.0, -2.0, 0.5]), Gram.trace_one(random_factor(3)), 2.0)
+    p = TraceOneGaussian(
+        np.array([1.0, -2.0, 0.5]), Gram.trace_one(random_factor(3)), 2.0
+    )
     y = p.omega.whiten(sample(p, jax.random.key(0), (20_000,)) - p.loc) / np.sqrt(2.0)
-    assert scipy.stats.kstest(np.sum(y**2, axis=1), scipy.stats.chi2(3).cdf).pvalue > 1e-4
+    assert (
+        scipy.stats.kstest(np.sum(y**2, axis=1), scipy.stats.chi2(3).cdf).pvalue > 1e-4
+    )
     assert scipy.stats.kstest(np.ravel(y), scipy.stats.norm.cdf).pvalue > 1e-4
     np.testing.assert_allclose(p.covariance.dense(), 2 * p.omega.dense(), rtol=1e-12)
 
@@ -236,7 +296,9 @@ def test_normal_radius_is_the_absolute_value_of_the_papers_normal(d, beta):
     folded = scipy.stats.foldnorm(np.sqrt(d / (2 * beta)), scale=np.sqrt(2 * d / beta))
     assert scipy.stats.kstest(np.sum(y**2, axis=1) ** beta, folded.cdf).pvalue > 1e-4
     if d == 2:
-        assert scipy.stats.norm.cdf(-np.sqrt(d / (2 * beta))) == pytest.approx(0.207, abs=1e-3)
+        assert scipy.stats.norm.cdf(-np.sqrt(d / (2 * beta))) == pytest.approx(
+            0.207, abs=1e-3
+        )
 
 
 def test_tiny_shapes_do_not_underflow_in_float32():
@@ -265,7 +327,9 @@ def test_tiny_shapes_do_not_underflow_in_float32():
 def test_kl_from_a_gaussian_is_the_integral(d, beta):
     q = power_exponential(d, 0.8, beta or 1.0)
     q = q if beta else TraceOneGaussian(q.loc, q.omega, q.eta)
-    p = TraceOneGaussian(np.full(d, 0.3), DiagonalGram.trace_one(np.arange(1.0, d + 1)), 3.0)
+    p = TraceOneGaussian(
+        np.full(d, 0.3), DiagonalGram.trace_one(np.arange(1.0, d + 1)), 3.0
+    )
     exact = integral(
         lambda x: jnp.exp(log_prob(q, x)) * (log_prob(q, x) - log_prob(p, x)),
         np.asarray(q.loc),
@@ -290,7 +354,9 @@ def test_gaussian_kl_agrees_with_dense_float64(i, j):
     S_q, S_p = (np.asarray(x.covariance.dense()) for x in (q, p))
     inverse = np.linalg.inv(S_p)
     log_det = np.linalg.slogdet(S_p)[1] - np.linalg.slogdet(S_q)[1]
-    exact = (np.trace(inverse @ S_q) + np.ones(d) @ inverse @ np.ones(d) - d + log_det) / 2
+    exact = (
+        np.trace(inverse @ S_q) + np.ones(d) @ inverse @ np.ones(d) - d + log_det
+    ) / 2
     np.testing.assert_allclose(kl(q, p), exact, rtol=1e-10)
 
 
@@ -344,7 +410,10 @@ def test_float32_holds_at_condition_number_1e10(beta, seed):
     T = np.float32(random_factor(d, seed, 1e5))
 
     def distribution(dtype):
-        loc, omega = np.linspace(-1, 1, d).astype(dtype), Gram.trace_one(jnp.asarray(T, dtype))
+        loc, omega = (
+            np.linspace(-1, 1, d).astype(dtype),
+            Gram.trace_one(jnp.asarray(T, dtype)),
+        )
         return (
             TraceOnePowerExponential(loc, omega, 2.0, 1.2, beta)
             if beta
@@ -356,10 +425,15 @@ def test_float32_holds_at_condition_number_1e10(beta, seed):
     value, by_x = value_and_gradient(x, p)
     assert x.dtype == value.dtype == by_x.dtype == jnp.float32
     by_parameters = gradient_of_sum(p, x)
-    assert all(np.all(np.isfinite(a)) for a in (x, value, by_x, *jax.tree.leaves(by_parameters)))
+    assert all(
+        np.all(np.isfinite(a))
+        for a in (x, value, by_x, *jax.tree.leaves(by_parameters))
+    )
     exact, exact_by_x = value_and_gradient(jnp.asarray(x, jnp.float64), reference)
     np.testing.assert_allclose(value, exact, rtol=1e-3)
-    relative = np.linalg.norm(by_x - exact_by_x, axis=1) / np.linalg.norm(exact_by_x, axis=1)
+    relative = np.linalg.norm(by_x - exact_by_x, axis=1) / np.linalg.norm(
+        exact_by_x, axis=1
+    )
     assert np.median(relative) < 1e-2
 
 
@@ -378,8 +452,12 @@ def test_a_thousand_dimensions(dtype, diagonal):
         wide = TraceOnePowerExponential(
             np.zeros(d), DiagonalGram.trace_one(scale), float(d), 1.0, beta
         )
-        np.testing.assert_allclose(log_prob(p, x), log_prob(wide, np.float64(x)), rtol=1e-5)
-        np.testing.assert_allclose(p.covariance.trace(), wide.covariance.trace(), rtol=1e-5)
+        np.testing.assert_allclose(
+            log_prob(p, x), log_prob(wide, np.float64(x)), rtol=1e-5
+        )
+        np.testing.assert_allclose(
+            p.covariance.trace(), wide.covariance.trace(), rtol=1e-5
+        )
 
 
 def test_dtype_follows_the_arrays_not_python_numbers():
@@ -397,7 +475,10 @@ def test_dtype_follows_the_arrays_not_python_numbers():
 
 @pytest.mark.parametrize("shape", [5, np.int64(5), [5]])
 def test_a_number_of_draws_is_short_for_a_shape(shape):
-    p, key = TraceOneGaussian(np.zeros(2), Gram.trace_one(np.eye(2)), 1.0), jax.random.key(0)
+    p, key = (
+        TraceOneGaussian(np.zeros(2), Gram.trace_one(np.eye(2)), 1.0),
+        jax.random.key(0),
+    )
     np.testing.assert_array_equal(p.sample(key, shape), p.sample(key, (5,)))
     for wrong in (2.5, "5", (-1,), None):
         with pytest.raises(
@@ -429,11 +510,21 @@ def test_batch_dimensions_broadcast_and_agree_with_vmap(kind):
     assert values.shape == (6, 5, 4)
     for i, j in [(0, 0), (3, 2), (4, 3)]:
         one = TraceOnePowerExponential(
-            p.loc, jax.tree.map(lambda a, j=j: a[j], omega), eta[i, 0], alpha[j], beta[i, j]
+            p.loc,
+            jax.tree.map(lambda a, j=j: a[j], omega),
+            eta[i, 0],
+            alpha[j],
+            beta[i, j],
         )
-        np.testing.assert_allclose(values[:, i, j], one.log_prob(x[:, i, j]), rtol=1e-12)
+        np.testing.assert_allclose(
+            values[:, i, j], one.log_prob(x[:, i, j]), rtol=1e-12
+        )
     rows = jax.jit(
-        jax.vmap(lambda e, b, x: TraceOnePowerExponential(p.loc, omega, e, alpha, b).log_prob(x))
+        jax.vmap(
+            lambda e, b, x: TraceOnePowerExponential(
+                p.loc, omega, e, alpha, b
+            ).log_prob(x)
+        )
     )(eta, beta, x[0])
     np.testing.assert_allclose(rows, values[0], rtol=1e-12)
 
@@ -456,7 +547,11 @@ def test_density_factorises_once():
     def log_prob(T, x):
         return TraceOneGaussian(jnp.zeros(4), Gram.trace_one(T), 1.0).log_prob(x)
 
-    program = jax.jit(jax.value_and_grad(log_prob)).lower(random_factor(4), np.ones(4)).as_text()
+    program = (
+        jax.jit(jax.value_and_grad(log_prob))
+        .lower(random_factor(4), np.ones(4))
+        .as_text()
+    )
     assert program.count("@lapack_dgetrf") == 1
 
 
@@ -468,7 +563,8 @@ def test_density_factorises_once():
 def test_nonpositive_scalars_are_refused(name, value):
     arguments = {"eta": 1.0, "alpha": 1.0, "beta": 1.0, name: value}
     with pytest.raises(
-        ValueError, match=rf"TraceOnePowerExponential\({name}=...\)` must be (positive|finite)"
+        ValueError,
+        match=rf"TraceOnePowerExponential\({name}=...\)` must be (positive|finite)",
     ):
         TraceOnePowerExponential(np.zeros(2), Gram.trace_one(np.eye(2)), **arguments)
     if name == "eta":
@@ -481,17 +577,22 @@ def test_nonpositive_scalars_are_refused(name, value):
 def test_mismatched_dimensions_are_refused():
     omega = Gram.trace_one(np.eye(2))
     with pytest.raises(
-        ValueError, match=r"loc=...\)` must have shape \(..., 2\) to fit omega, got shape \(3,\)"
+        ValueError,
+        match=r"loc=...\)` must have shape \(..., 2\) to fit omega, got shape \(3,\)",
     ):
         TraceOneGaussian(np.zeros(3), omega, 1.0)
     with pytest.raises(
-        ValueError, match=r"cannot broadcast batch dimensions loc \(3,\), omega \(\), eta \(4,\)"
+        ValueError,
+        match=r"cannot broadcast batch dimensions loc \(3,\), omega \(\), eta \(4,\)",
     ):
         TraceOneGaussian(np.zeros((3, 2)), omega, np.ones(4))
-    with pytest.raises(ValueError, match=r"log_prob\(x=...\)` must have shape \(..., 2\)"):
+    with pytest.raises(
+        ValueError, match=r"log_prob\(x=...\)` must have shape \(..., 2\)"
+    ):
         TraceOneGaussian(np.zeros(2), omega, 1.0).log_prob(np.zeros(3))
     with pytest.raises(
-        ValueError, match="must be an SPD value such as Gram or DiagonalGram, got ndarray"
+        ValueError,
+        match="must be an SPD value such as Gram or DiagonalGram, got ndarray",
     ):
         TraceOneGaussian(np.zeros(2), np.eye(2) / 2, 1.0)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r'must be "gamma" or "normal", got'):
@@ -512,7 +613,9 @@ def test_checks_cost_compiled_code_nothing():
         return TraceOnePowerExponential(loc, Gram(T), eta, alpha, beta)
 
     assert primitives(build, np.zeros(2), np.eye(2), 1.0, 1.0, 1.0) == []
-    bad = jax.jit(build)(np.zeros(2), np.eye(2), -1.0, 1.0, 1.0)  # not refused, and not repaired
+    bad = jax.jit(build)(
+        np.zeros(2), np.eye(2), -1.0, 1.0, 1.0
+    )  # not refused, and not repaired
     assert np.isnan(bad.log_prob(np.ones(2)))
 
 
@@ -521,5 +624,6 @@ def test_curvature_at_loc_is_the_gaussian_one_at_beta_one():
     power = TraceOnePowerExponential(np.zeros(2), omega, 2.0, 1.0, 1.0)
     gaussian = TraceOneGaussian(np.zeros(2), omega, 2.0)
     np.testing.assert_allclose(
-        jax.hessian(power.log_prob)(jnp.zeros(2)), jax.hessian(gaussian.log_prob)(jnp.zeros(2))
+        jax.hessian(power.log_prob)(jnp.zeros(2)),
+        jax.hessian(gaussian.log_prob)(jnp.zeros(2)),
     )

@@ -53,7 +53,9 @@ def test_a_family_of_fields_and_five_methods_has_a_constructor():
     assert many.batch_shape == (4, 2)
     assert many[1:3, 0].shape.shape == (2,)
     for wrong, argument in ((-1.0, "shape"), (np.nan, "shape")):
-        with pytest.raises(ValueError, match=rf"`GammaRadius\({argument}=...\)` must be"):
+        with pytest.raises(
+            ValueError, match=rf"`GammaRadius\({argument}=...\)` must be"
+        ):
             GammaRadius(loc, omega, 1.0, wrong)
 
 
@@ -63,7 +65,9 @@ def test_a_family_of_fields_and_five_methods_has_a_constructor():
 )
 def test_wrong_arguments_of_a_family_are_named(tail, named):
     omega = DiagonalGram.trace_one(np.ones(D))
-    with pytest.raises(TypeError, match=r"`GammaRadius\(...\)` takes loc, omega, eta, shape, got"):
+    with pytest.raises(
+        TypeError, match=r"`GammaRadius\(...\)` takes loc, omega, eta, shape, got"
+    ):
         GammaRadius(np.zeros(D), omega, 1.0, *tail, **named)
 
 
@@ -74,10 +78,14 @@ def test_a_gaussian_is_the_gamma_radius_of_shape_one():
     np.testing.assert_allclose(p.log_prob(x), q.log_prob(x), rtol=1e-12)
     np.testing.assert_allclose(p.entropy(), q.entropy(), rtol=1e-12)
     levels = np.array([0.01, 0.3, 0.5, 0.975])
-    np.testing.assert_allclose(p.marginal_quantile(levels), q.marginal_quantile(levels), atol=1e-6)
+    np.testing.assert_allclose(
+        p.marginal_quantile(levels), q.marginal_quantile(levels), atol=1e-6
+    )
     for scalar in (p.marginal_quantile(0.975), p.marginal_cdf(1.96)):
         assert scalar.shape == ()
-    np.testing.assert_allclose(p.marginal_quantile(0.975), stats.norm.ppf(0.975), atol=1e-6)
+    np.testing.assert_allclose(
+        p.marginal_quantile(0.975), stats.norm.ppf(0.975), atol=1e-6
+    )
 
 
 class PlainNumbers(GammaRadius):
@@ -127,10 +135,14 @@ def test_marginals_and_metrics_keep_options_and_do_not_convert_again():
     p = GammaOrShell(np.zeros((1, D)), omega, float(D), 4.0, shell=True)
     assert p.shape == 2
     x = np.array([[0.5, 0.0, 0.0]])
-    np.testing.assert_allclose(mmlp.metrics.mahalanobis_pit(p, x), (0.5 / 2) ** 3, rtol=1e-10)
+    np.testing.assert_allclose(
+        mmlp.metrics.mahalanobis_pit(p, x), (0.5 / 2) ** 3, rtol=1e-10
+    )
     # a coordinate x of a ball of radius one has the density 3 / 4 (1 - x^2)
     z = 0.5 * np.sqrt(5)
-    np.testing.assert_allclose(p.marginal_cdf(z), 0.5 + 3 / 4 * (0.5 - 0.5**3 / 3), atol=1e-6)
+    np.testing.assert_allclose(
+        p.marginal_cdf(z), 0.5 + 3 / 4 * (0.5 - 0.5**3 / 3), atol=1e-6
+    )
     np.testing.assert_allclose(p.marginal_quantile(p.marginal_cdf(z)), z, atol=1e-6)
 
     gamma = GammaOrShell(np.zeros((1, D)), omega, float(D), 4.0)
@@ -144,9 +156,13 @@ def test_a_constructor_that_breaks_the_contract_is_named():
     assert np.isfinite(p.marginal_quantile(0.9))
     for call in (
         lambda: OtherConstructor.radius_law(D, 1.5),
-        lambda: OtherConstructor.from_moments(np.zeros(D), DiagonalGram(np.ones(D)), 1.5),
+        lambda: OtherConstructor.from_moments(
+            np.zeros(D), DiagonalGram(np.ones(D)), 1.5
+        ),
     ):
-        with pytest.raises(TypeError, match=r"constructor of `OtherConstructor` must take loc, om"):
+        with pytest.raises(
+            TypeError, match=r"constructor of `OtherConstructor` must take loc, om"
+        ):
             call()
 
 
@@ -161,7 +177,9 @@ def test_entropy_variance_and_radius_are_those_of_draws(family):
     r = np.asarray(p.mahalanobis(x))
     for level in (0.1, 0.5, 0.9, 0.99):
         quantile = float(p.radius_quantile(level))
-        assert abs(np.mean(r <= quantile) - level) < 5 * (level * (1 - level) / n) ** 0.5
+        assert (
+            abs(np.mean(r <= quantile) - level) < 5 * (level * (1 - level) / n) ** 0.5
+        )
     squares = r**2 / D
     error = 5 * squares.std() / n**0.5
     np.testing.assert_allclose(p.variance_factor(), squares.mean(), atol=error)
@@ -173,7 +191,9 @@ def test_density_is_that_of_the_radius(family):
     p, r = one_of(family), jnp.linspace(0.2, 4, 9)
     shells = 4 * np.pi * r**2  # surface of a sphere in three dimensions
     derivative = jax.vmap(jax.grad(p.radius_cdf))(r)
-    np.testing.assert_allclose(derivative, shells * jnp.exp(p.log_generator(r**2)), rtol=1e-8)
+    np.testing.assert_allclose(
+        derivative, shells * jnp.exp(p.log_generator(r**2)), rtol=1e-8
+    )
 
 
 @each
@@ -189,7 +209,9 @@ def test_quantiles_are_the_inverse_of_the_law_of_the_radius(family, dtype):
 
 
 @each
-@pytest.mark.parametrize("covariance", [Gram, DiagonalGram], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "covariance", [Gram, DiagonalGram], ids=lambda kind: kind.__name__
+)
 def test_from_moments_has_these_moments(family, covariance):
     rng = np.random.default_rng(3)
     V = covariance(rng.normal(size=(4, D, D) if covariance is Gram else (4, D)))
@@ -207,7 +229,9 @@ def test_from_moments_has_these_moments(family, covariance):
 @pytest.mark.parametrize("tail", [(), (3.0, 4.0)])
 def test_from_moments_asks_for_the_parameters_of_the_tail(tail):
     """The message blamed the signature of the constructor."""
-    with pytest.raises(TypeError, match=rf"`TraceOneStudentT` has df .*got {len(tail)}"):
+    with pytest.raises(
+        TypeError, match=rf"`TraceOneStudentT` has df .*got {len(tail)}"
+    ):
         TraceOneStudentT.from_moments(np.zeros(D), DiagonalGram(np.ones(D)), *tail)
 
 
@@ -215,10 +239,14 @@ def test_from_moments_asks_for_the_parameters_of_the_tail(tail):
 def test_kl_from_a_gaussian_is_the_mean_of_draws(family):
     """200,000 draws, seed 4: five standard errors, a failure in a million."""
     q, n = one_of(family), 200_000
-    p = TraceOneGaussian(jnp.zeros(D), DiagonalGram.trace_one(jnp.array([1.0, 2.0, 3.0])), 4.0)
+    p = TraceOneGaussian(
+        jnp.zeros(D), DiagonalGram.trace_one(jnp.array([1.0, 2.0, 3.0])), 4.0
+    )
     x = q.sample(jax.random.key(4), n)
     terms = np.asarray(q.log_prob(x) - p.log_prob(x))
-    np.testing.assert_allclose(kl_divergence(q, p), terms.mean(), atol=5 * terms.std() / n**0.5)
+    np.testing.assert_allclose(
+        kl_divergence(q, p), terms.mean(), atol=5 * terms.std() / n**0.5
+    )
 
 
 @each
@@ -226,10 +254,14 @@ def test_mahalanobis_is_the_distance_by_the_dispersion(family):
     p = one_of(family)
     x = np.array([[1.0, 2.0, 3.0], [np.inf, 0.0, 0.0]])
     e = x[0] - np.asarray(p.loc)
-    expected = np.sqrt(e @ np.linalg.solve(np.asarray(p.omega.dense()), e) / float(p.eta))
+    expected = np.sqrt(
+        e @ np.linalg.solve(np.asarray(p.omega.dense()), e) / float(p.eta)
+    )
     np.testing.assert_allclose(p.mahalanobis(x), [expected, np.inf], rtol=1e-11)
     assert p.log_prob(x)[1] == -np.inf
-    with pytest.raises(ValueError, match=r"mahalanobis\(x=...\)` must have shape \(..., 3\)"):
+    with pytest.raises(
+        ValueError, match=r"mahalanobis\(x=...\)` must have shape \(..., 3\)"
+    ):
         p.mahalanobis(np.ones(2))
 
 
@@ -242,7 +274,9 @@ def test_a_new_family_works_at_once_in_metrics_plots_and_files(tmp_path):
     )
     y = np.asarray(p.sample(jax.random.key(6)))
     pit = metrics.mahalanobis_pit(p, y)
-    assert stats.kstest(pit, "uniform").pvalue > 1e-4  # seed 6: a failure in ten thousand
+    assert (
+        stats.kstest(pit, "uniform").pvalue > 1e-4
+    )  # seed 6: a failure in ten thousand
     assert abs(metrics.ellipsoid_coverage(p, y) - 0.9) < 5 * (0.09 / 500) ** 0.5
     assert np.isfinite(metrics.negative_log_likelihood(p, y))
     assert np.isfinite(metrics.energy_score(p, y))
@@ -259,12 +293,18 @@ def test_a_new_family_works_at_once_in_metrics_plots_and_files(tmp_path):
 def test_levels_and_covariances_that_make_no_sense_are_refused(family):
     p = one_of(family)
     for level in (0.0, 1.0, 1.5, np.nan):
-        with pytest.raises(ValueError, match=r"radius_quantile\(level=...\)` must lie between 0"):
+        with pytest.raises(
+            ValueError, match=r"radius_quantile\(level=...\)` must lie between 0"
+        ):
             p.radius_quantile(level)
-    with pytest.raises(ValueError, match=r"from_moments\(covariance=...\)` must be an SPD value"):
+    with pytest.raises(
+        ValueError, match=r"from_moments\(covariance=...\)` must be an SPD value"
+    ):
         family.from_moments(np.zeros(2), np.eye(2), *TAILS[family])
     huge = DiagonalGram(np.full(2, 1e20, "float32"))
-    with pytest.raises(ValueError, match=r"trace of .*from_moments\(covariance=...\)` must be fin"):
+    with pytest.raises(
+        ValueError, match=r"trace of .*from_moments\(covariance=...\)` must be fin"
+    ):
         family.from_moments(np.zeros(2, "float32"), huge, *TAILS[family])
 
 

@@ -22,13 +22,18 @@ LEVELS = np.array([0.05, 0.5, 0.75, 0.975, 0.9995])
 
 def power_exponential(d, beta, dtype=jnp.float64):
     omega = DiagonalGram.trace_one(jnp.ones(d, dtype))
-    return TraceOnePowerExponential(jnp.zeros(d, dtype), omega, 2.0, 3.0, jnp.asarray(beta, dtype))
+    return TraceOnePowerExponential(
+        jnp.zeros(d, dtype), omega, 2.0, 3.0, jnp.asarray(beta, dtype)
+    )
 
 
 def survival(z, d, beta):
     """P(|x_1| > z) by SciPy: over the angle between x and the first axis, d >= 2."""
     a = d / (2 * beta)
-    unit = np.exp((np.log(2) / beta + gammaln((d + 2) / (2 * beta)) - gammaln(a)) / 2) / d**0.5
+    unit = (
+        np.exp((np.log(2) / beta + gammaln((d + 2) / (2 * beta)) - gammaln(a)) / 2)
+        / d**0.5
+    )
     log_c = np.log(2) + gammaln(d / 2) - gammaln(0.5) - gammaln((d - 1) / 2)
 
     def integrand(angle):
@@ -54,12 +59,16 @@ def test_quantiles_are_the_inverse_also_far_out(d):
     levels = np.array([1e-9, 1e-4, 0.3, 0.5, 0.500001, 0.9, 0.9999])
     for beta in (0.3, 1.0, 10.0):
         p = power_exponential(d, beta)
-        np.testing.assert_allclose(p.marginal_cdf(p.marginal_quantile(levels)), levels, rtol=1e-6)
+        np.testing.assert_allclose(
+            p.marginal_cdf(p.marginal_quantile(levels)), levels, rtol=1e-6
+        )
 
 
 def test_in_one_dimension_and_of_a_gaussian_they_are_known():
     normal = scipy.stats.norm.ppf(LEVELS)
-    np.testing.assert_allclose(power_exponential(7, 1.0).marginal_quantile(LEVELS), normal, 1e-8)
+    np.testing.assert_allclose(
+        power_exponential(7, 1.0).marginal_quantile(LEVELS), normal, 1e-8
+    )
     np.testing.assert_allclose(
         power_exponential(1, 0.5).marginal_quantile(LEVELS),
         scipy.stats.laplace.ppf(LEVELS) / np.sqrt(2),
@@ -78,7 +87,9 @@ def test_those_of_many_tails_are_interpolated_to_nine_digits():
         assert many.shape == (5, 200)
         np.testing.assert_allclose(many[:, :20], few, atol=1e-9)
     alike = power_exponential(3, np.full(100, 0.7)).marginal_quantile(0.9)
-    np.testing.assert_allclose(alike, power_exponential(3, 0.7).marginal_quantile(0.9), 1e-12)
+    np.testing.assert_allclose(
+        alike, power_exponential(3, 0.7).marginal_quantile(0.9), 1e-12
+    )
 
 
 def test_draws_agree_in_float32_and_beyond_both_ends():
@@ -104,14 +115,20 @@ def test_any_family_has_marginals_by_the_law_of_its_radius(nu):
         p.marginal_quantile(LEVELS), scipy.stats.t.ppf(LEVELS, nu) / unit, atol=1e-6
     )
     z = np.array([-2.0, 0.0, 0.5])
-    np.testing.assert_allclose(p.marginal_cdf(z), scipy.stats.t.cdf(z * unit, nu), atol=1e-8)
+    np.testing.assert_allclose(
+        p.marginal_cdf(z), scipy.stats.t.cdf(z * unit, nu), atol=1e-8
+    )
 
 
 def test_levels_outside_of_0_and_1_are_refused():
-    with pytest.raises(ValueError, match=r"marginal_quantile\(level=...\)` must lie between 0 and"):
+    with pytest.raises(
+        ValueError, match=r"marginal_quantile\(level=...\)` must lie between 0 and"
+    ):
         power_exponential(2, 1.0).marginal_quantile([0.5, 1.0])
 
 
 def test_a_root_is_found_beside_an_infinite_value():
-    found = marginals._root(lambda x: np.where(x > 5, np.inf, x - 3), np.zeros(1), np.full(1, 9.0))
+    found = marginals._root(
+        lambda x: np.where(x > 5, np.inf, x - 3), np.zeros(1), np.full(1, 9.0)
+    )
     np.testing.assert_allclose(found, 3)

@@ -11,7 +11,11 @@ import pytest
 import scipy.special
 
 from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential
-from mmlp.distributions.radius import a_log_gamma_derivative, a_log_gamma_draw, log_gamma_ratio
+from mmlp.distributions.radius import (
+    a_log_gamma_derivative,
+    a_log_gamma_draw,
+    log_gamma_ratio,
+)
 
 derivative = jax.jit(a_log_gamma_derivative)
 
@@ -22,7 +26,9 @@ def log_quantile(a, probability, upper):
     There P = x^a / Gamma(a + 1).
     """
     x = np.where(
-        upper, scipy.special.gammainccinv(a, probability), scipy.special.gammaincinv(a, probability)
+        upper,
+        scipy.special.gammainccinv(a, probability),
+        scipy.special.gammaincinv(a, probability),
     )
     tiny = (np.log(probability) + scipy.special.gammaln(a + 1)) / a
     return np.where(x > 1e-250, np.log(np.maximum(x, 1e-300)), tiny)
@@ -32,7 +38,11 @@ def exact_derivative(a, s):
     """s - a (dP/da) / (x p) by a central difference in 40 digits."""
     with mpmath.workdps(40):
         a, s = mpmath.mpf(a), mpmath.mpf(s)
-        x, h, upper = mpmath.exp(s), a * mpmath.mpf(10) ** -13, s > mpmath.digamma(a + 1)
+        x, h, upper = (
+            mpmath.exp(s),
+            a * mpmath.mpf(10) ** -13,
+            s > mpmath.digamma(a + 1),
+        )
 
         def probability(a):
             return (
@@ -43,7 +53,10 @@ def exact_derivative(a, s):
 
         slope = (probability(a + h) - probability(a - h)) / (2 * h)
         return float(
-            s + a * (slope if upper else -slope) / mpmath.exp(a * s - x - mpmath.loggamma(a))
+            s
+            + a
+            * (slope if upper else -slope)
+            / mpmath.exp(a * s - x - mpmath.loggamma(a))
         )
 
 
@@ -72,11 +85,15 @@ def test_shape_derivative_of_tiny_draws_is_its_limit():
     The test is where x underflows.
     """
     a, s = jnp.array([0.01, 0.1, 1.0]), jnp.array([-2000.0, -900.0, -800.0])
-    np.testing.assert_allclose(derivative(a, s), scipy.special.digamma(a + 1), rtol=1e-14)
+    np.testing.assert_allclose(
+        derivative(a, s), scipy.special.digamma(a + 1), rtol=1e-14
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("d", [1, *(pytest.param(d, marks=pytest.mark.slow) for d in (2, 10, 100))])
+@pytest.mark.parametrize(
+    "d", [1, *(pytest.param(d, marks=pytest.mark.slow) for d in (2, 10, 100))]
+)
 @pytest.mark.parametrize("beta", [0.3, 0.5, 1.0, 1.5, 5.0, 50.0])
 def test_sample_derivative_by_beta_agrees_with_the_exact_quantile(beta, d, dtype):
     """d log r / d beta at a fixed quantile of r, through `sample`, within 1e-4: 200 draws each."""
@@ -87,7 +104,9 @@ def test_sample_derivative_by_beta_agrees_with_the_exact_quantile(beta, d, dtype
         )
         return p.sample(jax.random.key(d), (200,))
 
-    x, slope = jax.jit(lambda b: jax.jvp(draw, (b,), (jnp.ones_like(b),)))(jnp.asarray(beta, dtype))
+    x, slope = jax.jit(lambda b: jax.jvp(draw, (b,), (jnp.ones_like(b),)))(
+        jnp.asarray(beta, dtype)
+    )
     x, slope = np.float64(x), np.float64(slope)
     log_r = np.log(np.linalg.norm(x, axis=1)) + 0.5 * np.log(d)
     along = np.sum(slope * x, axis=1) / np.sum(
@@ -96,8 +115,12 @@ def test_sample_derivative_by_beta_agrees_with_the_exact_quantile(beta, d, dtype
     a, s, h = d / (2 * beta), 2 * beta * log_r - np.log(2), 1e-5 * beta
     upper = s > np.log(a)
     x = np.exp(s)
-    direct = np.where(upper, scipy.special.gammaincc(a, x), scipy.special.gammainc(a, x))
-    probability = np.where(x > 1e-250, direct, np.exp(a * s - scipy.special.gammaln(a + 1)))
+    direct = np.where(
+        upper, scipy.special.gammaincc(a, x), scipy.special.gammainc(a, x)
+    )
+    probability = np.where(
+        x > 1e-250, direct, np.exp(a * s - scipy.special.gammaln(a + 1))
+    )
     ends = [
         (np.log(2) + log_quantile(d / (2 * b), probability, upper)) / (2 * b)
         for b in (beta + h, beta - h)
@@ -127,14 +150,18 @@ def test_log_gamma_ratio_does_not_cancel(dtype):
     3e-15 in float64, 2e-6 in float32, where a difference of two gammaln loses 1e-3.
     """
     z, delta = (
-        x.ravel() for x in np.meshgrid(np.geomspace(1e-3, 1e4, 30), np.geomspace(1e-3, 20, 20))
+        x.ravel()
+        for x in np.meshgrid(np.geomspace(1e-3, 1e4, 30), np.geomspace(1e-3, 20, 20))
     )
     z, delta = z.astype(dtype), delta.astype(dtype)
     with mpmath.workdps(30):
         pairs = [
-            (mpmath.mpf(float(a)), mpmath.mpf(float(b))) for a, b in zip(z, delta, strict=True)
+            (mpmath.mpf(float(a)), mpmath.mpf(float(b)))
+            for a, b in zip(z, delta, strict=True)
         ]
-        exact = np.array([float(mpmath.loggamma(a + b) - mpmath.loggamma(a)) for a, b in pairs])
+        exact = np.array(
+            [float(mpmath.loggamma(a + b) - mpmath.loggamma(a)) for a, b in pairs]
+        )
     error = np.abs(jax.jit(log_gamma_ratio)(z, delta) - exact) / (1 + np.abs(exact))
     assert np.max(error) < (3e-15 if dtype is np.float64 else 2e-6)
 
@@ -150,7 +177,11 @@ def build(parameters):
     omega = Gram.trace_one(parameters["T"])
     if "beta" in parameters:
         return TraceOnePowerExponential(
-            parameters["mu"], omega, parameters["eta"], parameters["alpha"], parameters["beta"]
+            parameters["mu"],
+            omega,
+            parameters["eta"],
+            parameters["alpha"],
+            parameters["beta"],
         )
     return TraceOneGaussian(parameters["mu"], omega, parameters["eta"])
 
@@ -169,7 +200,9 @@ def chunk_gradients(parameters, chunks, size):
         return jnp.mean(jnp.einsum("ni,ij,nj->n", x, B, x))
 
     keys = jax.random.split(jax.random.key(11), chunks)
-    return jax.jit(lambda p: jax.lax.map(lambda key: jax.grad(mean)(p, key), keys))(parameters)
+    return jax.jit(lambda p: jax.lax.map(lambda key: jax.grad(mean)(p, key), keys))(
+        parameters
+    )
 
 
 def check_gradients(parameters, chunks, size):
@@ -177,10 +210,15 @@ def check_gradients(parameters, chunks, size):
 
     3 to 15 components, 7e-6 each, fail for one seed in 10^4.
     """
-    exact, estimates = jax.grad(closed_form)(parameters), chunk_gradients(parameters, chunks, size)
+    exact, estimates = (
+        jax.grad(closed_form)(parameters),
+        chunk_gradients(parameters, chunks, size),
+    )
     for name, values in estimates.items():
         error = np.abs(np.mean(values, axis=0) - exact[name])
-        assert np.all(error <= 4.5 * np.std(values, axis=0, ddof=1) / np.sqrt(chunks)), name
+        assert np.all(
+            error <= 4.5 * np.std(values, axis=0, ddof=1) / np.sqrt(chunks)
+        ), name
         assert np.all(error <= 0.05 * (1 + np.abs(exact[name]))), (
             name
         )  # the errors are small, not only their bars wide
@@ -191,7 +229,8 @@ def check_gradients(parameters, chunks, size):
 def test_pathwise_gradients_agree_with_the_closed_form_at_a_million_samples(beta):
     parameters = {"mu": MU, "T": T, "eta": jnp.array(2.0)}
     check_gradients(
-        parameters | ({"alpha": jnp.array(1.3), "beta": jnp.array(beta)} if beta else {}),
+        parameters
+        | ({"alpha": jnp.array(1.3), "beta": jnp.array(beta)} if beta else {}),
         100,
         10_000,
     )
@@ -199,7 +238,13 @@ def test_pathwise_gradients_agree_with_the_closed_form_at_a_million_samples(beta
 
 def test_pathwise_gradients_agree_with_the_closed_form():
     check_gradients(
-        {"mu": MU, "T": T, "eta": jnp.array(2.0), "alpha": jnp.array(1.3), "beta": jnp.array(0.7)},
+        {
+            "mu": MU,
+            "T": T,
+            "eta": jnp.array(2.0),
+            "alpha": jnp.array(1.3),
+            "beta": jnp.array(0.7),
+        },
         50,
         1000,
     )

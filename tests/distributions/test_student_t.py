@@ -57,10 +57,15 @@ def test_density_and_entropy_are_those_of_scipy(d, df):
     p = student_t(d, df)
     scale = float(p.eta) * np.asarray(p.omega.dense())
     reference = stats.multivariate_t(np.asarray(p.loc), scale, df=df)
-    x = np.random.default_rng(1).normal(size=(20, d)) * np.geomspace(0.1, 1e3, 20)[:, None]
+    x = (
+        np.random.default_rng(1).normal(size=(20, d))
+        * np.geomspace(0.1, 1e3, 20)[:, None]
+    )
     # SciPy subtracts two gammaln: its error grows with df
     tolerance = 1e-11 + 1e-15 * df
-    np.testing.assert_allclose(log_prob(p, x), reference.logpdf(x), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(
+        log_prob(p, x), reference.logpdf(x), rtol=tolerance, atol=tolerance
+    )
     if df <= 1e4:
         np.testing.assert_allclose(p.entropy(), reference.entropy(), rtol=1e-10)
 
@@ -95,7 +100,9 @@ def test_a_huge_df_is_a_gaussian_to_rounding(dtype):
     r = np.linspace(2, 7, 9).astype(dtype)
     np.testing.assert_allclose(p.radius_cdf(r), q.radius_cdf(r), rtol=300 * tolerance)
     levels = np.array([0.001, 0.3, 0.975])
-    np.testing.assert_allclose(p.marginal_quantile(levels), q.marginal_quantile(levels), rtol=1e-9)
+    np.testing.assert_allclose(
+        p.marginal_quantile(levels), q.marginal_quantile(levels), rtol=1e-9
+    )
 
 
 @each_dtype
@@ -111,14 +118,18 @@ def test_ratios_of_gammas_agree_with_50_digits(dtype):
             a, b = mpmath.mpf(float(z[i])), mpmath.mpf(float(delta[i]))
             ratio = mpmath.loggamma(a + b) - mpmath.loggamma(a) - b * mpmath.log(a)
             slope = mpmath.digamma(a + b) - mpmath.digamma(a)
-            assert abs(ratios[i] - float(ratio)) < 16 * eps * (float(b) + abs(float(ratio)))
+            assert abs(ratios[i] - float(ratio)) < 16 * eps * (
+                float(b) + abs(float(ratio))
+            )
             assert abs(slopes[i] / float(slope) - 1) < 16 * eps
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_quantiles_of_the_radius_are_right_beyond_all_moderate_numbers(dtype):
     """They ended at exp(60)."""
-    p = TraceOneStudentT(np.zeros(2, dtype), DiagonalGram.trace_one(np.ones(2, dtype)), 1.0, df=0.1)
+    p = TraceOneStudentT(
+        np.zeros(2, dtype), DiagonalGram.trace_one(np.ones(2, dtype)), 1.0, df=0.1
+    )
     expected = np.sqrt(2 * stats.f(2, float(p.df)).ppf([0.99, 0.9995]))  # 5e18 and 5e31
     rtol = 1e-3 if dtype == "float32" else 1e-10
     for level, radius in zip((0.99, 0.9995), expected, strict=True):
@@ -137,7 +148,9 @@ def test_entropy_agrees_with_50_digits(d, dtype):
             exact = (half + dim) * (mpmath.digamma(half + dim) - mpmath.digamma(half))
             exact -= exact_log_density(0.0, p.df, d)
         eps = np.finfo(dtype).eps
-        assert abs(float(p.entropy()) - float(exact)) < 32 * eps * (d + abs(float(exact)))
+        assert abs(float(p.entropy()) - float(exact)) < 32 * eps * (
+            d + abs(float(exact))
+        )
 
 
 # -- radius and marginals
@@ -165,7 +178,9 @@ def test_the_radius_keeps_its_digits_for_large_df(dtype):
         r = np.array([0.1, 1.0, 2.0, 4.0], dtype)
         law = p.radius_law(3, np.float64(p.df))
         atol = 2e-6 if dtype is np.float32 else 1e-13
-        np.testing.assert_allclose(p.radius_cdf(r), 1 - law.survival(np.float64(r)), atol=atol)
+        np.testing.assert_allclose(
+            p.radius_cdf(r), 1 - law.survival(np.float64(r)), atol=atol
+        )
         np.testing.assert_allclose(law.survival(1e-3), 1 - 2.6596144e-10, atol=1e-12)
 
 
@@ -178,7 +193,9 @@ def test_derivatives_of_the_radius_by_r_and_df_are_differences(df):
         by_df, by_r = jax.grad(f, argnums=(0, 1))(np.log(df), r)
         step = 1e-3
         np.testing.assert_allclose(
-            by_df, directional(lambda t, r=r: f(t, r), np.log(df), 1.0, step), atol=2e-10
+            by_df,
+            directional(lambda t, r=r: f(t, r), np.log(df), 1.0, step),
+            atol=2e-10,
         )
         np.testing.assert_allclose(
             by_r, directional(lambda r: f(np.log(df), r), r, 1.0, step), atol=2e-10
@@ -193,7 +210,9 @@ def test_marginals_are_those_of_one_t(d, df):
     levels = np.array([1e-6, 0.05, 0.5, 0.75, 0.9995])
     unit = stats.t.std(df)
     quantiles = stats.t.ppf(levels, df) / unit
-    np.testing.assert_allclose(p.marginal_quantile(levels), quantiles, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        p.marginal_quantile(levels), quantiles, rtol=1e-9, atol=1e-12
+    )
     np.testing.assert_allclose(p.marginal_cdf(quantiles), levels, rtol=1e-8)
     assert p.marginal_quantile(0.9).shape == ()
 
@@ -203,7 +222,9 @@ def test_marginals_of_a_batch_have_their_own_df():
     p = TraceOneStudentT(np.zeros((3, 2)), Gram.trace_one(np.eye(2)), 1.0, df)
     z = p.marginal_quantile(np.array([[0.9], [0.99]]))
     assert z.shape == (2, 3)
-    np.testing.assert_allclose(z[1], stats.t.ppf(0.99, df) / stats.t.std(df), rtol=1e-10)
+    np.testing.assert_allclose(
+        z[1], stats.t.ppf(0.99, df) / stats.t.std(df), rtol=1e-10
+    )
 
 
 # -- draws
@@ -211,7 +232,9 @@ def test_marginals_of_a_batch_have_their_own_df():
 
 @pytest.mark.parametrize("df", [0.5, 1.0, 3.0, 50.0])
 @each_dtype
-def test_draws_have_the_radius_the_direction_and_the_marginals_of_the_density(df, dtype):
+def test_draws_have_the_radius_the_direction_and_the_marginals_of_the_density(
+    df, dtype
+):
     """20,000 draws with seed 7: 24 tests at level 1e-4, a random seed fails at a rate of 0.3 %."""
     p = student_t(3, df, dtype=dtype)
     x = p.sample(jax.random.key(7), 20_000)
@@ -230,7 +253,8 @@ def test_moments_of_draws_are_those_of_the_distribution():
     for x in (
         np.asarray(p.sample(jax.random.key(8), n)),
         np.asarray(p.loc)
-        + np.sqrt(2.0) * np.asarray(p.omega.color(p.numpy_white(np.random.default_rng(8), (n,)))),
+        + np.sqrt(2.0)
+        * np.asarray(p.omega.color(p.numpy_white(np.random.default_rng(8), (n,)))),
     ):
         assert np.all(np.abs(x.mean(axis=0) - p.mean) < 5 * x.std(axis=0) / n**0.5)
         e = x - np.asarray(p.loc)
@@ -254,7 +278,10 @@ def test_draws_move_with_df_along_their_quantile(df):
     probability = stats.chi2(df).cdf(g)
     h = 1e-4 * df
     ends = [
-        np.where(probability < 0.5, stats.chi2(v).ppf(probability), stats.chi2(v).isf(q)) / v
+        np.where(
+            probability < 0.5, stats.chi2(v).ppf(probability), stats.chi2(v).isf(q)
+        )
+        / v
         for v in (df - h, df + h)
         for q in [stats.chi2(df).sf(g)]
     ]
@@ -285,10 +312,15 @@ def test_derivatives_of_the_density_are_differences(df):
 
     def f(v):
         omega = Gram.trace_one(T * jnp.exp(v[3]) + v[4])
-        return TraceOneStudentT(v[:3], omega, jnp.exp(v[5]), df * jnp.exp(v[6])).log_prob(x)
+        return TraceOneStudentT(
+            v[:3], omega, jnp.exp(v[5]), df * jnp.exp(v[6])
+        ).log_prob(x)
 
     value, gradient = jax.jit(f), jax.jit(jax.grad(f))
-    for v in (np.array([0.1, 0.2, -0.3, 0.0, 0.05, 0.3, 0.0]), np.r_[x, 0.0, 0.05, 0.3, 0.0]):
+    for v in (
+        np.array([0.1, 0.2, -0.3, 0.0, 0.05, 0.3, 0.0]),
+        np.r_[x, 0.0, 0.05, 0.3, 0.0],
+    ):
         for i, direction in enumerate(np.eye(7)):
             expected = directional(value, v, direction, 1e-3)
             np.testing.assert_allclose(gradient(v)[i], expected, rtol=1e-7, atol=1e-9)
@@ -315,14 +347,23 @@ def test_without_a_covariance_the_calls_that_need_one_are_refused():
         assert p.variance_factor() == np.inf
         gaussian = TraceOneGaussian(p.loc, p.omega, p.eta)
         no_covariance = "with this df there is no finite covariance"
-        with pytest.raises(ValueError, match=f"TraceOneStudentT.covariance`: {no_covariance}"):
+        with pytest.raises(
+            ValueError, match=f"TraceOneStudentT.covariance`: {no_covariance}"
+        ):
             p.covariance  # noqa: B018
         with pytest.raises(ValueError, match=no_covariance):
             kl_divergence(p, gaussian)
-        with pytest.raises(ValueError, match=f"TraceOneStudentT.from_moments`: {no_covariance}"):
+        with pytest.raises(
+            ValueError, match=f"TraceOneStudentT.from_moments`: {no_covariance}"
+        ):
             TraceOneStudentT.from_moments(np.zeros(2), DiagonalGram(np.ones(2)), df)
-        for call in (lambda p=p: p.marginal_quantile(0.9), lambda p=p: p.marginal_cdf(1.0)):
-            with pytest.raises(ValueError, match=r"infinite for df <= 2, got df = .*scipy.stats.t"):
+        for call in (
+            lambda p=p: p.marginal_quantile(0.9),
+            lambda p=p: p.marginal_cdf(1.0),
+        ):
+            with pytest.raises(
+                ValueError, match=r"infinite for df <= 2, got df = .*scipy.stats.t"
+            ):
                 call()
         np.testing.assert_array_equal(p.mean, p.loc)
         assert np.isfinite(p.entropy())
@@ -350,7 +391,9 @@ def test_df_that_make_no_sense_are_refused(df):
 
 def test_kl_from_a_student_t_points_to_monte_carlo():
     p = student_t(2, 5.0)
-    with pytest.raises(ValueError, match="for a `TraceOneGaussian` p only, got TraceOneStudentT"):
+    with pytest.raises(
+        ValueError, match="for a `TraceOneGaussian` p only, got TraceOneStudentT"
+    ):
         kl_divergence(p, p)  # pyright: ignore[reportArgumentType]
 
 
@@ -366,7 +409,9 @@ def test_kinds_of_omega_agree_with_their_dense_matrix(kind):
         "low_rank": lambda: LowRankGram.trace_one(np.ones(4), rng.normal(size=(2, 4))),
     }[kind]()
     p = TraceOneStudentT(rng.normal(size=4), omega, 3.0, 5.0)
-    reference = stats.multivariate_t(np.asarray(p.loc), 3 * np.asarray(omega.dense()), df=5)
+    reference = stats.multivariate_t(
+        np.asarray(p.loc), 3 * np.asarray(omega.dense()), df=5
+    )
     x = rng.normal(size=(6, 4))
     np.testing.assert_allclose(p.log_prob(x), reference.logpdf(x), rtol=1e-10)
     np.testing.assert_allclose(p.covariance.dense(), 5 * omega.dense(), rtol=1e-10)
@@ -376,12 +421,16 @@ def test_kinds_of_omega_agree_with_their_dense_matrix(kind):
 def test_batches_broadcast_and_an_index_takes_one(tmp_path):
     rng = np.random.default_rng(4)
     omega = Gram.trace_one(rng.normal(size=(3, 1, 2, 2)))
-    p = TraceOneStudentT(rng.normal(size=(4, 2)), omega, 2.0, rng.uniform(1, 9, size=(3, 4)))
+    p = TraceOneStudentT(
+        rng.normal(size=(4, 2)), omega, 2.0, rng.uniform(1, 9, size=(3, 4))
+    )
     assert p.batch_shape == (3, 4)
     x = p.sample(jax.random.key(0), 5)
     assert x.shape == (5, 3, 4, 2)
     assert p.entropy().shape == p.radius_cdf(1.0).shape == (3, 4)
-    np.testing.assert_allclose(p[1, 2].log_prob(x[:, 1, 2]), p.log_prob(x)[:, 1, 2], rtol=1e-12)
+    np.testing.assert_allclose(
+        p[1, 2].log_prob(x[:, 1, 2]), p.log_prob(x)[:, 1, 2], rtol=1e-12
+    )
     mmlp.save(p, tmp_path / "p.safetensors")
     again = mmlp.load(tmp_path / "p.safetensors")
     np.testing.assert_array_equal(again.log_prob(x), p.log_prob(x))

@@ -7,7 +7,13 @@ import multiprecision
 import numpy as np
 import pytest
 import scipy.linalg
-from helpers import DIVERGENCES, assert_derivatives, factor, orthogonal, trace_one_factor
+from helpers import (
+    DIVERGENCES,
+    assert_derivatives,
+    factor,
+    orthogonal,
+    trace_one_factor,
+)
 from pyriemann.geometry import distance as pyriemann
 
 from mmlp import (
@@ -29,7 +35,9 @@ def dense_von_neumann(A, B):
 
 
 def dense_stein(A, B):
-    return np.trace(np.linalg.solve(B, A - B)) - np.linalg.slogdet(A @ np.linalg.inv(B))[1]
+    return (
+        np.trace(np.linalg.solve(B, A - B)) - np.linalg.slogdet(A @ np.linalg.inv(B))[1]
+    )
 
 
 REFERENCES = {
@@ -63,7 +71,8 @@ def test_the_symmetrised_stein_divergence_is_the_papers():
     T, S = rng.normal(size=(2, 5, 5))
     average = Gram(np.concatenate([T, S]) / np.sqrt(2))
     paper = (
-        stein(Gram(T), average, symmetric=False) + stein(Gram(S), average, symmetric=False)
+        stein(Gram(T), average, symmetric=False)
+        + stein(Gram(S), average, symmetric=False)
     ) / 2
     np.testing.assert_allclose(stein(Gram(T), Gram(S)), paper, rtol=1e-12)
 
@@ -119,7 +128,9 @@ def test_divergence_is_zero_only_at_equality_and_never_negative(name):
 def test_symmetric_divergence_does_not_depend_on_the_order(name):
     T, S = np.random.default_rng(4).normal(size=(2, 3, 5, 5))
     np.testing.assert_allclose(
-        DIVERGENCES[name](Gram(T), Gram(S)), DIVERGENCES[name](Gram(S), Gram(T)), rtol=1e-10
+        DIVERGENCES[name](Gram(T), Gram(S)),
+        DIVERGENCES[name](Gram(S), Gram(T)),
+        rtol=1e-10,
     )
 
 
@@ -127,18 +138,30 @@ def test_symmetric_divergence_does_not_depend_on_the_order(name):
 def test_congruence_invariance(name):
     """D(WAW', WBW') = D(A, B): Sra (2016) for Stein, Pennec et al. (2006) for the other."""
     rng = np.random.default_rng(5)
-    A, B, W = Gram(rng.normal(size=(4, 4))), Gram(rng.normal(size=(4, 4))), rng.normal(size=(4, 4))
+    A, B, W = (
+        Gram(rng.normal(size=(4, 4))),
+        Gram(rng.normal(size=(4, 4))),
+        rng.normal(size=(4, 4)),
+    )
     np.testing.assert_allclose(
-        DIVERGENCES[name](A.congruence(W), B.congruence(W)), DIVERGENCES[name](A, B), rtol=1e-8
+        DIVERGENCES[name](A.congruence(W), B.congruence(W)),
+        DIVERGENCES[name](A, B),
+        rtol=1e-8,
     )
 
 
 @each
 def test_rotation_invariance(name):
     rng = np.random.default_rng(6)
-    A, B, U = Gram(rng.normal(size=(4, 4))), Gram(rng.normal(size=(4, 4))), orthogonal(rng, 4)
+    A, B, U = (
+        Gram(rng.normal(size=(4, 4))),
+        Gram(rng.normal(size=(4, 4))),
+        orthogonal(rng, 4),
+    )
     np.testing.assert_allclose(
-        DIVERGENCES[name](A.congruence(U), B.congruence(U)), DIVERGENCES[name](A, B), rtol=1e-10
+        DIVERGENCES[name](A.congruence(U), B.congruence(U)),
+        DIVERGENCES[name](A, B),
+        rtol=1e-10,
     )
 
 
@@ -150,7 +173,9 @@ def test_commuting_matrices_reduce_to_numbers():
     np.testing.assert_allclose(
         von_neumann(A, B, symmetric=False), np.sum(x * np.log(x / y) - x + y)
     )
-    np.testing.assert_allclose(stein(A, B), np.sum(np.log((x + y) / 2) - np.log(x * y) / 2))
+    np.testing.assert_allclose(
+        stein(A, B), np.sum(np.log((x + y) / 2) - np.log(x * y) / 2)
+    )
     np.testing.assert_allclose(affine_invariant(A, B), np.sum(np.log(x / y) ** 2))
     np.testing.assert_allclose(log_euclidean(A, B), np.sum(np.log(x / y) ** 2))
     np.testing.assert_allclose(bures_wasserstein(A, B), np.sum((a - b) ** 2))
@@ -183,7 +208,10 @@ def test_derivatives_to_second_order(name, argument, spectrum):
     rng = np.random.default_rng(7)
     s = SPECTRA[spectrum]
     T = jnp.asarray(factor(rng, s)) if spectrum != "all equal" else jnp.eye(4)
-    other, direction = Gram(factor(rng, [0.9, 0.6, 0.4, 0.2])), jnp.asarray(rng.normal(size=(4, 4)))
+    other, direction = (
+        Gram(factor(rng, [0.9, 0.6, 0.4, 0.2])),
+        jnp.asarray(rng.normal(size=(4, 4))),
+    )
     assert_derivatives(
         by_factor(name, argument), T, direction, other, step=3e-3 * min(s), rtol=1e-5
     )
@@ -198,14 +226,21 @@ def test_gradient_vanishes_and_curvature_is_finite_at_equality(name):
 
 
 def relative_error(computed, expected):
-    return np.linalg.norm(np.asarray(computed, float) - expected) / np.linalg.norm(expected)
+    return np.linalg.norm(np.asarray(computed, float) - expected) / np.linalg.norm(
+        expected
+    )
 
 
 @pytest.mark.parametrize(
     ("dtype", "conditions"),
-    [(np.float32, (1, 1e2, 1e5)), pytest.param(np.float64, (1e4, 1e7), marks=pytest.mark.slow)],
+    [
+        (np.float32, (1, 1e2, 1e5)),
+        pytest.param(np.float64, (1e4, 1e7), marks=pytest.mark.slow),
+    ],
 )
-def test_gradient_error_grows_like_cond_of_the_factor_not_of_the_ratio(dtype, conditions):
+def test_gradient_error_grows_like_cond_of_the_factor_not_of_the_ratio(
+    dtype, conditions
+):
     """Against 60 digits, d = 5, median of three.
 
     At most about eps cond(T), though cond(T S^-1) is up to its square.
@@ -236,7 +271,9 @@ def test_gradient_error_grows_like_cond_of_the_factor_not_of_the_ratio(dtype, co
                     for pair in zip(T[i], S[i], strict=True)
                 )
             ]
-            assert np.all(np.median(errors, axis=0) < 2 * np.finfo(dtype).eps * (condition + 5)), (
+            assert np.all(
+                np.median(errors, axis=0) < 2 * np.finfo(dtype).eps * (condition + 5)
+            ), (
                 name,
                 condition,
             )
@@ -248,7 +285,9 @@ def test_the_one_sided_von_neumann_gradient_is_finite_at_a_singular_matrix():
     The last is zero where s is.
     """
     T, S = jnp.diag(jnp.array([1.0, 0.5, 0.0])), jnp.diag(jnp.array([0.5, 1.0, 2.0]))
-    gradient = jax.jit(jax.grad(lambda T: von_neumann(Gram(T), Gram(S), symmetric=False)))(T)
+    gradient = jax.jit(
+        jax.grad(lambda T: von_neumann(Gram(T), Gram(S), symmetric=False))
+    )(T)
     expected = np.diag([4 * np.log(2), -2 * np.log(2), 0])
     np.testing.assert_allclose(gradient, expected, atol=1e-14)
 
@@ -263,7 +302,9 @@ def test_batch_dimensions_broadcast(name):
     values = DIVERGENCES[name](A, B)
     assert values.shape == (3, 4)
     np.testing.assert_allclose(
-        values[1, 2], DIVERGENCES[name](Gram(A.factor[1, 0]), Gram(B.factor[2])), rtol=1e-10
+        values[1, 2],
+        DIVERGENCES[name](Gram(A.factor[1, 0]), Gram(B.factor[2])),
+        rtol=1e-10,
     )
 
 
@@ -273,7 +314,9 @@ def test_a_sample_does_not_feel_its_neighbours(name):
     T, S = rng.normal(size=(2, 6, 4, 4))
     loud = T.copy()
     loud[3] *= 1000
-    f = jax.jit(jax.vmap(jax.value_and_grad(lambda T, S: DIVERGENCES[name](Gram(T), Gram(S)))))
+    f = jax.jit(
+        jax.vmap(jax.value_and_grad(lambda T, S: DIVERGENCES[name](Gram(T), Gram(S))))
+    )
     keep = np.arange(6) != 3
     for quiet, disturbed in zip(f(T, S), f(loud, S), strict=True):
         np.testing.assert_array_equal(quiet[keep], disturbed[keep])
@@ -283,7 +326,8 @@ def test_a_sample_does_not_feel_its_neighbours(name):
 def test_bad_input_is_named(name):
     function = name.split()[0]
     with pytest.raises(
-        ValueError, match=rf"`{function}\(A, B\)` needs matrices of one size, got 2 x 2 and 3 x 3"
+        ValueError,
+        match=rf"`{function}\(A, B\)` needs matrices of one size, got 2 x 2 and 3 x 3",
     ):
         DIVERGENCES[name](Gram(np.eye(2)), Gram(np.eye(3)))
     with pytest.raises(
@@ -293,7 +337,9 @@ def test_bad_input_is_named(name):
         DIVERGENCES[name](
             Gram(np.ones((2, 2, 2)) + np.eye(2)), Gram(np.ones((3, 2, 2)) + np.eye(2))
         )
-    with pytest.raises(ValueError, match=r"use `Gram.from_dense\(A\)` for a dense matrix"):
+    with pytest.raises(
+        ValueError, match=r"use `Gram.from_dense\(A\)` for a dense matrix"
+    ):
         DIVERGENCES[name](np.eye(2), Gram(np.eye(2)))
 
 
@@ -315,16 +361,30 @@ def test_large_matrices_too(name):
 
 def test_a_singular_matrix_is_infinitely_far_in_the_divergences_that_see_it():
     regular, singular = Gram(np.diag([1.0, 0.5])), Gram(np.diag([1.0, 0.0]))
-    for name in ("von_neumann", "stein", "stein one-sided", "affine_invariant", "log_euclidean"):
+    for name in (
+        "von_neumann",
+        "stein",
+        "stein one-sided",
+        "affine_invariant",
+        "log_euclidean",
+    ):
         assert DIVERGENCES[name](singular, regular) == np.inf, name
         assert DIVERGENCES[name](regular, singular) == np.inf, name
     assert von_neumann(regular, singular, symmetric=False) == np.inf
     full = Gram(np.array([[1.0, 1.0], [1.0, 1.0]]))  # singular, without a zero in it
     for name in ("stein", "stein one-sided", "affine_invariant"):
-        assert DIVERGENCES[name](full, regular) == DIVERGENCES[name](regular, full) == np.inf, name
-    np.testing.assert_allclose(von_neumann(singular, regular, symmetric=False), 0.25)  # 0 log 0 = 0
+        assert (
+            DIVERGENCES[name](full, regular)
+            == DIVERGENCES[name](regular, full)
+            == np.inf
+        ), name
+    np.testing.assert_allclose(
+        von_neumann(singular, regular, symmetric=False), 0.25
+    )  # 0 log 0 = 0
     tiny = DiagonalGram.trace_one(np.array([1, 1e-20], np.float32))
-    value = von_neumann(tiny, Gram.trace_one(np.eye(2, dtype=np.float32)), symmetric=False)
+    value = von_neumann(
+        tiny, Gram.trace_one(np.eye(2, dtype=np.float32)), symmetric=False
+    )
     np.testing.assert_allclose(value, np.log(2), rtol=1e-6)
 
 

@@ -33,7 +33,9 @@ def test_tables_of_two_rows_and_two_targets_work():
 @pytest.mark.parametrize("n", [2, 3, 50])
 def test_residuals_of_rank_one_have_a_shape_of_full_rank(n):
     """Their products are the same in all rows: Ledoit and Wolf do not shrink them."""
-    residuals = np.where(np.arange(n) % 2, 1.0, -1.0)[:, None] * np.array([1.0, 2.0, 1e-6])
+    residuals = np.where(np.arange(n) % 2, 1.0, -1.0)[:, None] * np.array(
+        [1.0, 2.0, 1e-6]
+    )
     L = shape(residuals, np.ones(n))
     V = L @ L.T / 3
     scale = np.sqrt(np.diag(V))
@@ -43,13 +45,17 @@ def test_residuals_of_rank_one_have_a_shape_of_full_rank(n):
 
 @pytest.mark.parametrize("n", [2, 19])
 def test_fewer_than_twenty_rows_are_warned_of(n):
-    with pytest.warns(FewRowsWarning, match=f"`MultivariateRegressor.fit`: {n} rows are too few"):
+    with pytest.warns(
+        FewRowsWarning, match=f"`MultivariateRegressor.fit`: {n} rows are too few"
+    ):
         MultivariateRegressor(**LINEAR).fit(X[:n], Y[:n])
 
 
 def test_matrices_and_densities_of_two_rows_work():
     with pytest.warns(FewRowsWarning, match="`SPDRegressor.fit`: 2 rows"):
-        model = SPDRegressor(**SPD | {"hidden_dims": (), "max_epochs": 2}).fit(X[:2], MATRICES[:2])
+        model = SPDRegressor(**SPD | {"hidden_dims": (), "max_epochs": 2}).fit(
+            X[:2], MATRICES[:2]
+        )
     assert np.linalg.eigvalsh(model.predict(X)).min() > 0
     with pytest.warns(FewRowsWarning, match="`MatrixVAE.fit`: 2 rows"):
         vae = MatrixVAE(**DENSITY | {"hidden_dims": (), "max_epochs": 2}).fit(X[:2])
@@ -59,9 +65,15 @@ def test_matrices_and_densities_of_two_rows_work():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"rank": 100_000}, r"rank=100000\)` must be at most 2, the number of columns that vary"),
+        (
+            {"rank": 100_000},
+            r"rank=100000\)` must be at most 2, the number of columns that vary",
+        ),
         ({"rank": 10**20}, r"rank=...\)` must be at most 2147483647, got 1000000"),
-        ({"max_epochs": 10**20}, r"max_epochs=...\)` must be at most 2147483647, got 1000000"),
+        (
+            {"max_epochs": 10**20},
+            r"max_epochs=...\)` must be at most 2147483647, got 1000000",
+        ),
         ({"n_models": 10**20}, r"n_models=...\)` must be at most 2147483647"),
         (
             {"max_epochs": 2**31 - 1, "batch_size": 1},
@@ -99,7 +111,9 @@ def test_weights_of_any_size_are_ratios(unit):
     assert model.log_score(X, Y, weight * unit) == pytest.approx(
         model.log_score(X, Y, weight), rel=1e-3
     )
-    assert model.score(X, Y, weight * unit) == pytest.approx(model.score(X, Y, weight), rel=1e-3)
+    assert model.score(X, Y, weight * unit) == pytest.approx(
+        model.score(X, Y, weight), rel=1e-3
+    )
 
 
 @pytest.mark.parametrize("far", [1e300, 1e-320])
@@ -142,7 +156,9 @@ EMPTY = np.empty((10**18, 0))
     ],
 )
 def test_an_array_of_many_rows_without_columns_is_refused(fit):
-    with pytest.raises(ValueError, match=r"0 feature\(s\)|inconsistent|[Ss]ample|columns|shape"):
+    with pytest.raises(
+        ValueError, match=r"0 feature\(s\)|inconsistent|[Ss]ample|columns|shape"
+    ):
         fit()
 
 
@@ -198,8 +214,13 @@ def test_a_process_that_was_forked_after_jax_started_is_refused(tmp_path):
 
 def test_a_fork_is_noticed_without_waiting(monkeypatch, regressor):
     monkeypatch.setattr(forks._Fork, "lost_threads", True)
-    for call in (regressor.predict, lambda X: MultivariateRegressor(**LINEAR).fit(X, Y)):
-        with pytest.raises(RuntimeError, match=r"was forked from one where JAX.*spawn.*loky"):
+    for call in (
+        regressor.predict,
+        lambda X: MultivariateRegressor(**LINEAR).fit(X, Y),
+    ):
+        with pytest.raises(
+            RuntimeError, match=r"was forked from one where JAX.*spawn.*loky"
+        ):
             call(X)
 
 

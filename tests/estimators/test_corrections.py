@@ -18,7 +18,9 @@ def test_contrast_undoes_what_varies_too_much(excess):
         rng.normal(0, 0.8, (4000, d)),
     )
     e = np.einsum(
-        "nij,nj->ni", vectors, np.exp(values / 2) / d**0.5 * rng.standard_normal((4000, d))
+        "nij,nj->ni",
+        vectors,
+        np.exp(values / 2) / d**0.5 * rng.standard_normal((4000, d)),
     )
     log_V = (vectors * (excess * values - np.log(d))[:, None]) @ vectors.mT
     ones = np.ones(4000)
@@ -28,7 +30,9 @@ def test_contrast_undoes_what_varies_too_much(excess):
 
     assert contrast(4000, ones) == pytest.approx(1 / excess, abs=0.1)
     half = contrast(2000, ones[:2000])
-    assert contrast(4000, np.r_[ones[:2000], 0 * ones[:2000]]) == pytest.approx(half, abs=1e-4)
+    assert contrast(4000, np.r_[ones[:2000], 0 * ones[:2000]]) == pytest.approx(
+        half, abs=1e-4
+    )
 
 
 def test_contrast_is_judged_by_the_density_of_the_family():
@@ -41,10 +45,16 @@ def test_contrast_is_judged_by_the_density_of_the_family():
         V = np.exp(np.diagonal(drawn_in(log_V, contrast), axis1=1, axis2=2))
         eta = V.sum(axis=1)
         omega = mmlp.DiagonalGram(np.sqrt(V / eta[:, None]))
-        unit = mmlp.TraceOnePowerExponential(np.zeros((n, 2)), omega, np.ones(n), np.ones(n), beta)
+        unit = mmlp.TraceOnePowerExponential(
+            np.zeros((n, 2)), omega, np.ones(n), np.ones(n), beta
+        )
         return -np.mean(
             mmlp.TraceOnePowerExponential(
-                np.zeros((n, 2)), omega, eta / np.asarray(unit.covariance.trace()), np.ones(n), beta
+                np.zeros((n, 2)),
+                omega,
+                eta / np.asarray(unit.covariance.trace()),
+                np.ones(n),
+                beta,
             ).log_prob(e)
         )
 
@@ -72,9 +82,11 @@ def test_gain_is_what_more_networks_would_leave():
         rng.standard_normal((3, n, d)) * np.array([1.0, 3.0, 3.0])[:, None, None] ** 0.5
     )
     log_V = np.zeros((n, d, d))
-    gain = corrections.gain(log_V, noise + (one + other) / 2, one - other, np.ones(n), count)
+    gain = corrections.gain(
+        log_V, noise + (one + other) / 2, one - other, np.ones(n), count
+    )
     assert gain == pytest.approx((1 + 3 / count) / (1 + 3 / 2), rel=0.05)
     assert corrections.gain(log_V, 0 * noise, one - other, np.ones(n), count) == 1
-    assert corrections.gain(log_V, 0.01 * noise, one - other, np.ones(n), count) == pytest.approx(
-        2 / count
-    )
+    assert corrections.gain(
+        log_V, 0.01 * noise, one - other, np.ones(n), count
+    ) == pytest.approx(2 / count)

@@ -12,10 +12,16 @@ class OnNumbers(SPDRegressor):
     """`SPDRegressor` for checks that pass numbers as targets: y becomes the matrix [[exp(y)]]."""
 
     def fit(self, X, y, sample_weight=None):  # as `SPDRegressor`, but for the targets
-        rules = {"y_numeric": True, "multi_output": True, "ensure_all_finite": "allow-nan"}
+        rules = {
+            "y_numeric": True,
+            "multi_output": True,
+            "ensure_all_finite": "allow-nan",
+        }
         check_X_y(X, y, **rules, estimator=self)
         y = column_or_1d(y, warn=True)
-        return super().fit(X, np.exp(np.asarray(y, float))[:, None, None], sample_weight)
+        return super().fit(
+            X, np.exp(np.asarray(y, float))[:, None, None], sample_weight
+        )
 
     def predict(self, X):
         return np.log(super().predict(X)[:, 0, 0])
@@ -24,9 +30,7 @@ class OnNumbers(SPDRegressor):
         return super(SPDRegressor, self).score(X, y, sample_weight)
 
 
-WEIGHTS = (
-    "a batch of weighted rows is not a batch of repeated rows: equivalence holds on average only"
-)
+WEIGHTS = "a batch of weighted rows is not a batch of repeated rows: equivalence holds on average only"
 MATRICES = "targets are matrices (n, d, d), the check passes numbers"
 PASS_NUMBERS = (
     "check_all_zero_sample_weights_error",

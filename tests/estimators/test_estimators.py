@@ -21,13 +21,16 @@ def test_inputs_too_large_for_float32_are_named(name, request):
     far = X.copy()
     far[3, 1] = 1e39
     with pytest.raises(
-        ValueError, match=r"X in row 3, column 1 .*e\+39 in standard units, too large for float32"
+        ValueError,
+        match=r"X in row 3, column 1 .*e\+39 in standard units, too large for float32",
     ):
         outputs(request.getfixturevalue(name), far)
 
 
 @pytest.mark.parametrize("name", ["regressor", "spd", "density"])
-def test_a_fit_that_is_interrupted_leaves_what_was_learnt_before(name, request, monkeypatch):
+def test_a_fit_that_is_interrupted_leaves_what_was_learnt_before(
+    name, request, monkeypatch
+):
     estimator = copy.copy(request.getfixturevalue(name))
     expected, held = outputs(estimator), set(vars(estimator))
 
@@ -52,7 +55,9 @@ def test_a_row_does_not_depend_on_its_neighbours(regressor, spd, density):
 def test_rows_of_weight_zero_are_as_if_absent(regressor):
     more = np.concatenate([X, X[:9] + 1]), np.concatenate([Y, Y[:9] - 9])
     again = clone(regressor).fit(*more, sample_weight=[1.0] * 60 + [0.0] * 9)
-    np.testing.assert_array_equal(again.predict_covariance(X), regressor.predict_covariance(X))
+    np.testing.assert_array_equal(
+        again.predict_covariance(X), regressor.predict_covariance(X)
+    )
     with pytest.raises(ValueError, match="at least two rows of positive weight"):
         clone(regressor).fit(X, Y, sample_weight=[1.0] + [0.0] * 59)
 
@@ -67,9 +72,14 @@ def test_data_frames_give_names_that_are_checked(regressor):
 
 
 def test_a_fit_that_ends_at_its_limit_says_so(regressor, spd):
-    for estimator, y, networks, epochs in ((regressor, Y, 6, 30), (spd, MATRICES, 2, 5)):
+    for estimator, y, networks, epochs in (
+        (regressor, Y, 6, 30),
+        (spd, MATRICES, 2, 5),
+    ):
         name, reached = type(estimator).__name__, f"reached max_epochs={epochs}"
-        text = rf"{name}\.fit`: \d of {networks} networks {reached} .* raise `max_epochs`"
+        text = (
+            rf"{name}\.fit`: \d of {networks} networks {reached} .* raise `max_epochs`"
+        )
         with pytest.warns(ConvergenceWarning, match=text) as caught:
             clone(estimator).set_params(max_epochs=epochs).fit(X, y)
         assert caught[0].filename == __file__, "at the call of `fit`"
@@ -105,7 +115,9 @@ def test_a_pipeline_is_searched():
         make_pipeline(StandardScaler(), MultivariateRegressor(**REGRESSION)),
         {"multivariateregressor__patience": [2, None]},
         cv=2,
-        scoring=lambda pipeline, X, y: pipeline[-1].log_score(pipeline[:-1].transform(X), y),
+        scoring=lambda pipeline, X, y: pipeline[-1].log_score(
+            pipeline[:-1].transform(X), y
+        ),
     )
     search.fit(X, Y)
     assert np.isfinite(search.best_score_)
@@ -135,7 +147,9 @@ def test_a_density_of_ten_rows_with_duplicates_works():
 
 def test_a_density_refuses_constant_columns():
     """Along one the density grows with every epoch, without a bound."""
-    with pytest.raises(ValueError, match=r"`MatrixVAE.fit`: column 0 \(from 0\) is constant over"):
+    with pytest.raises(
+        ValueError, match=r"`MatrixVAE.fit`: column 0 \(from 0\) is constant over"
+    ):
         MatrixVAE(**DENSITY).fit(FEW)
     frame = pandas.DataFrame(FEW, columns=["a", "b", "c"])
     with pytest.raises(ValueError, match="column 'a' is constant over the 10 rows"):
@@ -169,7 +183,10 @@ def test_the_rounding_of_traces_that_are_all_one_is_not_learnt(dtype):
     assert fitted.trace_.scale == 1
     weight = np.arange(len(X)) % 2.0  # rows without weight count for nothing
     weighted = np.where(weight[:, None, None] > 0, Y, 5 * Y)
-    assert SPDRegressor(**SPD | {"max_epochs": 1}).fit(X, weighted, weight).trace_.scale == 1
+    assert (
+        SPDRegressor(**SPD | {"max_epochs": 1}).fit(X, weighted, weight).trace_.scale
+        == 1
+    )
     larger = SPDRegressor(**SPD | {"max_epochs": 1}).fit(
         X, Y * np.linspace(1, 1.01, len(Y))[:, None, None]
     )

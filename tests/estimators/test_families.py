@@ -28,8 +28,12 @@ class GammaRadiusHead(Head):
 def check_predictions(model, family, path):
     p = model.predict_distribution(X)
     assert type(p) is family
-    np.testing.assert_allclose(p.covariance.dense(), model.predict_covariance(X), rtol=1e-4)
-    np.testing.assert_allclose(p.log_prob(Y.astype("float32")), model.log_density(X, Y), rtol=1e-3)
+    np.testing.assert_allclose(
+        p.covariance.dense(), model.predict_covariance(X), rtol=1e-4
+    )
+    np.testing.assert_allclose(
+        p.log_prob(Y.astype("float32")), model.log_density(X, Y), rtol=1e-3
+    )
     assert {"energy_score", "coverage_90"} < model.scores(X, Y).keys()
     low, high = np.moveaxis(model.predict_interval(X, 0.9), -1, 0)
     assert np.all(low < model.predict(X))
@@ -60,7 +64,9 @@ def test_student_t_is_a_family_of_the_regressor(covariance, tmp_path):
     df = np.asarray(p.df, float)[:, None]
     z = stats.t.ppf(0.95, df) / stats.t.std(df)
     interval = model.predict_interval(X, 0.9)
-    np.testing.assert_allclose(interval[..., 1], model.predict(X) + std * z, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        interval[..., 1], model.predict(X) + std * z, rtol=1e-5, atol=1e-5
+    )
 
 
 def test_the_average_of_several_df_keeps_heavy_tails():
@@ -76,8 +82,15 @@ def test_on_noise_with_three_degrees_of_freedom_it_beats_a_gaussian():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((2400, 2))
     noise = rng.standard_normal((2400, 2)) / np.sqrt(rng.chisquare(3, (2400, 1)) / 3)
-    Y = X @ np.array([[1.0, 0.0], [0.5, 1.0]]) + noise @ np.array([[1.0, 0.6], [0.0, 0.5]])
-    sizes = {"hidden_dims": (4,), "hidden_features": (8,), "n_models": 2, "max_epochs": 60}
+    Y = X @ np.array([[1.0, 0.0], [0.5, 1.0]]) + noise @ np.array(
+        [[1.0, 0.6], [0.0, 0.5]]
+    )
+    sizes = {
+        "hidden_dims": (4,),
+        "hidden_features": (8,),
+        "n_models": 2,
+        "max_epochs": 60,
+    }
     scores = {}
     for family in ("gaussian", "student_t"):
         model = MultivariateRegressor(**sizes, family=family, random_state=0)

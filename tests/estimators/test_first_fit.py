@@ -13,7 +13,10 @@ rng = np.random.default_rng(0)
 X = rng.standard_normal((70, 3))
 SIZES = {"hidden_dims": (3,), "max_epochs": 2, "patience": None, "random_state": 0}
 KINDS = {
-    "regression": (MultivariateRegressor(**SIZES, hidden_features=(5,), n_models=2), X[:, :2]),
+    "regression": (
+        MultivariateRegressor(**SIZES, hidden_features=(5,), n_models=2),
+        X[:, :2],
+    ),
     "spd": (
         SPDRegressor(**SIZES, hidden_features=(5,), n_models=2),
         np.eye(2) + X[:, :2, None] * X[:, None, :2],
@@ -36,8 +39,12 @@ def compilations():
     jax.monitoring.unregister_event_duration_listener(listen)
 
 
-@pytest.mark.parametrize(("kind", "most"), [("regression", 12), ("spd", 20), ("vae", 8)])
-def test_a_first_fit_compiles_few_programs_and_a_few_rows_more_none(compilations, kind, most):
+@pytest.mark.parametrize(
+    ("kind", "most"), [("regression", 12), ("spd", 20), ("vae", 8)]
+)
+def test_a_first_fit_compiles_few_programs_and_a_few_rows_more_none(
+    compilations, kind, most
+):
     estimator, Y = KINDS[kind]
     for n in (65, 70):
         compilations.clear()

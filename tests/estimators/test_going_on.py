@@ -9,7 +9,13 @@ from sklearn.base import clone
 from small_estimators import DENSITY, MATRICES, REGRESSION, SPD, X, Y, rows
 
 from mmlp import estimators
-from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor, ensemble, mean
+from mmlp.estimators import (
+    MatrixVAE,
+    MultivariateRegressor,
+    SPDRegressor,
+    ensemble,
+    mean,
+)
 from mmlp.training import FitResult
 
 X_VAL, Y_VAL, MATRICES_VAL = rows(20, seed=1)
@@ -69,7 +75,11 @@ def test_it_is_trained_further(regressor):
 @pytest.mark.parametrize(
     ("name", "arguments", "text"),
     [
-        ("regressor", {"hidden_features": (9,)}, r"weights .* of shape \(4, 9, 3\), not \(4, 8"),
+        (
+            "regressor",
+            {"hidden_features": (9,)},
+            r"weights .* of shape \(4, 9, 3\), not \(4, 8",
+        ),
         ("regressor", {"hidden_dims": (5,)}, "weights .* of shape"),
         ("regressor", {"family": "power_exponential"}, "other kinds of networks"),
         ("regressor", {"n_models": 3}, "weights .* of shape"),
@@ -77,11 +87,17 @@ def test_it_is_trained_further(regressor):
         ("spd", {"hidden_dims": (3,)}, "weights .* of shape"),
         ("spd", {"network": "cholesky"}, "other kinds of networks"),
         ("density", {"n_components": 2}, "kinds of networks|of shape"),
-        ("regressor", {"random_state": None}, "only if `random_state` is a whole number"),
+        (
+            "regressor",
+            {"random_state": None},
+            "only if `random_state` is a whole number",
+        ),
         ("spd", {"warm_start": "yes"}, "warm_start=...)` must be True or False"),
     ],
 )
-def test_other_networks_are_refused_before_any_work(name, arguments, text, seen, request):
+def test_other_networks_are_refused_before_any_work(
+    name, arguments, text, seen, request
+):
     model = again(request.getfixturevalue(name)).set_params(**arguments)
     with pytest.raises(ValueError, match=text.replace("...)`", r"\.\.\.\)`")):
         model.fit(*FITS[name])
@@ -91,7 +107,9 @@ def test_other_networks_are_refused_before_any_work(name, arguments, text, seen,
 def test_other_columns_are_refused(regressor, seen):
     with pytest.raises(ValueError, match="X has 2 features"):
         again(regressor).fit(X[:, :2], Y)
-    with pytest.raises(ValueError, match="goes on with 2 targets, got y with 1 columns"):
+    with pytest.raises(
+        ValueError, match="goes on with 2 targets, got y with 1 columns"
+    ):
         again(regressor).fit(X, Y[:, :1])
     assert not seen
 
@@ -145,14 +163,28 @@ def test_wrong_rows_of_validation_are_named(seen):
             {"y_val": Y_VAL},
             r"fit\(y_val=...\)` needs X_val",
         ),
-        (SPDRegressor(**SPD), MATRICES, {"X_val": X_VAL}, r"fit\(X_val=...\)` needs y_val"),
+        (
+            SPDRegressor(**SPD),
+            MATRICES,
+            {"X_val": X_VAL},
+            r"fit\(X_val=...\)` needs y_val",
+        ),
     ]
     twelve = {"X_val": X_VAL, "y_val": Y_VAL[:12]}
-    fits += [(MultivariateRegressor(**REGRESSION), Y, twelve, r"needs y_val of shape \(20, 2\)")]
+    fits += [
+        (
+            MultivariateRegressor(**REGRESSION),
+            Y,
+            twelve,
+            r"needs y_val of shape \(20, 2\)",
+        )
+    ]
     thin = {"X_val": X_VAL[:, :2], "y_val": Y_VAL}
     fits += [(MultivariateRegressor(**REGRESSION), Y, thin, "X has 2 features")]
     small = {"X_val": X_VAL, "y_val": MATRICES_VAL[:, :1, :1]}
-    fits += [(SPDRegressor(**SPD), MATRICES, small, "must hold matrices of 2 x 2, as y does")]
+    fits += [
+        (SPDRegressor(**SPD), MATRICES, small, "must hold matrices of 2 x 2, as y does")
+    ]
     fits += [(MatrixVAE(**DENSITY), None, {"X_val": X_VAL[:, :2]}, "X has 2 features")]
     for model, y, given, text in fits:
         with pytest.raises(ValueError, match=text):

@@ -46,13 +46,18 @@ def test_other_methods_are_those_of_the_last_step(regressor, density):
     assert pipe.score(X, Y) == pipe[-1].score(inside, Y)
     latent = pipeline(density)
     np.testing.assert_array_equal(latent.transform(X), density.transform(inside))
-    np.testing.assert_array_equal(latent.score_samples(X), density.score_samples(inside))
+    np.testing.assert_array_equal(
+        latent.score_samples(X), density.score_samples(inside)
+    )
     assert latent.inverse_transform(latent.transform(X)).shape == X.shape
 
 
 def test_transformed_targets_have_means_only():
     model = TransformedTargetRegressor(
-        MultivariateRegressor(**REGRESSION), func=np.exp, inverse_func=np.log, check_inverse=False
+        MultivariateRegressor(**REGRESSION),
+        func=np.exp,
+        inverse_func=np.log,
+        check_inverse=False,
     )
     y = Y / 10
     model.fit(X, y)
@@ -64,19 +69,26 @@ def test_transformed_targets_have_means_only():
 
 
 def test_held_rows_are_predicted_and_scored_in_folds():
-    for model, y in ((MultivariateRegressor(**REGRESSION), Y), (SPDRegressor(**SPD), MATRICES)):
+    for model, y in (
+        (MultivariateRegressor(**REGRESSION), Y),
+        (SPDRegressor(**SPD), MATRICES),
+    ):
         held = cross_val_predict(model, X, y, cv=2)
         assert held.shape == y.shape
         first = model.fit(X[30:], y[30:]).predict(X[:30])
         np.testing.assert_array_equal(held[:30], first)
-        scores = cross_val_score(model, X, y, cv=TimeSeriesSplit(2), error_score="raise")
+        scores = cross_val_score(
+            model, X, y, cv=TimeSeriesSplit(2), error_score="raise"
+        )
         assert scores[-1] == model.fit(X[:40], y[:40]).score(X[40:], y[40:])
 
 
 def test_importance_is_that_of_the_inputs_that_matter(regressor, spd):
     for model, y in ((regressor, Y), (spd, MATRICES)):
         found = permutation_importance(model, X, y, n_repeats=2, random_state=0)
-        assert np.argmin(found.importances_mean) == 2, "neither depends on the last column"
+        assert np.argmin(found.importances_mean) == 2, (
+            "neither depends on the last column"
+        )
 
 
 def test_latent_variables_come_as_a_data_frame(density):

@@ -47,9 +47,13 @@ def test_each_column_is_of_its_kind_and_stays_so_in_a_file(fitted, tmp_path):
     assert np.array_equal(again.predict(GAP), fitted.predict(GAP))
     as_text = GAP.assign(code=["1.0", "2", "3"] * 20, c=X.c.astype(str))
     assert np.array_equal(fitted.predict(as_text), fitted.predict(GAP))
-    with pytest.warns(ColumnsWarning, match="column 't' has values that training had not: 'w'"):
+    with pytest.warns(
+        ColumnsWarning, match="column 't' has values that training had not: 'w'"
+    ):
         fitted.predict(GAP.replace({"t": {"x": "w"}}))
-    with pytest.raises(ProblemsError, match=r"row 3 \(from 0\), column 'a': 'high' is not a numb"):
+    with pytest.raises(
+        ProblemsError, match=r"row 3 \(from 0\), column 'a': 'high' is not a numb"
+    ):
         fitted.predict(GAP.astype({"a": object}).assign(a=[1, 2, 3, "high"] * 15))
 
 
@@ -57,9 +61,13 @@ def test_rows_without_a_target_are_left_out_and_counted():
     y = Y.copy()
     y[[3, 7], 0] = np.nan
     numbers, known = X[["a"]], ~np.isnan(y).any(axis=1)
-    with pytest.warns(UserWarning, match=r"`MultivariateRegressor.fit`: 2 of 60 rows are left out"):
+    with pytest.warns(
+        UserWarning, match=r"`MultivariateRegressor.fit`: 2 of 60 rows are left out"
+    ):
         model = regressor().fit(numbers, y, sample_weight=np.arange(60.0))
-    other = regressor().fit(numbers[known], y[known], sample_weight=np.arange(60.0)[known])
+    other = regressor().fit(
+        numbers[known], y[known], sample_weight=np.arange(60.0)[known]
+    )
     assert np.array_equal(model.predict(numbers), other.predict(numbers))
     for weight, rows in ((None, 50), (np.ones(67), 60)):
         with pytest.raises(ValueError, match="inconsistent numbers of samples"):
@@ -71,14 +79,34 @@ def test_rows_without_a_target_are_left_out_and_counted():
 @pytest.mark.parametrize(
     ("options", "table", "y", "match"),
     [
-        ({"missing": "refuse"}, GAP, Y, r"row 5 \(from 0\), column 'a': the value is missing"),
-        ({"missing": "skip"}, X, Y, r"`MultivariateRegressor\(missing=...\)` must be one of imp"),
+        (
+            {"missing": "refuse"},
+            GAP,
+            Y,
+            r"row 5 \(from 0\), column 'a': the value is missing",
+        ),
+        (
+            {"missing": "skip"},
+            X,
+            Y,
+            r"`MultivariateRegressor\(missing=...\)` must be one of imp",
+        ),
         ({"categories": ["tt"]}, X, Y, "names the column 'tt', which X has not"),
         ({"categories": "refuse"}, X, Y, "column 't': 'x' is text"),
         ({"dates": "refuse"}, X, Y, "is a date"),
-        ({}, X.set_axis(["a", "t", "a", "b"], axis=1), Y, "two columns called 'a'; rename one"),
+        (
+            {},
+            X.set_axis(["a", "t", "a", "b"], axis=1),
+            Y,
+            "two columns called 'a'; rename one",
+        ),
         ({}, X["a"], Y, "2-dimensional"),
-        ({}, X[["a"]].assign(a=np.nan), Y, r"no input has anything to learn from \(a: no values"),
+        (
+            {},
+            X[["a"]].assign(a=np.nan),
+            Y,
+            r"no input has anything to learn from \(a: no values",
+        ),
         ({}, X, ["1", "x"] * 30, "could not convert string"),
     ],
 )
@@ -89,11 +117,15 @@ def test_what_cannot_be_used_is_refused_before_any_work(options, table, y, match
 
 def test_dropped_rows_are_dropped_in_training_alone():
     numbers = GAP[["a"]]
-    with pytest.warns(UserWarning, match="1 of 60 rows are left out: a value is missing"):
+    with pytest.warns(
+        UserWarning, match="1 of 60 rows are left out: a value is missing"
+    ):
         model = regressor(missing="drop").fit(numbers, Y)
     other = regressor().fit(numbers.drop(5), np.delete(Y, 5, 0))
     assert np.array_equal(model.predict(X[["a"]]), other.predict(X[["a"]]))
-    with pytest.warns(ColumnsWarning, match="column 'a' has 1 missing cells, but had none"):
+    with pytest.warns(
+        ColumnsWarning, match="column 'a' has 1 missing cells, but had none"
+    ):
         assert np.isfinite(model.predict(numbers)).all()
 
 
@@ -101,13 +133,17 @@ def test_a_warm_start_needs_the_same_way_with_columns():
     warm = regressor(warm_start=True).fit(X[["a", "code"]], Y)
     for options in ({"missing": "refuse"}, {"categories": ["code"]}):
         warm.set_params(missing="impute", categories="auto").set_params(**options)
-        with pytest.raises(ValueError, match="warm_start goes on with the `missing` and `categ"):
+        with pytest.raises(
+            ValueError, match="warm_start goes on with the `missing` and `categ"
+        ):
             warm.fit(X[["a", "code"]], Y)
 
 
 def test_matrices_from_a_data_frame():
     matrices = np.eye(2) * (1 + X.code.to_numpy())[:, None, None]
-    model = mmlp.SPDRegressor(max_epochs=2, hidden_dims=(4,), n_models=2, random_state=0)
+    model = mmlp.SPDRegressor(
+        max_epochs=2, hidden_dims=(4,), n_models=2, random_state=0
+    )
     assert model.fit(GAP, matrices).predict(GAP).shape == (60, 2, 2)
 
 
@@ -125,7 +161,9 @@ def test_a_stray_word_is_refused_by_its_row_among_all_rows_given(as_table):
     weight[[0, 1, 45]] = 0
     with (
         pytest.warns(UserWarning, match="2 of 60 rows are left out"),
-        pytest.raises(ProblemsError, match=r"row 30 \(from 0\), column .*'unknown' is not a numb"),
+        pytest.raises(
+            ProblemsError, match=r"row 30 \(from 0\), column .*'unknown' is not a numb"
+        ),
     ):
         regressor().fit(table, y, sample_weight=weight)
 
@@ -133,7 +171,9 @@ def test_a_stray_word_is_refused_by_its_row_among_all_rows_given(as_table):
 def test_pieces_of_a_table_are_read_like_the_whole(fitted, monkeypatch):
     """One row shows that dates begin with the day; the pieces after it do not."""
     monkeypatch.setattr(base, "ROWS", 4)
-    table = X.assign(c=["25/03/2021", *["05/03/2021"] * 59], a=[*X.a[:30], *[None] * 30])
+    table = X.assign(
+        c=["25/03/2021", *["05/03/2021"] * 59], a=[*X.a[:30], *[None] * 30]
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pieces = list(fitted.predicted_pieces(table))
@@ -158,4 +198,6 @@ def test_long_codes_of_a_data_frame_stay_different_beside_floats():
     table = pd.DataFrame({"a": X.a, "code": codes})
     assert by_cells(table).to_numpy()[:3, 1].tolist() == codes[:3]
     assert len(by_cells(table[:0])) == 0
-    assert by_cells(X[["a", "code"]]).dtypes.tolist() == X[["a", "code"]].dtypes.tolist()
+    assert (
+        by_cells(X[["a", "code"]]).dtypes.tolist() == X[["a", "code"]].dtypes.tolist()
+    )

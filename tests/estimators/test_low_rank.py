@@ -7,7 +7,14 @@ from sklearn.base import clone
 from small_estimators import DENSITY, REGRESSION, X
 
 from mmlp import estimators, metrics
-from mmlp.estimators import MatrixVAE, MultivariateRegressor, covariance, ensemble, low_rank, pieces
+from mmlp.estimators import (
+    MatrixVAE,
+    MultivariateRegressor,
+    covariance,
+    ensemble,
+    low_rank,
+    pieces,
+)
 from mmlp.estimators.corrections import gain
 from mmlp.training import FitResult
 
@@ -19,7 +26,9 @@ def rows(n=60, d=D, seed=0):
     """Two factors, the size of the first of which varies with x."""
     rng = np.random.default_rng(seed)
     U = rng.standard_normal((2, d)) * np.exp(X[:n, :1, None] * np.array([[1.0], [0.0]]))
-    noise = rng.standard_normal((n, d)) + np.einsum("nmd,nm->nd", U, rng.standard_normal((n, 2)))
+    noise = rng.standard_normal((n, d)) + np.einsum(
+        "nmd,nm->nd", U, rng.standard_normal((n, 2))
+    )
     return X[:n, :1] + 3 + noise
 
 
@@ -55,21 +64,29 @@ def test_predictions_agree_with_the_dense_formula(model):
     expected = -(D * np.log(2 * np.pi) + np.linalg.slogdet(V)[1] + squares) / 2
     np.testing.assert_allclose(model.log_density(X, Y), expected, rtol=1e-4)
     scores = model.scores(X, Y)
-    assert scores["negative_log_likelihood"] == pytest.approx(-np.mean(expected), rel=1e-4)
-    assert scores["coverage_90"] == pytest.approx(metrics.ellipsoid_coverage(p, Y, 0.9), abs=0.02)
+    assert scores["negative_log_likelihood"] == pytest.approx(
+        -np.mean(expected), rel=1e-4
+    )
+    assert scores["coverage_90"] == pytest.approx(
+        metrics.ellipsoid_coverage(p, Y, 0.9), abs=0.02
+    )
 
 
 def test_columns_are_blocks_of_the_covariance(model, regressor):
     for fitted, columns in ((model, [3, 0]), (regressor, slice(1, 2))):
         V, some = fitted.predict_covariance(X), fitted.predict_covariance(X, columns)
         np.testing.assert_allclose(some, V[:, columns][:, :, columns], rtol=1e-12)
-        with pytest.raises(ValueError, match=r"predict_covariance\(columns=.*distinct.*\[0, 0\]"):
+        with pytest.raises(
+            ValueError, match=r"predict_covariance\(columns=.*distinct.*\[0, 0\]"
+        ):
             fitted.predict_covariance(X, [0, 0])
 
 
 def test_covariances_that_need_too_much_memory_are_refused(model, monkeypatch):
     monkeypatch.setattr(pieces, "LARGEST", 8 * 60 * D**2 - 1)
-    with pytest.raises(ValueError, match=r"60 matrices of 5 x 5, .* GiB.*fewer rows.*`columns`"):
+    with pytest.raises(
+        ValueError, match=r"60 matrices of 5 x 5, .* GiB.*fewer rows.*`columns`"
+    ):
         model.predict_covariance(X)
     assert model.predict_covariance(X, [1]).shape == (60, 1, 1)
     assert model.predict_covariance(X[:59]).shape == (59, D, D)
@@ -94,22 +111,32 @@ def test_auto_is_full_up_to_a_number_of_targets(most, form, untrained, monkeypat
     assert (fitted.rank_ is None) == (form == "full")
     same = MultivariateRegressor(**options | {"covariance": form}).fit(X, Y)
     assert fitted.shape_.ndim == {"low_rank": 1, "full": 2}[form]
-    np.testing.assert_array_equal(fitted.predict_covariance(X), same.predict_covariance(X))
+    np.testing.assert_array_equal(
+        fitted.predict_covariance(X), same.predict_covariance(X)
+    )
 
 
 def test_a_rank_makes_auto_low_rank(untrained):
-    fitted = MultivariateRegressor(**LOW_RANK | {"covariance": "auto", "rank": 3}).fit(X, Y)
+    fitted = MultivariateRegressor(**LOW_RANK | {"covariance": "auto", "rank": 3}).fit(
+        X, Y
+    )
     assert fitted.rank_ == 3
 
 
 @pytest.mark.parametrize("which", ["model", "regressor"])
-def test_pieces_of_rows_give_the_same_and_are_all_that_is_held(which, request, monkeypatch):
+def test_pieces_of_rows_give_the_same_and_are_all_that_is_held(
+    which, request, monkeypatch
+):
     fitted, seen = request.getfixturevalue(which), []
     y = np.ones((60, fitted.n_targets))
 
     def results():
         told = fitted.predicted(X, text=True)
-        return *told.values(), fitted.predict_covariance(X, [1]), fitted.log_density(X, y)
+        return (
+            *told.values(),
+            fitted.predict_covariance(X, [1]),
+            fitted.log_density(X, y),
+        )
 
     whole, form = results(), type(fitted._form)
     assembled = form.assembled
@@ -153,7 +180,10 @@ def test_averages_of_networks_keep_variances():
 def test_ranks_are_correlations_beyond_chance():
     """4 factors in 40 columns, 200 rows of seed 0 with scales that vary by a factor of e."""
     rng = np.random.default_rng(0)
-    noise, ones = rng.standard_normal((200, 40)) * np.exp(rng.standard_normal((200, 1)) / 2), None
+    noise, ones = (
+        rng.standard_normal((200, 40)) * np.exp(rng.standard_normal((200, 1)) / 2),
+        None,
+    )
     ones = np.ones(200)
     factors = rng.standard_normal((200, 4)) @ rng.standard_normal((4, 40))
     assert low_rank.chosen_rank(None, noise, ones) == 1
@@ -185,10 +215,19 @@ def test_held_residuals_correct_both_parts():
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"covariance": "sparse"}, r"covariance=.*one of auto, full, low_rank, got 'sparse'"),
+        (
+            {"covariance": "sparse"},
+            r"covariance=.*one of auto, full, low_rank, got 'sparse'",
+        ),
         ({"rank": 0}, r"rank=.*at least 1, got 0"),
-        ({"covariance": "full"}, r'rank=2.*low-rank.*"full"; use covariance="low_rank", or leave'),
-        ({"hidden_features": (8, 8)}, r"hidden_features=.*one width for each of the 1 hidden_dims"),
+        (
+            {"covariance": "full"},
+            r'rank=2.*low-rank.*"full"; use covariance="low_rank", or leave',
+        ),
+        (
+            {"hidden_features": (8, 8)},
+            r"hidden_features=.*one width for each of the 1 hidden_dims",
+        ),
     ],
 )
 def test_wrong_arguments_are_named(options, match, untrained):
@@ -198,7 +237,9 @@ def test_wrong_arguments_are_named(options, match, untrained):
 
 def test_a_density_of_wide_rows_has_a_decoder_of_low_rank(untrained):
     vae = MatrixVAE(**DENSITY, covariance="low_rank", rank=2).fit(Y)
-    decoded = jax.vmap(jax.tree.map(lambda x: x[0], vae.models_).decode)(np.zeros((3, 1), "f4"))
+    decoded = jax.vmap(jax.tree.map(lambda x: x[0], vae.models_).decode)(
+        np.zeros((3, 1), "f4")
+    )
     assert decoded.covariance.U.shape == (3, 2, D)
     assert np.isfinite(vae.score_samples(Y)).all()
     assert vae.sample(4).shape == (4, D)

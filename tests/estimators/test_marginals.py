@@ -57,14 +57,20 @@ def test_a_median_level_or_a_wrong_one(regressor):
     interval = regressor.predict_interval(X, level=1e-9)
     np.testing.assert_allclose(interval.mean(axis=-1), regressor.predict(X))
     for level in (0, 1, 90, np.nan, [0.5]):
-        with pytest.raises(ValueError, match=r"predict_interval\(level=...\)` must be a number"):
+        with pytest.raises(
+            ValueError, match=r"predict_interval\(level=...\)` must be a number"
+        ):
             regressor.predict_interval(X, level)
     for levels in ([], 0.5, [0.1, 1.0], [[0.5]]):
-        with pytest.raises(ValueError, match=r"predict_quantiles\(levels=...\)` must be numbers"):
+        with pytest.raises(
+            ValueError, match=r"predict_quantiles\(levels=...\)` must be numbers"
+        ):
             regressor.predict_quantiles(X, levels)
 
 
 @pytest.mark.parametrize("rate", [True, False, 0.0, -1, np.inf, np.nan, "fast"])
 def test_a_learning_rate_that_is_none_is_refused(rate):
-    with pytest.raises(ValueError, match=r"learning_rate=...\)` must be a positive number"):
+    with pytest.raises(
+        ValueError, match=r"learning_rate=...\)` must be a positive number"
+    ):
         MultivariateRegressor(**REGRESSION, learning_rate=rate).fit(X, Y)

@@ -44,7 +44,9 @@ def test_the_evidence_and_the_mean_are_those_of_scikit_learn():
     k = smooth.Kernel.of(logs, 3)
     kernel = kernels.ConstantKernel(k.a) * kernels.RBF(1 / k.s)
     kernel += kernels.ConstantKernel(k.b / 4) * kernels.DotProduct(1.0)
-    model = GaussianProcessRegressor(kernel + kernels.WhiteKernel(k.v), alpha=0, optimizer=None)
+    model = GaussianProcessRegressor(
+        kernel + kernels.WhiteKernel(k.v), alpha=0, optimizer=None
+    )
     likelihood = model.fit(X, Z[:, 0]).log_marginal_likelihood_value_
     value = smooth.minus_evidence(logs, X, Z[:, 0], np.ones(40))[0]
     assert -value - 20 * np.log(2 * np.pi) == pytest.approx(likelihood)
@@ -92,7 +94,13 @@ def test_a_weight_of_two_is_a_row_twice(monkeypatch):
         (np.repeat(X[:4], 10, axis=0), Z),
         (RNG.standard_normal((40, 60)), Z),
     ],
-    ids=["two rows", "constant columns", "constant inputs", "equal rows", "many inputs"],
+    ids=[
+        "two rows",
+        "constant columns",
+        "constant inputs",
+        "equal rows",
+        "many inputs",
+    ],
 )
 def test_any_table_has_a_smooth_mean(x, z):
     partitions = [folds(len(x), 2, RNG) for _ in range(2)]
@@ -127,7 +135,9 @@ def test_a_smooth_table_is_learnt_by_few_rows(stages, tmp_path):
     assert stages == ["1/2 mean", "2/2 covariance"]
     new = np.random.default_rng(3).standard_normal((200, 3))
     truth = np.sin(new @ TURN)
-    assert fitted.score(new, truth) > LinearRegression().fit(X, Z).score(new, truth) + 0.1
+    assert (
+        fitted.score(new, truth) > LinearRegression().fit(X, Z).score(new, truth) + 0.1
+    )
     assert fitted.share_.max() > 0.5
     fitted.save(tmp_path / "model")
     again = estimators.load(tmp_path / "model")
@@ -161,7 +171,9 @@ def test_inputs_that_matter_only_together_are_kept(monkeypatch):
     rng = np.random.default_rng(0)
     x, slope = rng.standard_normal((1100, 80)), np.repeat([60**-0.5, 0.0], [60, 20])
     z = x @ slope + rng.standard_normal(1100)
-    monkeypatch.setattr(mean, "_errors", lambda models, x, z, parts: np.abs(x @ slope - z))
+    monkeypatch.setattr(
+        mean, "_errors", lambda models, x, z, parts: np.abs(x @ slope - z)
+    )
     used = mean.mattering(None, x, z, np.ones(1100), [], rng)
     assert np.sum(used[:60]) > 45
     assert np.mean((x @ (slope * used) - z) ** 2) < 1.1 * np.mean((x @ slope - z) ** 2)
@@ -171,7 +183,9 @@ def test_the_size_of_errors_is_their_mean_length():
     """Of the lengths 1 and 3 it is 2, where squares would give the root of 5."""
 
     def loss(size):
-        return sum(mean.laplace(lambda x: np.log(size), None, 0, None, e) for e in (1.0, -3.0))
+        return sum(
+            mean.laplace(lambda x: np.log(size), None, 0, None, e) for e in (1.0, -3.0)
+        )
 
     assert loss(2.0) < min(loss(1.9), loss(2.1))
 
@@ -204,8 +218,14 @@ def test_many_rows_are_not_copied_and_each_is_seen_in_turn(monkeypatch):
     monkeypatch.setattr(batches, "EPOCH", 100)
     monkeypatch.setattr(batches, "JUDGES", 30)
     rng, given = np.random.default_rng(0), {}
-    monkeypatch.setattr(ensemble, "fit_many", lambda *_, **options: given.update(options))
-    data, weight, parts = rng.standard_normal((333, 2)), rng.uniform(1, 2, 333), folds(333, 7, rng)
+    monkeypatch.setattr(
+        ensemble, "fit_many", lambda *_, **options: given.update(options)
+    )
+    data, weight, parts = (
+        rng.standard_normal((333, 2)),
+        rng.uniform(1, 2, 333),
+        folds(333, 7, rng),
+    )
     how = {"training": Training(batch_size=16), "seed": 0, "checkpoint": None}
     fit_folds(mean.Mean((2, 3)), mean.squared_error, (data,), weight, parts, **how)
     (table,), weights = given["data"]
@@ -219,7 +239,9 @@ def test_many_rows_are_not_copied_and_each_is_seen_in_turn(monkeypatch):
     (judging,), _ = given["validation"]
     assert judging.shape == (7, 32, 2)
     for rows, (_, held) in zip(judging, parts, strict=True):
-        assert set(rows[:30, 0].tolist()) <= set(data[held, 0].astype(np.float32).tolist())
+        assert set(rows[:30, 0].tolist()) <= set(
+            data[held, 0].astype(np.float32).tolist()
+        )
 
 
 def test_some_rows_keep_their_parts():

@@ -23,7 +23,9 @@ SANE = {
     "Student t with 2 degrees of freedom": lambda rng, shape: rng.standard_t(2, shape),
     "Cauchy": lambda rng, shape: rng.standard_cauchy(shape),
     "lognormal with sigma 2": lambda rng, shape: rng.lognormal(0, 2, shape),
-    "sparse": lambda rng, shape: rng.lognormal(0, 2, shape) * (rng.uniform(size=shape) < 0.03),
+    "sparse": lambda rng, shape: (
+        rng.lognormal(0, 2, shape) * (rng.uniform(size=shape) < 0.03)
+    ),
     "indicator": lambda rng, shape: rng.uniform(size=shape) < 0.002,
     "counts": lambda rng, shape: rng.poisson(0.05, shape),
     "constant": lambda rng, shape: np.full(shape, 7.0),
@@ -44,7 +46,8 @@ def test_no_alarm_in_sane_columns(name, n):
 
 
 @pytest.mark.skipif(
-    "MMLP_DATA" not in os.environ, reason="needs the tables: set MMLP_DATA to their folder"
+    "MMLP_DATA" not in os.environ,
+    reason="needs the tables: set MMLP_DATA to their folder",
 )
 @pytest.mark.parametrize("name", ["enb", "jura"])
 def test_no_alarm_in_tables_of_the_benchmarks(name):
@@ -110,7 +113,9 @@ def test_a_bad_input_is_named_at_fit(estimator, monkeypatch):
         fit(estimator, X, y, monkeypatch)
     assert len(caught) == 1
     assert caught[0].filename == __file__, "at the call of `fit`"
-    with pytest.warns(FarCellWarning, match=r"X in row 17 \(from 0\), column 'b' is 1e\+06"):
+    with pytest.warns(
+        FarCellWarning, match=r"X in row 17 \(from 0\), column 'b' is 1e\+06"
+    ):
         fit(estimator, pandas.DataFrame(X, columns=["a", "b", "c"]), y, monkeypatch)
     fit(estimator, X, y, monkeypatch, sample_weight=np.arange(400) != 17)
 
@@ -125,9 +130,13 @@ def test_rows_keep_their_numbers_when_others_have_no_weight(monkeypatch):
 def test_a_bad_target_is_named_at_fit(monkeypatch):
     X, y = data(ESTIMATORS[0])
     y[3, 1] = -1e6
-    with pytest.warns(FarCellWarning, match=r"y in row 3, column 1 \(from 0\) is -1e\+06"):
+    with pytest.warns(
+        FarCellWarning, match=r"y in row 3, column 1 \(from 0\) is -1e\+06"
+    ):
         fit(ESTIMATORS[0], X, y, monkeypatch)
-    with pytest.warns(FarCellWarning, match=r"y in row 3 \(from 0\), column 'v' is -1e\+06"):
+    with pytest.warns(
+        FarCellWarning, match=r"y in row 3 \(from 0\), column 'v' is -1e\+06"
+    ):
         fit(ESTIMATORS[0], X, pandas.DataFrame(y, columns=["u", "v"]), monkeypatch)
     for name, place in (
         (None, r"row 3, column 0 \(from 0\)"),
@@ -138,7 +147,8 @@ def test_a_bad_target_is_named_at_fit(monkeypatch):
     X, Y = data(ESTIMATORS[1])
     Y[3, 1, 1] = 1e6
     with pytest.warns(
-        FarCellWarning, match=r"the diagonal of y in row 3, column 1 \(from 0\) is 1e\+06"
+        FarCellWarning,
+        match=r"the diagonal of y in row 3, column 1 \(from 0\) is 1e\+06",
     ):
         fit(ESTIMATORS[1], X, Y, monkeypatch)
 
@@ -147,7 +157,8 @@ def test_many_bad_cells_are_one_warning(monkeypatch):
     X, y = RNG.normal(size=(2000, 3)), RNG.normal(size=(2000, 2))
     X[[1, 2, 3, 4], [0, 1, 2, 0]], y[7, 0] = [1e6, 1e7, 1e8, 1e9], 1e10
     with pytest.warns(
-        FarCellWarning, match=r"fit`: y in row 7, .*; X in row 4, .*; X in row 3, .*; and 2 more"
+        FarCellWarning,
+        match=r"fit`: y in row 7, .*; X in row 4, .*; X in row 3, .*; and 2 more",
     ) as caught:
         fit(ESTIMATORS[0], X, y, monkeypatch)
     assert len(caught) == 1
@@ -162,15 +173,22 @@ def test_many_bad_cells_are_one_warning(monkeypatch):
             r"X in row 17, column 1 \(from 0\) is 1e\+30, .* square overflows in float32; "
             "correct it, or remove the row",
         ),
-        (1e300, r"X in row 17, column 1 \(from 0\) is 1e\+300, whose square overflows; correct it"),
+        (
+            1e300,
+            r"X in row 17, column 1 \(from 0\) is 1e\+300, whose square overflows; correct it",
+        ),
     ],
 )
-def test_what_training_cannot_bear_is_refused_before_any_work(estimator, value, match, monkeypatch):
+def test_what_training_cannot_bear_is_refused_before_any_work(
+    estimator, value, match, monkeypatch
+):
     X, y = data(estimator)
     X[17, 1] = value
     for module in (type(estimator).__module__, "mmlp.estimators.mean"):
         monkeypatch.setattr(f"{module}.fit_folds", pytest.fail)
-    with pytest.raises(ValueError, match=rf"`{type(estimator).__name__}\.fit`: {match}"):
+    with pytest.raises(
+        ValueError, match=rf"`{type(estimator).__name__}\.fit`: {match}"
+    ):
         estimator.fit(X, y)
 
 
@@ -178,7 +196,8 @@ def test_a_target_that_training_cannot_bear_is_refused_too():
     X, y = data(ESTIMATORS[0])
     y[17, 0] = 1e300
     with pytest.raises(
-        ValueError, match=r"y in row 17, column 0 \(from 0\) is 1e\+300, whose square overflows"
+        ValueError,
+        match=r"y in row 17, column 0 \(from 0\) is 1e\+300, whose square overflows",
     ):
         MultivariateRegressor().fit(X, y)
 

@@ -20,12 +20,16 @@ def test_covariances_are_positive_definite_and_agree_with_the_distribution(regre
     assert regressor.log_score(X, Y) == pytest.approx(
         -metrics.negative_log_likelihood(p, Y), rel=1e-4
     )
-    assert regressor.log_score(X, Y) == pytest.approx(regressor.log_density(X, Y).mean())
+    assert regressor.log_score(X, Y) == pytest.approx(
+        regressor.log_density(X, Y).mean()
+    )
 
 
 def test_predictions_follow_the_units_of_the_targets(regressor):
     other = clone(regressor).fit(X, Y * 100 - 7)
-    np.testing.assert_allclose(other.predict(X), regressor.predict(X) * 100 - 7, rtol=1e-3)
+    np.testing.assert_allclose(
+        other.predict(X), regressor.predict(X) * 100 - 7, rtol=1e-3
+    )
     np.testing.assert_allclose(
         other.predict_covariance(X), regressor.predict_covariance(X) * 1e4, rtol=1e-2
     )
@@ -39,7 +43,10 @@ def test_targets_far_from_zero_lose_nothing_or_are_refused(regressor):
     other = clone(regressor).fit(X, shifted)
     np.testing.assert_allclose(other.predict(X) - 1e9, regressor.predict(X), atol=0.01)
     np.testing.assert_allclose(
-        other.predict_covariance(X), regressor.predict_covariance(X), rtol=0.01, atol=1e-3
+        other.predict_covariance(X),
+        regressor.predict_covariance(X),
+        rtol=0.01,
+        atol=1e-3,
     )
     np.testing.assert_allclose(
         other.log_density(X, shifted), regressor.log_density(X, Y), atol=0.02
@@ -54,7 +61,9 @@ def test_targets_far_from_zero_lose_nothing_or_are_refused(regressor):
         other._error_distribution(X), shifted - other.predict(X), 0.9
     )
     p = regressor.predict_distribution(X)
-    assert covered == pytest.approx(metrics.ellipsoid_coverage(p, Y, 0.9), abs=1.5 / len(X))
+    assert covered == pytest.approx(
+        metrics.ellipsoid_coverage(p, Y, 0.9), abs=1.5 / len(X)
+    )
 
 
 @pytest.mark.parametrize("offset", [1e3, 1e5, 2e6])
@@ -69,7 +78,9 @@ def test_rounding_that_is_allowed_costs_less_than_a_hundredth(offset):
     except ValueError:
         assert offset == 2e6
     else:
-        exact = model._law(0 * mean, Triangles(R)).log_prob((y - mean).astype("float32"))
+        exact = model._law(0 * mean, Triangles(R)).log_prob(
+            (y - mean).astype("float32")
+        )
         assert abs(np.mean(p.log_prob(y.astype("float32")) - exact)) < 0.01
 
 
@@ -78,13 +89,18 @@ def test_units_whose_squares_float32_cannot_hold(unit, regressor):
     other = clone(regressor).fit(X, Y * unit)
     np.testing.assert_allclose(other.predict(X), regressor.predict(X) * unit, rtol=1e-3)
     np.testing.assert_allclose(
-        other.predict_covariance(X), regressor.predict_covariance(X) * unit**2, rtol=1e-2
+        other.predict_covariance(X),
+        regressor.predict_covariance(X) * unit**2,
+        rtol=1e-2,
     )
     np.testing.assert_allclose(
-        other.log_density(X, Y * unit), regressor.log_density(X, Y) - 2 * np.log(unit), atol=1e-2
+        other.log_density(X, Y * unit),
+        regressor.log_density(X, Y) - 2 * np.log(unit),
+        atol=1e-2,
     )
     with pytest.raises(
-        ValueError, match=r'predict_distribution.* float32 cannot hold; .* dtype="float64"'
+        ValueError,
+        match=r'predict_distribution.* float32 cannot hold; .* dtype="float64"',
     ):
         other.predict_distribution(X)
 
@@ -113,12 +129,16 @@ def test_targets_of_a_score_are_checked(y, match, regressor):
     ("family", "network"), [("power_exponential", "joint"), ("gaussian", "cholesky")]
 )
 def test_other_families_and_networks(family, network, tmp_path):
-    model = MultivariateRegressor(**REGRESSION | {"family": family, "network": network}).fit(X, Y)
+    model = MultivariateRegressor(
+        **REGRESSION | {"family": family, "network": network}
+    ).fit(X, Y)
     p = model.predict_distribution(X)
     np.testing.assert_allclose(
         p.covariance.dense(), model.predict_covariance(X), rtol=1e-4, atol=1e-6
     )
-    assert model.log_score(X, Y) == pytest.approx(-metrics.negative_log_likelihood(p, Y), rel=1e-4)
+    assert model.log_score(X, Y) == pytest.approx(
+        -metrics.negative_log_likelihood(p, Y), rel=1e-4
+    )
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(
         estimators.load(tmp_path / "model").log_density(X, Y), model.log_density(X, Y)
@@ -128,7 +148,11 @@ def test_other_families_and_networks(family, network, tmp_path):
 @pytest.mark.slow
 def test_coverage_holds_on_rows_that_were_not_seen():
     train, test = rows(400, 1), rows(1000, 2)
-    p = MultivariateRegressor(random_state=0).fit(*train[:2]).predict_distribution(test[0])
+    p = (
+        MultivariateRegressor(random_state=0)
+        .fit(*train[:2])
+        .predict_distribution(test[0])
+    )
     assert 0.85 < metrics.ellipsoid_coverage(p, test[1], 0.9) < 0.95
 
 
@@ -141,15 +165,21 @@ def test_an_interrupted_fit_goes_on(tmp_path, regressor, monkeypatch):
         clone(regressor).fit(X, Y, checkpoint=tmp_path)
     monkeypatch.undo()
     again = clone(regressor).fit(X, Y, checkpoint=tmp_path)
-    np.testing.assert_array_equal(again.predict_covariance(X), regressor.predict_covariance(X))
+    np.testing.assert_array_equal(
+        again.predict_covariance(X), regressor.predict_covariance(X)
+    )
     with pytest.raises(ValueError, match="random_state"):
         clone(regressor).set_params(random_state=None).fit(X, Y, checkpoint=tmp_path)
 
 
 @pytest.mark.slow
 def test_float64_is_float64():
-    regressor = MultivariateRegressor(**{**REGRESSION, "max_epochs": 2}, dtype="float64").fit(X, Y)
-    assert {leaf.dtype for leaf in jax.tree.leaves(regressor.models_)} == {np.dtype("float64")}
+    regressor = MultivariateRegressor(
+        **{**REGRESSION, "max_epochs": 2}, dtype="float64"
+    ).fit(X, Y)
+    assert {leaf.dtype for leaf in jax.tree.leaves(regressor.models_)} == {
+        np.dtype("float64")
+    }
     assert regressor.predict_distribution(X).loc.dtype == np.float64
 
 

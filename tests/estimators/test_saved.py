@@ -56,7 +56,11 @@ def entries(node, path=()):
     """All places in a tree of dictionaries and lists."""
     yield path
     for key in (
-        node if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
+        node
+        if isinstance(node, dict)
+        else range(len(node))
+        if isinstance(node, list)
+        else ()
     ):
         yield from entries(node[key], (*path, key))
 
@@ -70,21 +74,43 @@ def replaced(node, path, value):
     return copied
 
 
-OTHERS = [None, True, -1, 3, 0.5, 10**400, float("nan"), "text", [], [1.0], {}, {"a": {}}]
-OTHERS += [{"array": [1]}, {"scaling": {}}, {"scaling": [[1.0], [1.0]]}, {"history": {}}]
+OTHERS = [
+    None,
+    True,
+    -1,
+    3,
+    0.5,
+    10**400,
+    float("nan"),
+    "text",
+    [],
+    [1.0],
+    {},
+    {"a": {}},
+]
+OTHERS += [
+    {"array": [1]},
+    {"scaling": {}},
+    {"scaling": [[1.0], [1.0]]},
+    {"history": {}},
+]
 OTHERS += [{"value": "text"}]
 
 
 @pytest.mark.parametrize(
     "name", ["regressor", "spd", pytest.param("density", marks=pytest.mark.slow)]
 )
-def test_whatever_a_header_holds_it_is_refused_or_the_estimator_predicts(name, request, tmp_path):
+def test_whatever_a_header_holds_it_is_refused_or_the_estimator_predicts(
+    name, request, tmp_path
+):
     """60 headers, seed 0, each with a right checksum and another value in one place."""
     estimator, path = request.getfixturevalue(name), tmp_path / "model"
     estimator.save(path)
     arrays, whole = files.read(path)
     rng, accepted, expected = np.random.default_rng(0), [], outputs(estimator)
-    beside = list(entries({key: whole[key] for key in whole if key != "architecture"}))[1:]
+    beside = list(entries({key: whole[key] for key in whole if key != "architecture"}))[
+        1:
+    ]
     inside = [("architecture", *place) for place in entries(whole["architecture"])]
     for i in range(60):
         places = beside if i % 3 else inside
@@ -117,7 +143,11 @@ def test_whatever_a_header_holds_it_is_refused_or_the_estimator_predicts(name, r
         (("fitted", "target_", "scaling"), [[0.0], [1.0]], "shape_ is not a matrix"),
         (("fitted", "shape_"), [[1.0, 0.0], [0.0, 1.0]], "shape_ is not a matrix"),
         (("fitted", "share_", "array"), [0.5], "share_ is not 2 numbers from 0 to 1"),
-        (("fitted", "share_", "array"), [0.5, 2.0], "share_ is not 2 numbers from 0 to 1"),
+        (
+            ("fitted", "share_", "array"),
+            [0.5, 2.0],
+            "share_ is not 2 numbers from 0 to 1",
+        ),
         (("fitted", "epochs_"), 0, "epochs_ is 0, not a number from 1"),
         (("fitted", "contrast_"), 2.0, "contrast_ is 2.0, not a number from 0 to 1"),
         (("fitted", "is_vector_"), True, "is_vector_ is True for 2 targets"),
@@ -147,7 +177,10 @@ def test_parameters_of_numpy_types_are_saved(widths, regressor, tmp_path):
     )
     other.save(tmp_path / "model")
     again = estimators.load(tmp_path / "model")
-    assert again.get_params() == {**regressor.get_params(), "hidden_dims": type(widths)([4])}
+    assert again.get_params() == {
+        **regressor.get_params(),
+        "hidden_dims": type(widths)([4]),
+    }
     np.testing.assert_array_equal(again.predict(X), regressor.predict(X))
 
 
@@ -159,7 +192,8 @@ def test_a_pickle_in_float64_is_refused_where_jax_would_cut_it(regressor):
     with (
         jax.enable_x64(False),
         pytest.raises(
-            ValueError, match=r"pickle of MultivariateRegressor.*float64.*jax_enable_x64"
+            ValueError,
+            match=r"pickle of MultivariateRegressor.*float64.*jax_enable_x64",
         ),
     ):
         pickle.loads(content)

@@ -7,7 +7,12 @@ import pytest
 import sklearn
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.inspection import permutation_importance
-from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score, cross_validate
+from sklearn.model_selection import (
+    GridSearchCV,
+    TimeSeriesSplit,
+    cross_val_score,
+    cross_validate,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from small_estimators import REGRESSION, X, Y
@@ -15,7 +20,11 @@ from small_estimators import REGRESSION, X, Y
 from mmlp import metrics
 from mmlp.estimators import MultivariateRegressor
 
-SCORERS = (metrics.log_score_scorer, metrics.energy_score_scorer, metrics.coverage_scorer)
+SCORERS = (
+    metrics.log_score_scorer,
+    metrics.energy_score_scorer,
+    metrics.coverage_scorer,
+)
 WEIGHT = np.arange(60.0)
 
 
@@ -32,9 +41,9 @@ def test_scorers_are_the_scores_with_the_larger_one_better(tailed):
 
 
 def test_weights_are_those_of_the_rows(tailed):
-    assert metrics.log_score_scorer(tailed, X, Y, sample_weight=WEIGHT) == pytest.approx(
-        tailed.log_score(X, Y, WEIGHT)
-    )
+    assert metrics.log_score_scorer(
+        tailed, X, Y, sample_weight=WEIGHT
+    ) == pytest.approx(tailed.log_score(X, Y, WEIGHT))
     rows = np.repeat(np.arange(60), WEIGHT.astype(int))
     for scorer in (metrics.log_score_scorer, metrics.coverage_scorer):
         repeated = scorer(tailed, X[rows], Y[rows])
@@ -48,19 +57,27 @@ def test_a_pipeline_is_scored_by_its_last_estimator(tailed):
         assert scorer(pipe, X + 3 - X.mean(axis=0), Y) == scorer(
             tailed, scaler.transform(X + 3 - X.mean(axis=0)), Y
         )
-    assert metrics.log_score_scorer(make_pipeline(tailed), X, Y) == tailed.log_score(X, Y)
+    assert metrics.log_score_scorer(make_pipeline(tailed), X, Y) == tailed.log_score(
+        X, Y
+    )
 
 
 def test_densities_are_scored_and_others_are_refused(density, spd, regressor):
     expected = pytest.approx(density.score(X))
     assert metrics.log_score_scorer(density, X) == expected
-    with pytest.raises(ValueError, match=r"needs an estimator with `score_samples`.*SPDRegressor"):
+    with pytest.raises(
+        ValueError, match=r"needs an estimator with `score_samples`.*SPDRegressor"
+    ):
         metrics.log_score_scorer(spd, X, Y)
-    with pytest.raises(ValueError, match=r"with `predict_distribution`.* got StandardScaler"):
+    with pytest.raises(
+        ValueError, match=r"with `predict_distribution`.* got StandardScaler"
+    ):
         metrics.coverage_scorer(StandardScaler(), X, Y)
     wrapped = TransformedTargetRegressor(regressor)
     wrapped.regressor_, wrapped.transformer_ = regressor, None
-    with pytest.raises(ValueError, match=r"cannot score a TransformedTargetRegressor.*Leave it"):
+    with pytest.raises(
+        ValueError, match=r"cannot score a TransformedTargetRegressor.*Leave it"
+    ):
         metrics.log_score_scorer(wrapped, X, Y)
     with pytest.raises(ValueError, match=r"level=...\)` must be in \(0, 1\), got 90"):
         metrics.make_coverage_scorer(90)
@@ -70,7 +87,9 @@ def test_densities_are_scored_and_others_are_refused(density, spd, regressor):
 def test_searches_and_validations_use_them():
     pipe = make_pipeline(StandardScaler(), MultivariateRegressor(**REGRESSION))
     grid = {"multivariateregressor__max_epochs": [1, 30]}
-    search = GridSearchCV(pipe, grid, scoring=metrics.log_score_scorer, cv=2, error_score="raise")
+    search = GridSearchCV(
+        pipe, grid, scoring=metrics.log_score_scorer, cv=2, error_score="raise"
+    )
     search.fit(X, Y)
     assert search.best_params_ == {"multivariateregressor__max_epochs": 30}
     assert metrics.log_score_scorer(search, X, Y) == search.score(X, Y)
@@ -105,9 +124,13 @@ def test_weights_are_routed_to_them(regressor):
 
 def test_importance_of_inputs_is_that_of_the_scorer(regressor):
     options = {"n_repeats": 2, "random_state": 0, "sample_weight": WEIGHT}
-    found = permutation_importance(regressor, X, Y, scoring=metrics.log_score_scorer, **options)
+    found = permutation_importance(
+        regressor, X, Y, scoring=metrics.log_score_scorer, **options
+    )
     assert found.importances.shape == (3, 2)
-    assert np.argmin(found.importances_mean) == 2, "y does not depend on the last column"
+    assert np.argmin(found.importances_mean) == 2, (
+        "y does not depend on the last column"
+    )
     again = pickle.loads(pickle.dumps(metrics.log_score_scorer))
     assert again(regressor, X, Y) == metrics.log_score_scorer(regressor, X, Y)
     assert repr(again) == "log_score_scorer"

@@ -30,14 +30,23 @@ def fitted():
 
 def test_text_and_types_of_pandas_predict_the_same(fitted):
     expected = fitted.predict(TEXT)
-    for frame in (FRAME, FRAME.convert_dtypes(), FRAME.astype("category"), FRAME.astype(object)):
+    for frame in (
+        FRAME,
+        FRAME.convert_dtypes(),
+        FRAME.astype("category"),
+        FRAME.astype(object),
+    ):
         assert np.array_equal(fitted.predict(frame), expected)
 
 
 def test_predict_refuses_what_fit_refuses(fitted):
     for column, cells, match in (
         ("day", "03/05/2024", "'03/05/2024' may begin with the day or the month"),
-        ("day", FRAME.day.dt.tz_localize("Europe/Berlin"), "has a time zone, but this column has"),
+        (
+            "day",
+            FRAME.day.dt.tz_localize("Europe/Berlin"),
+            "has a time zone, but this column has",
+        ),
         ("lag", 3.5, r"'3\.5' is not a duration like those of training"),
     ):
         frame = TEXT.assign(**{column: cells})

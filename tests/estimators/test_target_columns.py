@@ -23,7 +23,9 @@ LINEAR = {**REGRESSION, "hidden_dims": (), "hidden_features": (), "max_epochs": 
 
 @pytest.fixture(scope="module")
 def constant():
-    with pytest.warns(ConstantTargetWarning, match=r"target 'k' is constant, 0\.3, and is kept"):
+    with pytest.warns(
+        ConstantTargetWarning, match=r"target 'k' is constant, 0\.3, and is kept"
+    ):
         return MultivariateRegressor(**REGRESSION).fit(X, FRAME)
 
 
@@ -36,9 +38,12 @@ def test_a_constant_target_changes_nothing_for_the_others(constant, regressor):
     np.testing.assert_array_equal(V[:, 1], 0)
     np.testing.assert_array_equal(V[:, :, 1], 0)
     np.testing.assert_array_equal(
-        V[np.ix_(range(60), VARYING, VARYING)], np.asarray(regressor.predict_covariance(X))
+        V[np.ix_(range(60), VARYING, VARYING)],
+        np.asarray(regressor.predict_covariance(X)),
     )
-    np.testing.assert_array_equal(constant.predict_covariance(X, columns=[1, 2])[:, 0], 0)
+    np.testing.assert_array_equal(
+        constant.predict_covariance(X, columns=[1, 2])[:, 0], 0
+    )
     interval = constant.predict_interval(X)
     np.testing.assert_array_equal(interval[:, 1], CONSTANT)
     np.testing.assert_array_equal(interval[:, VARYING], regressor.predict_interval(X))
@@ -63,7 +68,9 @@ def test_densities_and_scores_are_those_of_the_other_targets(constant, regressor
     np.testing.assert_array_equal(constant.constant_targets_, [1])
     np.testing.assert_array_equal(constant.varying_targets_, VARYING)
     p = constant.predict_distribution(X)
-    with pytest.raises(ValueError, match=r"leaves out constant targets.*y\[:, model\.varying"):
+    with pytest.raises(
+        ValueError, match=r"leaves out constant targets.*y\[:, model\.varying"
+    ):
         metrics.energy_score(p, WITH_CONSTANT)
 
 
@@ -79,7 +86,9 @@ def test_another_value_than_the_constant_is_warned_of(constant):
 def test_a_constant_target_is_kept_in_files(constant, tmp_path):
     constant.save(tmp_path / "model")
     again = estimators.load(tmp_path / "model")
-    np.testing.assert_array_equal(again.predict_covariance(X), constant.predict_covariance(X))
+    np.testing.assert_array_equal(
+        again.predict_covariance(X), constant.predict_covariance(X)
+    )
     np.testing.assert_array_equal(again.predict(X), constant.predict(X))
     assert list(again.target_names_) == ["u", "k", "v"]
     with pytest.raises(ValueError, match="must be in the same order"):
@@ -89,14 +98,32 @@ def test_a_constant_target_is_kept_in_files(constant, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "match"),
     [
-        ("constant_targets_", {"array": [3]}, "constant_targets_ are not some of 3 columns"),
-        ("constant_targets_", {"array": [0.5]}, "constant_targets_ are not some of 3 columns"),
+        (
+            "constant_targets_",
+            {"array": [3]},
+            "constant_targets_ are not some of 3 columns",
+        ),
+        (
+            "constant_targets_",
+            {"array": [0.5]},
+            "constant_targets_ are not some of 3 columns",
+        ),
         ("constant_targets_", 1, "are not arrays"),
-        ("constant_values_", {"array": [1.0, 2.0]}, "constant_values_ are not 1 finite"),
-        ("constant_values_", {"array": [float("nan")]}, "constant_values_ are not 1 finite"),
+        (
+            "constant_values_",
+            {"array": [1.0, 2.0]},
+            "constant_values_ are not 1 finite",
+        ),
+        (
+            "constant_values_",
+            {"array": [float("nan")]},
+            "constant_values_ are not 1 finite",
+        ),
     ],
 )
-def test_constant_targets_of_a_damaged_file_are_refused(name, value, match, constant, tmp_path):
+def test_constant_targets_of_a_damaged_file_are_refused(
+    name, value, match, constant, tmp_path
+):
     constant.save(tmp_path / "model")
     arrays, header = files.read(tmp_path / "model")
     header["fitted"][name] = value
@@ -146,7 +173,9 @@ def test_low_rank_covariances_leave_constant_targets_out():
     alone = MultivariateRegressor(**sizes).fit(X, Y)
     V = model.predict_covariance(X)
     np.testing.assert_array_equal(V[:, 1], 0)
-    np.testing.assert_array_equal(V[:, VARYING][:, :, VARYING], alone.predict_covariance(X))
+    np.testing.assert_array_equal(
+        V[:, VARYING][:, :, VARYING], alone.predict_covariance(X)
+    )
     assert {name: x.shape for name, x in model.predicted(X).items()} == {
         "mean": (60, 3),
         "std": (60, 3),
@@ -220,7 +249,8 @@ def test_targets_in_another_order_or_of_other_names_are_refused(method, constant
 
 
 @pytest.mark.parametrize(
-    "scorer", [metrics.log_score_scorer, metrics.energy_score_scorer, metrics.coverage_scorer]
+    "scorer",
+    [metrics.log_score_scorer, metrics.energy_score_scorer, metrics.coverage_scorer],
 )
 def test_scorers_check_the_names_of_targets(scorer, constant):
     with pytest.raises(ValueError, match="must be in the same order"):
@@ -229,8 +259,12 @@ def test_scorers_check_the_names_of_targets(scorer, constant):
 
 def test_rows_of_validation_have_the_targets_of_training():
     frame = FRAME[["u", "v"]]
-    with pytest.raises(ValueError, match=r"fit\(y_val=...\)`: the target names .* same order"):
-        MultivariateRegressor(**LINEAR).fit(X, frame, X_val=X[:20], y_val=frame[["v", "u"]][:20])
+    with pytest.raises(
+        ValueError, match=r"fit\(y_val=...\)`: the target names .* same order"
+    ):
+        MultivariateRegressor(**LINEAR).fit(
+            X, frame, X_val=X[:20], y_val=frame[["v", "u"]][:20]
+        )
 
 
 def test_arrays_and_series_have_no_names_to_check(constant):
@@ -256,17 +290,27 @@ DATES = pandas.Series(pandas.date_range("2020-01-01", periods=len(X)))
     ],
 )
 def test_dates_and_durations_are_no_targets(y, regressor):
-    with pytest.raises(ValueError, match=r"fit\(y=\.\.\.\)` holds dates or durations.*count them"):
+    with pytest.raises(
+        ValueError, match=r"fit\(y=\.\.\.\)` holds dates or durations.*count them"
+    ):
         MultivariateRegressor(**REGRESSION).fit(X, y)
-    with pytest.raises(ValueError, match=r"log_density\(y=\.\.\.\)` holds dates or durations"):
+    with pytest.raises(
+        ValueError, match=r"log_density\(y=\.\.\.\)` holds dates or durations"
+    ):
         regressor.log_density(X, y)
 
 
 def test_a_missing_target_of_any_type_of_pandas_leaves_its_row_out():
-    y = pandas.DataFrame({"u": pandas.array([None, *Y[1:, 0]], "Float64"), "v": Y[:, 1]})
-    with pytest.warns(UserWarning, match="1 of 60 rows are left out: a target is missing"):
+    y = pandas.DataFrame(
+        {"u": pandas.array([None, *Y[1:, 0]], "Float64"), "v": Y[:, 1]}
+    )
+    with pytest.warns(
+        UserWarning, match="1 of 60 rows are left out: a target is missing"
+    ):
         nullable = MultivariateRegressor(**LINEAR).fit(X, y)
-    with pytest.warns(UserWarning, match="1 of 60 rows are left out: a target is missing"):
+    with pytest.warns(
+        UserWarning, match="1 of 60 rows are left out: a target is missing"
+    ):
         plain = MultivariateRegressor(**LINEAR).fit(X, y.astype(float))
     np.testing.assert_array_equal(nullable.predict(X), plain.predict(X))
 
@@ -285,10 +329,16 @@ def test_the_order_of_labels_that_are_not_text_is_checked(labels):
     y.columns = pandas.Index(labels)
     model = MultivariateRegressor(**LINEAR).fit(X, y)
     swapped = y.iloc[:, ::-1]
-    assert model.score(X, y) == model.score(X, Y) == model.score(X, y.rename(columns=str))
-    with pytest.raises(ValueError, match=r"score\(y=.*in the same order as they were in `fit`"):
+    assert (
+        model.score(X, y) == model.score(X, Y) == model.score(X, y.rename(columns=str))
+    )
+    with pytest.raises(
+        ValueError, match=r"score\(y=.*in the same order as they were in `fit`"
+    ):
         model.score(X, swapped)
-    with pytest.raises(ValueError, match=r"fit\(y_val=.*in the same order as they were in `fit`"):
+    with pytest.raises(
+        ValueError, match=r"fit\(y_val=.*in the same order as they were in `fit`"
+    ):
         MultivariateRegressor(**LINEAR).fit(X, y, X_val=X, y_val=swapped)
 
 
@@ -297,4 +347,6 @@ def test_r_squared_of_equal_rows_does_not_come_from_rounding(regressor, spd):
     for n in (30, 40, 50):
         assert regressor.score(X[:n], np.full((n, 2), 0.1)) == 0
         assert spd.score(X[:n], np.full((n, 1, 1), 0.1) * np.eye(2)) == 0
-    assert regressor.score(X, Y) == pytest.approx(r2_score(Y, regressor.predict(X)), abs=1e-12)
+    assert regressor.score(X, Y) == pytest.approx(
+        r2_score(Y, regressor.predict(X)), abs=1e-12
+    )

@@ -35,11 +35,17 @@ def error(found, exact) -> float:
 
 
 # (condition, of values, of gradients); the usual way has errors like 6e-8 cond(T) and more
-@pytest.mark.parametrize(("condition", "value", "slope"), [(1e2, 1e-6, 1e-6), (1e6, 1e-6, 1e-4)])
-def test_a_density_and_its_gradient_are_those_of_float64(condition, value, slope, monkeypatch):
+@pytest.mark.parametrize(
+    ("condition", "value", "slope"), [(1e2, 1e-6, 1e-6), (1e6, 1e-6, 1e-4)]
+)
+def test_a_density_and_its_gradient_are_those_of_float64(
+    condition, value, slope, monkeypatch
+):
     monkeypatch.setattr(double, "_is_fast", lambda: True)
     T = factors(condition, 0)
-    x = (np.random.default_rng(1).standard_normal((3, 1, D)).astype(np.float32) @ T)[:, 0]
+    x = (np.random.default_rng(1).standard_normal((3, 1, D)).astype(np.float32) @ T)[
+        :, 0
+    ]
     both = jax.jit(jax.value_and_grad(density, (0, 1)))
     found, exact = both(T, x), both(T.astype(np.float64), x.astype(np.float64))
     assert error(found[0], exact[0]) < value
@@ -48,12 +54,16 @@ def test_a_density_and_its_gradient_are_those_of_float64(condition, value, slope
     np.testing.assert_array_equal(under_vmap, mmlp.Gram(T).whiten(x))
 
 
-@pytest.mark.parametrize("name", ["von_neumann", "bures_wasserstein", "stein", "log_euclidean"])
+@pytest.mark.parametrize(
+    "name", ["von_neumann", "bures_wasserstein", "stein", "log_euclidean"]
+)
 def test_divergences_and_their_gradients_are_no_worse(name, way):
     A, B = factors(1e3, 2, 2), factors(1e2, 3, 2)
 
     def total(A, B):
-        return jnp.sum(getattr(mmlp, name)(mmlp.Gram.trace_one(A), mmlp.Gram.trace_one(B)))
+        return jnp.sum(
+            getattr(mmlp, name)(mmlp.Gram.trace_one(A), mmlp.Gram.trace_one(B))
+        )
 
     both = jax.jit(jax.value_and_grad(total, (0, 1)))
     found, exact = both(A, B), both(A.astype(np.float64), B.astype(np.float64))
@@ -86,7 +96,11 @@ def test_a_singular_product_has_an_orthogonal_factor(monkeypatch):
 
 def test_only_float32_above_the_size_goes_this_way(monkeypatch):
     monkeypatch.setattr(double, "_is_fast", lambda: True)
-    for dtype, d, taken in ((np.float32, D, True), (np.float64, D, False), (np.float32, 32, False)):
+    for dtype, d, taken in (
+        (np.float32, D, True),
+        (np.float64, D, False),
+        (np.float32, 32, False),
+    ):
         assert double.by_double(jnp.ones((2, d, d), dtype)) == taken
     V, s = log.spectrum(jnp.asarray(factors(10, 6)))[1:]
     assert V.dtype == s.dtype == np.float32

@@ -23,7 +23,9 @@ def exact_second(a, b, c):
     a, b, c = sorted((float(a), float(b), float(c)))
     if a == c:
         return -1 / (2 * mpmath.mpf(a) ** 4)
-    return (exact_first(a, b) - exact_first(b, c)) / (mpmath.mpf(a) ** 2 - mpmath.mpf(c) ** 2)
+    return (exact_first(a, b) - exact_first(b, c)) / (
+        mpmath.mpf(a) ** 2 - mpmath.mpf(c) ** 2
+    )
 
 
 # around each switch of formulas, at equality, at neighbouring floats, at a millionfold spread
@@ -44,32 +46,48 @@ RATIOS = [
 ]
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 2e-15), (np.float32, 1e-6)])
-def test_first_divided_difference_of_log_is_accurate_across_all_ratios(dtype, tolerance):
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(np.float64, 2e-15), (np.float32, 1e-6)]
+)
+def test_first_divided_difference_of_log_is_accurate_across_all_ratios(
+    dtype, tolerance
+):
     a = np.array([0.7 * r for r in RATIOS], dtype)
     b = np.full_like(a, 0.7)
     for computed in (log._log_difference(a, b), log._log_difference(b, a)):
-        expected = np.array([float(exact_first(x, y)) for x, y in zip(a, b, strict=True)])
-        np.testing.assert_allclose(computed, expected, rtol=tolerance)
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 2e-13), (np.float32, 1e-4)])
-def test_second_divided_difference_of_log_is_accurate_across_all_ratios(dtype, tolerance):
-    triples = np.array([(0.7, 0.7 * r, 0.7 * s) for r in RATIOS for s in RATIOS], dtype)
-    expected = np.array([float(exact_second(*t)) for t in triples])
-    for order in ((0, 1, 2), (1, 2, 0), (2, 1, 0)):
-        computed = log._log_second_difference(*(jnp.asarray(triples[:, i]) for i in order))
+        expected = np.array(
+            [float(exact_first(x, y)) for x, y in zip(a, b, strict=True)]
+        )
         np.testing.assert_allclose(computed, expected, rtol=tolerance)
 
 
 @pytest.mark.parametrize(
-    "loop", [lambda f, t: f(t), lambda f, t: jax.lax.map(f, t[None])[0]], ids=["plain", "loop"]
+    ("dtype", "tolerance"), [(np.float64, 2e-13), (np.float32, 1e-4)]
+)
+def test_second_divided_difference_of_log_is_accurate_across_all_ratios(
+    dtype, tolerance
+):
+    triples = np.array([(0.7, 0.7 * r, 0.7 * s) for r in RATIOS for s in RATIOS], dtype)
+    expected = np.array([float(exact_second(*t)) for t in triples])
+    for order in ((0, 1, 2), (1, 2, 0), (2, 1, 0)):
+        computed = log._log_second_difference(
+            *(jnp.asarray(triples[:, i]) for i in order)
+        )
+        np.testing.assert_allclose(computed, expected, rtol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [lambda f, t: f(t), lambda f, t: jax.lax.map(f, t[None])[0]],
+    ids=["plain", "loop"],
 )
 def test_third_derivatives_are_refused_not_wrong(loop):
     f = jax.grad(
         jax.grad(
             jax.grad(
-                lambda t: loop(lambda t: Gram(jnp.array([[1.0, t], [0.0, 2.0]])).logm().sum(), t)
+                lambda t: loop(
+                    lambda t: Gram(jnp.array([[1.0, t], [0.0, 2.0]])).logm().sum(), t
+                )
             )
         )
     )
@@ -88,7 +106,11 @@ def test_one_lu_serves_value_and_gradient():
         return logdet + jnp.sum(white**2)
 
     for d in (4, double.SMALL + 1):
-        program = jax.jit(jax.value_and_grad(density)).lower(jnp.eye(d), jnp.ones(d)).as_text()
+        program = (
+            jax.jit(jax.value_and_grad(density))
+            .lower(jnp.eye(d), jnp.ones(d))
+            .as_text()
+        )
         assert len(re.findall(r"@lapack_dgetrf", program)) == 1
 
 
@@ -99,7 +121,10 @@ def test_both_ways_to_a_small_lu_are_one():
 
 def test_residual_of_float32_is_several_digits_better_than_float32():
     rng = np.random.default_rng(0)
-    T, x = rng.normal(size=(64, 64)).astype(np.float32), rng.normal(size=(64, 1)).astype(np.float32)
+    T, x = (
+        rng.normal(size=(64, 64)).astype(np.float32),
+        rng.normal(size=(64, 1)).astype(np.float32),
+    )
     exact = T.astype(float) @ x.astype(float)
     b = exact.astype(np.float32)
     residual = lu._residual(jnp.asarray(T), jnp.asarray(x), jnp.asarray(b))
@@ -119,4 +144,6 @@ def test_the_svd_for_accelerators_agrees_with_the_svd(rows):
         )
         values = jnp.linalg.eigvalsh(double.doubled(jnp.asarray(T)))[..., -5:]
         np.testing.assert_allclose(values[:, ::-1], s, rtol=1e-12)
-        np.testing.assert_allclose(V.mT @ V, np.broadcast_to(np.eye(5), (3, 5, 5)), atol=1e-13)
+        np.testing.assert_allclose(
+            V.mT @ V, np.broadcast_to(np.eye(5), (3, 5, 5)), atol=1e-13
+        )

@@ -38,8 +38,13 @@ def ours(theta):
 
 def formulas(theta):
     A, B = jnp.diag(theta[0] ** 2) + theta[1:].T @ theta[1:], OTHER.dense()
-    logdet, square, solved = jnp.linalg.slogdet(A)[1], *jnp.linalg.solve(A, C) @ jnp.array([C, E]).T
-    divergence = jnp.linalg.slogdet((A + B) / 2)[1] - (logdet + jnp.linalg.slogdet(B)[1]) / 2
+    logdet, square, solved = (
+        jnp.linalg.slogdet(A)[1],
+        *jnp.linalg.solve(A, C) @ jnp.array([C, E]).T,
+    )
+    divergence = (
+        jnp.linalg.slogdet((A + B) / 2)[1] - (logdet + jnp.linalg.slogdet(B)[1]) / 2
+    )
     both = jnp.trace(jnp.linalg.solve(A, B)), divergence, jnp.sum((A - B) ** 2)
     return jnp.stack([logdet, square, solved, *both])
 
@@ -49,7 +54,9 @@ def test_derivatives_are_those_of_the_dense_formulas(derivative):
     got, expected = (jax.jit(derivative(f)) for f in (ours, formulas))
     for where, theta in POINTS.items():
         for name, a, b in zip(NAMES, got(theta), expected(theta), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9, err_msg=f"{name}, {where}")
+            np.testing.assert_allclose(
+                a, b, rtol=1e-9, atol=1e-9, err_msg=f"{name}, {where}"
+            )
 
 
 def whitened(theta):

@@ -7,7 +7,13 @@ import pytest
 import scoringrules
 from scipy import stats
 
-from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential, TraceOneStudentT, metrics
+from mmlp import (
+    Gram,
+    TraceOneGaussian,
+    TraceOnePowerExponential,
+    TraceOneStudentT,
+    metrics,
+)
 from mmlp.metrics import scores
 from mmlp.training import forks
 
@@ -24,7 +30,9 @@ def gaussian(n=6, d=3):
 def test_negative_log_likelihood_is_scipys():
     p, y = gaussian(), RNG.standard_normal((6, 3))
     V = p.covariance.dense()
-    expected = np.mean([-stats.multivariate_normal(p.loc[i], V[i]).logpdf(y[i]) for i in range(6)])
+    expected = np.mean(
+        [-stats.multivariate_normal(p.loc[i], V[i]).logpdf(y[i]) for i in range(6)]
+    )
     assert metrics.negative_log_likelihood(p, y) == pytest.approx(expected)
 
 
@@ -55,10 +63,14 @@ def test_scores_of_samples_are_those_of_scoringrules():
 
 
 def test_energy_score_in_one_dimension_is_the_continuous_ranked_probability_score():
-    p = TraceOneGaussian(np.zeros((200, 1)), Gram(np.ones((200, 1, 1))), np.full(200, 4.0))
+    p = TraceOneGaussian(
+        np.zeros((200, 1)), Gram(np.ones((200, 1, 1))), np.full(200, 4.0)
+    )
     y = RNG.standard_normal((200, 1))
     exact = np.mean(scoringrules.crps_normal(y[:, 0], 0.0, 2.0))
-    assert metrics.energy_score(p, y[:, 0], key=jax.random.key(1)) == pytest.approx(exact, rel=0.02)
+    assert metrics.energy_score(p, y[:, 0], key=jax.random.key(1)) == pytest.approx(
+        exact, rel=0.02
+    )
 
 
 def test_scores_do_not_depend_on_the_origin():
@@ -109,7 +121,11 @@ def test_the_true_distribution_has_the_best_scores_on_average():
         )
     )
     y = true.sample(jax.random.key(2))
-    for score in (metrics.negative_log_likelihood, metrics.energy_score, metrics.variogram_score):
+    for score in (
+        metrics.negative_log_likelihood,
+        metrics.energy_score,
+        metrics.variogram_score,
+    ):
         assert score(true, y) < min(score(wide, y), score(alone, y))
 
 
@@ -120,9 +136,9 @@ def test_probability_integral_transform_is_uniform_under_the_model(beta):
     pit = metrics.mahalanobis_pit(p, p.sample(jax.random.key(3)))
     assert stats.kstest(pit, "uniform").pvalue > 1e-3
     assert metrics.calibration_error(pit) < 0.03
-    assert metrics.ellipsoid_coverage(p, p.sample(jax.random.key(4)), 0.8) == pytest.approx(
-        0.8, abs=0.05
-    )
+    assert metrics.ellipsoid_coverage(
+        p, p.sample(jax.random.key(4)), 0.8
+    ) == pytest.approx(0.8, abs=0.05)
 
 
 def test_power_exponential_at_one_is_the_gaussian():
@@ -133,14 +149,18 @@ def test_power_exponential_at_one_is_the_gaussian():
     )
     whitened = p.covariance.whiten(y - p.loc)
     np.testing.assert_allclose(
-        metrics.mahalanobis_pit(p, y), stats.chi2(3).cdf(np.sum(whitened**2, -1)), rtol=1e-9
+        metrics.mahalanobis_pit(p, y),
+        stats.chi2(3).cdf(np.sum(whitened**2, -1)),
+        rtol=1e-9,
     )
 
 
 def test_a_new_family_has_every_score_and_its_calibration():
     """Student's t, of which the library knows nothing, with nu = 7 degrees of freedom."""
     T = np.broadcast_to(RNG.standard_normal((3, 3)), (500, 3, 3))
-    p = TraceOneStudentT(RNG.standard_normal((500, 3)), Gram.trace_one(T), np.full(500, 2.0), 7.0)
+    p = TraceOneStudentT(
+        RNG.standard_normal((500, 3)), Gram.trace_one(T), np.full(500, 2.0), 7.0
+    )
     y = np.asarray(p.sample(jax.random.key(5)))
     shape = 2 * np.asarray(p.omega.dense()[0])
     expected = -stats.multivariate_t(shape=shape, df=7).logpdf(y - p.loc)
@@ -163,7 +183,11 @@ def test_calibration_error_is_the_area_between_the_curve_and_the_diagonal():
 
 
 def test_weights_repeat_rows():
-    x, y, weight = RNG.standard_normal((10, 3, 2)), RNG.standard_normal((3, 2)), np.array([1, 2, 0])
+    x, y, weight = (
+        RNG.standard_normal((10, 3, 2)),
+        RNG.standard_normal((3, 2)),
+        np.array([1, 2, 0]),
+    )
     assert metrics.energy_score(x, y, sample_weight=weight) == pytest.approx(
         metrics.energy_score(np.repeat(x, weight, axis=1), np.repeat(y, weight, axis=0))
     )
@@ -171,7 +195,9 @@ def test_weights_repeat_rows():
 
 def test_errors_name_call_and_remedy():
     p = gaussian()
-    with pytest.raises(ValueError, match=r"negative_log_likelihood.*y of shape \(6, 2\)"):
+    with pytest.raises(
+        ValueError, match=r"negative_log_likelihood.*y of shape \(6, 2\)"
+    ):
         metrics.negative_log_likelihood(p, np.zeros((6, 2)))
     with pytest.raises(ValueError, match="predict_distribution"):
         metrics.mahalanobis_pit(np.zeros(3), np.zeros(3))

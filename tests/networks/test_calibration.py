@@ -20,7 +20,9 @@ from mmlp import (
 from mmlp.networks.layers import MATRIX_SPREAD, VECTOR_SPREAD, Perceptron, gain
 
 KEY = jax.random.key(0)
-X = np.random.default_rng(0).normal(size=(200, 6)) * 100 + 1000  # badly scaled on purpose
+X = (
+    np.random.default_rng(0).normal(size=(200, 6)) * 100 + 1000
+)  # badly scaled on purpose
 compiled = eqx.filter_jit(calibrate)  # step by step it takes longer
 
 
@@ -32,7 +34,9 @@ def test_every_layer_of_a_matrix_mlp_varies_by_the_set_amount():
     model = compiled(MatrixMLP(6, 4, (7, 5), 3, (8, 9), key=KEY), X, key=KEY)
     H, h = X, None
     for matrix, vector in zip(model.matrices, model.vectors, strict=True):
-        np.testing.assert_allclose(spread(jax.vmap(matrix.product)(H)), MATRIX_SPREAD, rtol=1e-6)
+        np.testing.assert_allclose(
+            spread(jax.vmap(matrix.product)(H)), MATRIX_SPREAD, rtol=1e-6
+        )
         H = jax.vmap(matrix)(H)
         h = jnp.ones((200, 8)) if h is None else jnp.tanh(h)
         h = jax.vmap(vector)(H, h)
@@ -52,7 +56,10 @@ def test_both_parts_of_a_joint_mlp_vary_by_the_set_amount(output, out_features):
         h = jax.vmap(layer)(source, h)
         np.testing.assert_allclose(spread(h), VECTOR_SPREAD, rtol=1e-6)
         h = jnp.tanh(h)
-    last, wanted = model.matrices[-1], MATRIX_SPREAD / (2 if output == Triangular() else 1)
+    last, wanted = (
+        model.matrices[-1],
+        MATRIX_SPREAD / (2 if output == Triangular() else 1),
+    )
     np.testing.assert_allclose(spread(jax.vmap(last.product)(H)), wanted, rtol=1e-6)
     np.testing.assert_allclose(spread(h @ last.V.T), wanted, rtol=1e-6)
     centre = np.mean(jax.vmap(last.product)(H) + jax.vmap(last.bias)(h), axis=0)
@@ -76,7 +83,9 @@ def test_the_other_networks_respond_too(make, output):
 def test_a_head_is_calibrated_by_its_network():
     network = MatrixMLP(6, 4, (7, 5), 5, key=KEY)
     head = calibrate(GaussianHead(network), X, key=KEY)
-    assert jax.tree.all(jax.tree.map(np.array_equal, head.network, calibrate(network, X, key=KEY)))
+    assert jax.tree.all(
+        jax.tree.map(np.array_equal, head.network, calibrate(network, X, key=KEY))
+    )
 
 
 class Scaled(eqx.Module):
@@ -118,7 +127,9 @@ def test_what_does_not_vary_is_left_alone(dtype):
     constant = MatrixMLP(6, 4, (7,), 2, key=KEY)
     for model, inputs in ((single, X), (constant, np.ones((10, 6)))):
         result = compiled(
-            jax.tree.map(lambda w: w.astype(dtype), model), inputs.astype(dtype), key=KEY
+            jax.tree.map(lambda w: w.astype(dtype), model),
+            inputs.astype(dtype),
+            key=KEY,
         )
         weights = jax.tree.leaves(result)
         assert all(w.dtype == dtype for w in weights)
@@ -128,11 +139,20 @@ def test_what_does_not_vary_is_left_alone(dtype):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m: calibrate(m, X[:1], key=KEY), r"at least two rows, got shape \(1, 6\)"),
+        (
+            lambda m: calibrate(m, X[:1], key=KEY),
+            r"at least two rows, got shape \(1, 6\)",
+        ),
         (lambda m: calibrate(m, X[:0], key=KEY), r"no axis of length 0"),
         (lambda m: calibrate(m, X[0], key=KEY), r"must have shape \(n, p\)"),
-        (lambda m: calibrate(m, X.astype(int), key=KEY), r"must hold floating-point numbers"),
-        (lambda m: calibrate(m, np.where(X > 1000, np.nan, X), key=KEY), r"must be finite"),
+        (
+            lambda m: calibrate(m, X.astype(int), key=KEY),
+            r"must hold floating-point numbers",
+        ),
+        (
+            lambda m: calibrate(m, np.where(X > 1000, np.nan, X), key=KEY),
+            r"must be finite",
+        ),
         (
             lambda m: calibrate(m, X[:, :5], key=KEY),
             r"`calibrate\(X=...\)` must have 6 columns.*got 5",
@@ -162,14 +182,20 @@ class Own(eqx.Module):
 
 def test_targets_that_nothing_reads_or_no_float_holds_are_refused():
     Y = np.random.default_rng(0).normal(size=(20, 2))
-    with pytest.raises(ValueError, match=r"`calibrated\(X, \*, key, targets\)`, got Own"):
+    with pytest.raises(
+        ValueError, match=r"`calibrated\(X, \*, key, targets\)`, got Own"
+    ):
         calibrate(Own(), X, key=KEY, targets=Y)
-    with pytest.raises(ValueError, match=r"needs a network with a method `shifted\(offset\)`"):
+    with pytest.raises(
+        ValueError, match=r"needs a network with a method `shifted\(offset\)`"
+    ):
         calibrate(GaussianHead(Own()), X, key=KEY, targets=Y)
     with pytest.raises(ValueError, match=r"got Perceptron"):
         calibrate(Perceptron((6, 4, 2), key=KEY), X, key=KEY, targets=Y)
     head = GaussianHead(JointMatrixMLP(6, 2, (3,), 3, output=LowRank(1), key=KEY))
     head = jax.tree.map(lambda x: x.astype("float32"), head)
     for size in (1e20, 1e-21):
-        with pytest.raises(ValueError, match=r"must have squares in float32, got deviations"):
+        with pytest.raises(
+            ValueError, match=r"must have squares in float32, got deviations"
+        ):
             calibrate(head, X, key=KEY, targets=size * Y)

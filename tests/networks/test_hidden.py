@@ -10,13 +10,21 @@ from mmlp.linalg.products import gram, sum_of_squares
 from mmlp.networks.hidden import Hidden, UpToScale
 
 KEYS = jax.random.split(jax.random.key(0), 3)
-S, W, x = (jax.random.normal(k, n) for k, n in zip(KEYS, ((2, 5, 4), (3, 4), (4,)), strict=True))
+S, W, x = (
+    jax.random.normal(k, n)
+    for k, n in zip(KEYS, ((2, 5, 4), (3, 4), (4,)), strict=True)
+)
 
 
 def test_a_value_up_to_scale_is_that_of_trace_one():
     A, B = UpToScale(7 * S), Gram.trace_one(S)
     assert (A.dim, A.batch_shape) == (B.dim, B.batch_shape)
-    for f in (lambda H: H @ x, lambda H: H.sandwich(W), lambda H: H.dense(), lambda H: H.logm()):
+    for f in (
+        lambda H: H @ x,
+        lambda H: H.sandwich(W),
+        lambda H: H.dense(),
+        lambda H: H.logm(),
+    ):
         np.testing.assert_allclose(f(A), f(B), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(A.scaled(3).logdet(), B.scaled(3).logdet(), rtol=1e-12)
 
@@ -26,7 +34,11 @@ def test_both_orders_of_derivative_agree():
         return lambda S: jnp.sum(jnp.sin(value(S).sandwich(W))) + jnp.sum(value(S) @ x)
 
     point = S[0, :4]
-    pair = [jax.jit(derivative(of(v))) for derivative in (jax.grad, jax.hessian) for v in VALUES]
+    pair = [
+        jax.jit(derivative(of(v)))
+        for derivative in (jax.grad, jax.hessian)
+        for v in VALUES
+    ]
     for ours, plain in (pair[:2], pair[2:]):
         np.testing.assert_allclose(ours(point), plain(point), rtol=1e-9, atol=1e-11)
 
@@ -40,10 +52,14 @@ def test_the_derivative_of_a_gram_takes_one_product():
 
     exact = jax.grad(lambda M: jnp.sum(jnp.cos(M.mT @ M)))(S)
     np.testing.assert_allclose(jax.grad(total)(S), exact, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(jax.vmap(jax.grad(total))(S), exact, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(
+        jax.vmap(jax.grad(total))(S), exact, rtol=1e-12, atol=1e-13
+    )
     jaxpr = str(jax.make_jaxpr(jax.vjp(total, S)[1])(1.0))
     assert jaxpr.count("dot_general") == 1
-    np.testing.assert_allclose(sum_of_squares(S), np.sum(np.asarray(S) ** 2, axis=(1, 2)))
+    np.testing.assert_allclose(
+        sum_of_squares(S), np.sum(np.asarray(S) ** 2, axis=(1, 2))
+    )
 
 
 @pytest.mark.parametrize("scale", [1e25, 1e-25])
@@ -58,7 +74,9 @@ def test_a_kernel_without_bounds_neither_overflows_nor_vanishes(scale):
 
 def test_a_slope_so_small_that_squares_vanish_is_no_harm():
     def total(x):
-        return MatrixMLP(3, 2, (4, 4), kernel=MercerSigmoid(1e-20), key=KEYS[0])(x).logdet()
+        return MatrixMLP(3, 2, (4, 4), kernel=MercerSigmoid(1e-20), key=KEYS[0])(
+            x
+        ).logdet()
 
     assert np.all(np.isfinite(jax.grad(total)(jnp.ones(3, np.float32))))
 

@@ -26,12 +26,16 @@ def kernel_matrix(kernel, Z):
 def test_factor_is_a_root_of_the_kernel_matrix_over_columns(kernel):
     T = np.asarray(kernel(jnp.asarray(Z)))
     for i in range(3):
-        np.testing.assert_allclose(T[i].T @ T[i], kernel_matrix(kernel, Z[i]), atol=1e-12)
+        np.testing.assert_allclose(
+            T[i].T @ T[i], kernel_matrix(kernel, Z[i]), atol=1e-12
+        )
 
 
 @each
 def test_activation_has_trace_one_and_its_diagonal_variant_keeps_the_diagonal(kernel):
-    dense, diagonal = (jax.vmap(output(kernel))(jnp.asarray(Z)) for output in (Dense, Diagonal))
+    dense, diagonal = (
+        jax.vmap(output(kernel))(jnp.asarray(Z)) for output in (Dense, Diagonal)
+    )
     assert isinstance(dense, Gram)
     assert isinstance(diagonal, DiagonalGram)
     for i in range(3):
@@ -45,7 +49,9 @@ def test_activation_has_trace_one_and_its_diagonal_variant_keeps_the_diagonal(ke
 def test_radial_basis_of_coinciding_columns_is_singular_for_that_element_alone():
     coinciding = np.array(Z)
     coinciding[1, :, 0] = coinciding[1, :, 1]
-    T = np.asarray(jax.jit(RadialBasis())(coinciding))  # NaN, or a pivot of rounding size
+    T = np.asarray(
+        jax.jit(RadialBasis())(coinciding)
+    )  # NaN, or a pivot of rounding size
     smallest = np.min(np.diagonal(T, axis1=-2, axis2=-1), axis=-1)
     np.testing.assert_array_equal(smallest > 1e-6, [True, False, True])
 

@@ -30,7 +30,11 @@ each_network = pytest.mark.parametrize("make", NETWORKS)
 compiled = eqx.filter_jit(calibrate)
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 4))
-Y = RNG.normal(size=(25, 3)) @ RNG.normal(size=(3, 6)) * 40 + 0.1 * RNG.normal(size=(25, 6)) + 300
+Y = (
+    RNG.normal(size=(25, 3)) @ RNG.normal(size=(3, 6)) * 40
+    + 0.1 * RNG.normal(size=(25, 6))
+    + 300
+)
 
 
 @each_network
@@ -59,8 +63,13 @@ def test_the_gradient_of_a_density_equals_finite_differences(make):
         return p.log_prob(jnp.array([0.5, -0.4, 0.1, 0.2]))
 
     step = [rng.normal(size=w.shape) for w in weights]
-    slope = sum(jnp.vdot(g, s) for g, s in zip(jax.grad(loss)(weights), step, strict=True))
-    ends = [loss([w + h * s for w, s in zip(weights, step, strict=True)]) for h in (1e-6, -1e-6)]
+    slope = sum(
+        jnp.vdot(g, s) for g, s in zip(jax.grad(loss)(weights), step, strict=True)
+    )
+    ends = [
+        loss([w + h * s for w, s in zip(weights, step, strict=True)])
+        for h in (1e-6, -1e-6)
+    ]
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-7)
 
 
@@ -75,7 +84,9 @@ def test_it_responds_to_inputs_once_calibrated(make):
 def at_the_start(model):
     """The value with all that depends on x at its mean."""
     if isinstance(model, CholeskyMLP):
-        return model.output.read(jnp.mean(jax.vmap(model.perceptron)(X), axis=0), model.dim)
+        return model.output.read(
+            jnp.mean(jax.vmap(model.perceptron)(X), axis=0), model.dim
+        )
     last = model.last if isinstance(model, ShallowMatrixMLP) else model.matrices[-1]
     mean_log_scale = last.b
     if last.V is not None:
@@ -93,7 +104,9 @@ def mean_hidden(model):
 
 @each_network
 def test_targets_start_it_at_their_variances_and_principal_directions(make):
-    model = compiled(make(4, 6, (5,), output=LowRank(3), key=KEY), X, key=KEY, targets=Y)
+    model = compiled(
+        make(4, 6, (5,), output=LowRank(3), key=KEY), X, key=KEY, targets=Y
+    )
     A = at_the_start(model)
     total = np.var(Y, axis=0).sum()
     np.testing.assert_allclose(total * A.diagonal(), np.var(Y, axis=0), rtol=1e-9)
@@ -111,7 +124,9 @@ def test_a_head_starts_at_the_mean_and_the_covariance_of_targets(make):
     head = compiled(GaussianHead(network), X, key=KEY, targets=Y)
     p = jax.vmap(head)(X)
     np.testing.assert_allclose(np.mean(p.mean, axis=0), Y.mean(0), atol=1e-9)
-    np.testing.assert_allclose(np.mean(np.log(p.eta)), np.log(np.var(Y, axis=0).sum()), rtol=1e-9)
+    np.testing.assert_allclose(
+        np.mean(np.log(p.eta)), np.log(np.var(Y, axis=0).sum()), rtol=1e-9
+    )
     average = np.mean(p.covariance.diagonal(), axis=0)
     assert np.all(np.abs(np.log(average / np.var(Y, axis=0))) < 1)
     diagonal = TraceOneGaussian.from_moments(Y.mean(0), DiagonalGram(np.std(Y, axis=0)))
@@ -134,7 +149,10 @@ def test_a_vae_starts_its_decoder_at_the_data():
         (Y[:3], 5),  # than rows
         (Y[:, :1], 2),
         (Y / 1e6, 2),
-        (np.concatenate([Y[:, :5], np.full((25, 1), 0.1)], axis=1).astype("float32"), 3),
+        (
+            np.concatenate([Y[:, :5], np.full((25, 1), 0.1)], axis=1).astype("float32"),
+            3,
+        ),
     ],
     ids=["rank > d", "rank > n", "d = 1", "small", "constant column"],
 )
@@ -147,26 +165,37 @@ def test_the_diagonal_is_right_however_many_directions_there_are(targets, rank):
     variance[variance < 1e-12] = 1  # of the constant column
     variance /= variance.mean()
     got = np.exp(2 * log_scale) + np.sum(L**2, axis=1)
-    np.testing.assert_allclose(got, variance, rtol=1e-4 if L.dtype == np.float32 else 1e-9)
+    np.testing.assert_allclose(
+        got, variance, rtol=1e-4 if L.dtype == np.float32 else 1e-9
+    )
     assert np.all(np.exp(2 * log_scale) > (1 - SHARE - SPARE**2 - 1e-4) * variance)
     assert np.all(np.any(L != 0, axis=0))  # each of them can learn
 
 
 def test_many_rows_cost_no_more_than_their_columns():
-    shapes = jax.ShapeDtypeStruct((10**6, 3), float), jax.ShapeDtypeStruct((3, 2), float)
+    shapes = (
+        jax.ShapeDtypeStruct((10**6, 3), float),
+        jax.ShapeDtypeStruct((3, 2), float),
+    )
     program = jax.make_jaxpr(principal)(*shapes)
     assert max(v.aval.size for e in program.eqns for v in e.outvars) <= 3 * 10**6
 
 
 @pytest.mark.parametrize("rank", [0, -1, 2.0, True, "2"])
 def test_what_is_no_rank_is_refused(rank):
-    with pytest.raises(ValueError, match=r"`LowRank\(rank=...\)` must be a whole number of at"):
+    with pytest.raises(
+        ValueError, match=r"`LowRank\(rank=...\)` must be a whole number of at"
+    ):
         LowRank(rank)
 
 
 def test_targets_of_another_size_are_refused():
     model = MatrixMLP(4, 6, (5,), output=LowRank(2), key=KEY)
-    with pytest.raises(ValueError, match=r"`calibrate\(targets=...\)` must have 6 columns.*got 5"):
+    with pytest.raises(
+        ValueError, match=r"`calibrate\(targets=...\)` must have 6 columns.*got 5"
+    ):
         calibrate(model, X, key=KEY, targets=Y[:, :5])
-    with pytest.raises(ValueError, match=r"`calibrate\(targets=...\)` must have .*two rows"):
+    with pytest.raises(
+        ValueError, match=r"`calibrate\(targets=...\)` must have .*two rows"
+    ):
         calibrate(model, X, key=KEY, targets=Y[:1])

@@ -32,18 +32,30 @@ NETWORKS = {
     ),
     "general": lambda: MatrixMLP(4, 3, (6, 5), 2, (7, 8), key=KEY),
     "general, diagonal": lambda: MatrixMLP(4, 3, (6, 5), 2, output=Diagonal(), key=KEY),
-    "general, triangular": lambda: MatrixMLP(4, 3, (6, 5), 2, output=Triangular(), key=KEY),
+    "general, triangular": lambda: MatrixMLP(
+        4, 3, (6, 5), 2, output=Triangular(), key=KEY
+    ),
     "joint": lambda: JointMatrixMLP(4, 3, (6, 5), 2, (7, 8), key=KEY),
     "joint, no vector": lambda: JointMatrixMLP(4, 3, (6, 5), None, (7, 8), key=KEY),
-    "joint, triangular": lambda: JointMatrixMLP(4, 3, (6, 5), 2, output=Triangular(), key=KEY),
-    "joint, diagonal, size one": lambda: JointMatrixMLP(1, 1, (1,), 1, output=Diagonal(), key=KEY),
-    "joint, triangular, size one": lambda: JointMatrixMLP(1, 1, (1,), output=Triangular(), key=KEY),
+    "joint, triangular": lambda: JointMatrixMLP(
+        4, 3, (6, 5), 2, output=Triangular(), key=KEY
+    ),
+    "joint, diagonal, size one": lambda: JointMatrixMLP(
+        1, 1, (1,), 1, output=Diagonal(), key=KEY
+    ),
+    "joint, triangular, size one": lambda: JointMatrixMLP(
+        1, 1, (1,), output=Triangular(), key=KEY
+    ),
     "no hidden layer": lambda: MatrixMLP(4, 3, (), key=KEY),
     "size one": lambda: MatrixMLP(1, 1, (1, 1), 1, key=KEY),
     "shallow": lambda: ShallowMatrixMLP(4, 3, (6, 5), key=KEY),
-    "shallow, triangular": lambda: ShallowMatrixMLP(4, 3, (6, 5), output=Triangular(), key=KEY),
+    "shallow, triangular": lambda: ShallowMatrixMLP(
+        4, 3, (6, 5), output=Triangular(), key=KEY
+    ),
     "cholesky": lambda: CholeskyMLP(4, 3, (6, 5), key=KEY),
-    "cholesky, diagonal": lambda: CholeskyMLP(4, 3, (6, 5), 2, output=Diagonal(), key=KEY),
+    "cholesky, diagonal": lambda: CholeskyMLP(
+        4, 3, (6, 5), 2, output=Diagonal(), key=KEY
+    ),
     "cholesky, dense": lambda: CholeskyMLP(4, 3, (6, 5), output=Dense(), key=KEY),
 }
 each = pytest.mark.parametrize("name", NETWORKS)
@@ -58,7 +70,9 @@ def matrix_of(output):
 def test_output_is_spd_with_trace_one_from_tiny_to_huge_inputs(name, dtype):
     model = jax.tree.map(lambda w: w.astype(dtype), NETWORKS[name]())
     directions = np.random.default_rng(0).normal(size=(5, model.in_features))
-    X = np.concatenate([directions * scale for scale in (1e-6, 1e-3, 1, 1e3, 1e6)]).astype(dtype)
+    X = np.concatenate(
+        [directions * scale for scale in (1e-6, 1e-3, 1, 1e3, 1e6)]
+    ).astype(dtype)
     output = jax.jit(lambda model, X: jax.vmap(model)(X))(model, X)
     A = matrix_of(output)
     for leaf in jax.tree.leaves(output):
@@ -78,7 +92,9 @@ def test_a_batch_is_the_samples_one_by_one(name):
     X = np.random.default_rng(1).normal(size=(3, model.in_features))
     batch = jax.vmap(model)(X)
     for i in range(3):
-        for one, many in zip(jax.tree.leaves(model(X[i])), jax.tree.leaves(batch), strict=True):
+        for one, many in zip(
+            jax.tree.leaves(model(X[i])), jax.tree.leaves(batch), strict=True
+        ):
             np.testing.assert_allclose(one, many[i], rtol=1e-9, atol=1e-12)
 
 
@@ -99,7 +115,9 @@ def test_a_sample_and_its_gradient_do_not_feel_their_neighbours():
 
     keep = np.arange(5) != 3
     for quiet, disturbed in zip(
-        jax.tree.leaves(each_gradient(X)), jax.tree.leaves(each_gradient(loud)), strict=True
+        jax.tree.leaves(each_gradient(X)),
+        jax.tree.leaves(each_gradient(loud)),
+        strict=True,
     ):
         np.testing.assert_array_equal(quiet[keep], disturbed[keep])
 
@@ -123,9 +141,13 @@ def test_the_equations_of_the_joint_form(out_features):
     h1 = np.tanh(vector(model.vectors[1], H1, np.tanh(vector(model.vectors[0], H2, x))))
     Z0 = M0.W @ (5 * H1) @ M0.W.T + M0.B + (M0.V @ h1).reshape(3, 3)
     output = model(x)
-    np.testing.assert_allclose(matrix_of(output).dense(), kernel_matrix(Z0), rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(
+        matrix_of(output).dense(), kernel_matrix(Z0), rtol=1e-11, atol=1e-13
+    )
     if out_features is not None:
-        np.testing.assert_allclose(output[0], vector(model.vectors[2], H1, h1), rtol=1e-11)
+        np.testing.assert_allclose(
+            output[0], vector(model.vectors[2], H1, h1), rtol=1e-11
+        )
     assert model.out_features == out_features
 
 
@@ -138,7 +160,9 @@ def test_the_joint_form_contains_a_standard_mlp():
     z0, H0 = model(x)
     last = model.matrices[-1]
     np.testing.assert_allclose(z0, model.vectors[-1].D @ h, rtol=1e-12)
-    np.testing.assert_allclose(H0.dense(), kernel_matrix(last.B + (last.V @ h).reshape(3, 3)))
+    np.testing.assert_allclose(
+        H0.dense(), kernel_matrix(last.B + (last.V @ h).reshape(3, 3))
+    )
 
 
 def without_matrices(model):
@@ -148,7 +172,10 @@ def without_matrices(model):
 
 def test_the_joint_form_with_a_triangular_output_contains_the_cholesky_mlp():
     cholesky = CholeskyMLP(4, 3, (7, 8), 2, key=KEY)
-    W, b = cholesky.perceptron.W, [jnp.arange(1.0, 1 + len(b)) / 10 for b in cholesky.perceptron.b]
+    W, b = (
+        cholesky.perceptron.W,
+        [jnp.arange(1.0, 1 + len(b)) / 10 for b in cholesky.perceptron.b],
+    )
     cholesky = eqx.tree_at(lambda m: m.perceptron.b, cholesky, tuple(b))
     joint = JointMatrixMLP(4, 3, (6, 5), 2, (7, 8), output=Triangular(), key=KEY)
     joint = eqx.tree_at(
@@ -188,7 +215,9 @@ def test_cholesky_covers_every_spd_matrix_of_trace_one():
         model,
         (jnp.zeros((6, 5)), jnp.asarray(z)),
     )
-    np.testing.assert_allclose(model(jnp.ones(4)).dense(), T.T @ T / np.sum(T**2), atol=1e-12)
+    np.testing.assert_allclose(
+        model(jnp.ones(4)).dense(), T.T @ T / np.sum(T**2), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,12 +229,18 @@ def test_cholesky_covers_every_spd_matrix_of_trace_one():
         ),
         (lambda: MatrixMLP(0, 3, key=KEY), r"`MatrixMLP\(in_features=...\)`.*got 0"),
         (lambda: MatrixMLP(4, 3.0, key=KEY), r"got 3.0"),
-        (lambda: MatrixMLP(4, 3, (5, -1), key=KEY), r"`MatrixMLP\(hidden_dims=...\)`.*got -1"),
+        (
+            lambda: MatrixMLP(4, 3, (5, -1), key=KEY),
+            r"`MatrixMLP\(hidden_dims=...\)`.*got -1",
+        ),
         (
             lambda: MatrixMLP(4, 3, 20, key=KEY),
             r"must be a tuple of sizes such as \(20, 20\), got 20",
         ),
-        (lambda: MatrixMLP(4, 3, (5,), hidden_features=(5,), key=KEY), r"need `out_features`"),
+        (
+            lambda: MatrixMLP(4, 3, (5,), hidden_features=(5,), key=KEY),
+            r"need `out_features`",
+        ),
         (
             lambda: MatrixMLP(4, 3, (5, 5), 2, (5,), key=KEY),
             r"one width for each of the 2 hidden_dims, got \(5,\)",
@@ -218,8 +253,14 @@ def test_cholesky_covers_every_spd_matrix_of_trace_one():
             lambda: JointMatrixMLP(4, 3, (5, 5), hidden_features=(5,), key=KEY),
             r"one width for each of the 2 hidden_dims, got \(5,\)",
         ),
-        (lambda: JointMatrixMLP(4, 3, (5,), 0, key=KEY), r"MLP\(out_features=...\)`.*got 0"),
-        (lambda: CholeskyMLP(4, 3, (5,), 0, key=KEY), r"MLP\(out_features=...\)`.*got 0"),
+        (
+            lambda: JointMatrixMLP(4, 3, (5,), 0, key=KEY),
+            r"MLP\(out_features=...\)`.*got 0",
+        ),
+        (
+            lambda: CholeskyMLP(4, 3, (5,), 0, key=KEY),
+            r"MLP\(out_features=...\)`.*got 0",
+        ),
         (lambda: ShallowMatrixMLP(4, 3, (), key=KEY), r"must name a layer, got \(\)"),
         (lambda: CholeskyMLP(4, True, key=KEY), r"`CholeskyMLP\(dim=...\)`.*got True"),
         (
@@ -248,7 +289,10 @@ def test_a_560_pixel_covariance_fits_in_memory():
     """Value and gradient of the von Neumann loss, batch 10: the process stays below 1.5 GiB."""
     script = Path(__file__).parents[2] / "benchmarks" / "scaling.py"
     run = subprocess.run(
-        [sys.executable, script, "von Neumann", "560"], capture_output=True, text=True, check=True
+        [sys.executable, script, "von Neumann", "560"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     peak = float(run.stdout.split()[-1])
     assert peak < 1536

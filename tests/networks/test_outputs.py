@@ -60,11 +60,16 @@ def test_the_gradient_of_a_density_equals_finite_differences(make, output):
 
     for _ in range(3):
         step = [rng.normal(size=w.shape) for w in weights]
-        slope = sum(jnp.vdot(g, s) for g, s in zip(jax.grad(loss)(weights), step, strict=True))
+        slope = sum(
+            jnp.vdot(g, s) for g, s in zip(jax.grad(loss)(weights), step, strict=True)
+        )
         ends = [
-            loss([w + h * s for w, s in zip(weights, step, strict=True)]) for h in (1e-6, -1e-6)
+            loss([w + h * s for w, s in zip(weights, step, strict=True)])
+            for h in (1e-6, -1e-6)
         ]
-        np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(
+            slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-7
+        )
 
 
 @each_output
@@ -103,7 +108,9 @@ def test_a_diagonal_output_is_the_diagonal_of_the_dense_one():
         for output in (Dense, Diagonal)
     ]
     full, diagonal = (model(jnp.ones(4)) for model in models)
-    np.testing.assert_allclose(jnp.diagonal(full.dense()), diagonal.scale**2, rtol=1e-12)
+    np.testing.assert_allclose(
+        jnp.diagonal(full.dense()), diagonal.scale**2, rtol=1e-12
+    )
 
 
 @each_output
@@ -137,7 +144,9 @@ class FactorLayer(eqx.Module):
         return Gram.trace_one(jnp.concatenate([U, jnp.diag(jnp.exp(self.log_scale))]))
 
     def calibrated(self, source, h=None, *, key):
-        return eqx.tree_at(lambda m: m.inner, self, self.inner.calibrated(source, h, key=key))
+        return eqx.tree_at(
+            lambda m: m.inner, self, self.inner.calibrated(source, h, key=key)
+        )
 
 
 @register(name="tests.Factors")
@@ -147,7 +156,9 @@ class Factors(Output):
     def layer(self, before, dim, *, r=0, joint=False, key):
         r = r if joint else 0
         inner = MatrixLayer(before, self.rank, Dense(MercerSigmoid()), r=r, key=key)
-        return FactorLayer(inner, jax.random.normal(key, (dim, self.rank)), jnp.zeros(dim))
+        return FactorLayer(
+            inner, jax.random.normal(key, (dim, self.rank)), jnp.zeros(dim)
+        )
 
     def size(self, dim):
         return dim * (self.rank + 1)
@@ -174,7 +185,8 @@ def test_an_output_of_ones_own_may_have_a_layer_of_its_own(make, tmp_path):
 @pytest.mark.parametrize("make", [MatrixMLP, JointMatrixMLP, CholeskyMLP])
 def test_what_is_no_output_is_refused(make, output):
     with pytest.raises(
-        ValueError, match=rf"`{make.__name__}\(output=...\)` must be an output such as `Dense\(\)`"
+        ValueError,
+        match=rf"`{make.__name__}\(output=...\)` must be an output such as `Dense\(\)`",
     ):
         make(4, 3, (5,), output=output, key=KEY)
 
@@ -192,7 +204,9 @@ def test_the_floor_of_a_linear_kernel_is_kept():
 @pytest.mark.parametrize("kernel", [5, Dense(), MercerSigmoid])
 @pytest.mark.parametrize("output", [Dense, Diagonal])
 def test_what_is_no_kernel_is_refused_at_once(output, kernel):
-    with pytest.raises(ValueError, match=rf"`{output.__name__}\(kernel=...\)` must be a function"):
+    with pytest.raises(
+        ValueError, match=rf"`{output.__name__}\(kernel=...\)` must be a function"
+    ):
         output(kernel)
     with pytest.raises(ValueError, match=r"`Dense\(kernel=...\)` must be a function"):
         MatrixMLP(3, 2, (4,), kernel=kernel, key=KEY)

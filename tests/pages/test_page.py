@@ -83,7 +83,9 @@ def test_a_column_with_values_of_the_paper_is_two(tmp_path):
     write(tmp_path, "example1", RECORD)
     report.build(tmp_path, HEADING)
     page = read(tmp_path)
-    assert page.text.count("obtained") == page.text.count("paper") == 2  # of three columns
+    assert (
+        page.text.count("obtained") == page.text.count("paper") == 2
+    )  # of three columns
     rows = [
         row
         for row in (tmp_path / "index.html").read_text().splitlines()
@@ -96,7 +98,9 @@ def test_text_is_escaped_wherever_it_stands(tmp_path):
     result = {
         "title": HOSTILE,
         "about": HOSTILE,
-        "claims": [{"claim": HOSTILE, "verdict": f"depends on {HOSTILE}", "evidence": HOSTILE}],
+        "claims": [
+            {"claim": HOSTILE, "verdict": f"depends on {HOSTILE}", "evidence": HOSTILE}
+        ],
         "tables": [
             {
                 "title": HOSTILE,
@@ -120,7 +124,9 @@ def test_text_is_escaped_wherever_it_stands(tmp_path):
         "device": HOSTILE,
         "settings": {HOSTILE: HOSTILE},
     }
-    write(tmp_path, "hostile", {"result": result, "date": HOSTILE, "quick": True, **rest})
+    write(
+        tmp_path, "hostile", {"result": result, "date": HOSTILE, "quick": True, **rest}
+    )
     (tmp_path / "x.png").write_bytes(PNG)
     assert report.build(tmp_path, HEADING) == {}
     read(tmp_path)
@@ -129,14 +135,22 @@ def test_text_is_escaped_wherever_it_stands(tmp_path):
 
 def test_a_missing_figure_is_named_and_the_rest_is_shown(tmp_path, capsys):
     write(
-        tmp_path, "density", {"result": {"title": "densities", "figures": [{"file": "gone.png"}]}}
+        tmp_path,
+        "density",
+        {"result": {"title": "densities", "figures": [{"file": "gone.png"}]}},
     )
     assert report.build(tmp_path, HEADING) == {}
-    assert "The figure gone.png is missing: run the command again." in read(tmp_path).text
+    assert (
+        "The figure gone.png is missing: run the command again." in read(tmp_path).text
+    )
     assert "gone.png" in capsys.readouterr().err
 
 
-BAD_TABLE = {"title": "t", "columns": ["", "a", "b"], "rows": [{"name": "short", "cells": [1]}]}
+BAD_TABLE = {
+    "title": "t",
+    "columns": ["", "a", "b"],
+    "rows": [{"name": "short", "cells": [1]}],
+}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +162,10 @@ BAD_TABLE = {"title": "t", "columns": ["", "a", "b"], "rows": [{"name": "short",
         (b"[1, 2]", "not a record"),
         (b'{"name": "package", "version": "1"}', "not a record"),
         (b'{"experiment": "other", "result": {}}', "the name of the file"),
-        (b'{"experiment": "bad", "result": {"claims": [{"claim": "c"}]}}', "lacks 'verdict'"),
+        (
+            b'{"experiment": "bad", "result": {"claims": [{"claim": "c"}]}}',
+            "lacks 'verdict'",
+        ),
         (
             b'{"experiment": "bad", "result": {"claims": [{"claim": "", "verdict": "holds so"}]}}',
             "holds so",
@@ -158,14 +175,21 @@ BAD_TABLE = {"title": "t", "columns": ["", "a", "b"], "rows": [{"name": "short",
             b'{"experiment": "bad", "result": {"figures": [{"file": "../secret.png"}]}}',
             "same folder",
         ),
-        (b'{"experiment": "bad", "result": {"figures": [{"file": "bad.json"}]}}', "PNG or SVG"),
         (
-            json.dumps({"experiment": "bad", "result": {"tables": [BAD_TABLE]}}).encode(),
+            b'{"experiment": "bad", "result": {"figures": [{"file": "bad.json"}]}}',
+            "PNG or SVG",
+        ),
+        (
+            json.dumps(
+                {"experiment": "bad", "result": {"tables": [BAD_TABLE]}}
+            ).encode(),
             "1 cells for 2 columns",
         ),
     ],
 )
-def test_a_file_that_is_no_record_is_left_out_and_named(tmp_path, capsys, content, reason):
+def test_a_file_that_is_no_record_is_left_out_and_named(
+    tmp_path, capsys, content, reason
+):
     (tmp_path / "bad.json").write_bytes(content)
     write(tmp_path, "example1", RECORD)
     skipped = report.build(tmp_path, HEADING)
@@ -180,7 +204,9 @@ def test_experiments_stand_in_the_order_that_is_told(tmp_path):
     for name in ("zebra", "radius", "example1-mlp", "alpha", "example1"):
         write(tmp_path, name, {"result": {}})
     report.build(tmp_path, HEADING, ("example1", "example1-mlp", "frey", "radius"))
-    ids = [i for i in read(tmp_path).ids if not i.endswith("-title") and i != "verdicts"]
+    ids = [
+        i for i in read(tmp_path).ids if not i.endswith("-title") and i != "verdicts"
+    ]
     assert ids == ["example1", "example1-mlp", "radius", "alpha", "zebra"]
 
 

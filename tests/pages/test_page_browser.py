@@ -61,15 +61,23 @@ def check_whole(page, folder):
     """No error, no request but for the page itself, and all figures and rows of the records."""
     assert page.errors == []
     assert [
-        request for request in page.requests if not request.startswith(("file:", "data:"))
+        request
+        for request in page.requests
+        if not request.startswith(("file:", "data:"))
     ] == []
     paths = [folder / f"{name}.json" for name in TARGETS]
-    results = [json.loads(path.read_text())["result"] for path in paths if path.exists()]
+    results = [
+        json.loads(path.read_text())["result"] for path in paths if path.exists()
+    ]
     widths = page.evaluate("[...document.images].map(image => image.naturalWidth)")
     assert len(widths) == sum(len(result["figures"]) for result in results)
     assert min(widths) > 0
-    rows = page.evaluate("[...document.querySelectorAll('tbody')].map(body => body.rows.length)")
-    assert rows == [len(table["rows"]) for result in results for table in result["tables"]]
+    rows = page.evaluate(
+        "[...document.querySelectorAll('tbody')].map(body => body.rows.length)"
+    )
+    assert rows == [
+        len(table["rows"]) for result in results for table in result["tables"]
+    ]
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -106,7 +114,9 @@ def test_all_text_has_the_contrast_that_wcag_asks_for(browser, url, dark):
 
 def test_links_lead_to_their_sections(browser, url):
     page = browser.open(url)
-    assert page.evaluate("[...document.links].every(link => document.querySelector(link.hash))")
+    assert page.evaluate(
+        "[...document.links].every(link => document.querySelector(link.hash))"
+    )
     assert page.evaluate("document.links.length") == len(TARGETS)
 
 

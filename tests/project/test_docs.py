@@ -48,8 +48,12 @@ def test_the_code_for_a_scikit_learn_user_runs(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_commands_for_a_table_and_a_deadline_run(tmp_path):
     text = (ROOT / "docs/table.md").read_text()
-    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)[1:]  # after the installation
-    script = "set -e\n" + "".join(blocks).replace("--report page", "--report page --epochs 2")
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)[
+        1:
+    ]  # after the installation
+    script = "set -e\n" + "".join(blocks).replace(
+        "--report page", "--report page --epochs 2"
+    )
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["sh", "-c", script],
@@ -59,7 +63,9 @@ def test_the_commands_for_a_table_and_a_deadline_run(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    said = re.search(r"```text\n(.*?)```", text, re.DOTALL)[1].replace("...\n", "").strip()
+    said = (
+        re.search(r"```text\n(.*?)```", text, re.DOTALL)[1].replace("...\n", "").strip()
+    )
     assert all(line[:80] in done.stderr for line in said.splitlines())
     assert (tmp_path / "page" / "index.html").exists()
     assert len((tmp_path / "forecast.csv").read_text().splitlines()) == 2001
@@ -107,7 +113,9 @@ def test_the_code_of_scaling_out_runs(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "path", [path for path in EXAMPLES if path.stem not in OTHERWISE], ids=lambda path: path.stem
+    "path",
+    [path for path in EXAMPLES if path.stem not in OTHERWISE],
+    ids=lambda path: path.stem,
 )
 def test_an_example_runs_prints_and_draws(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -140,5 +148,7 @@ def test_every_example_is_in_the_gallery():
 def test_every_public_name_is_in_the_reference():
     pages = "".join(path.read_text() for path in (ROOT / "docs/api").glob("*.md"))
     documented = re.findall(r"auto(?:class|function|exception):: mmlp\.(\S+)", pages)
-    assert {*mmlp.__all__, *mmlp.estimators.__all__} - {"__version__"} <= set(documented)
+    assert {*mmlp.__all__, *mmlp.estimators.__all__} - {"__version__"} <= set(
+        documented
+    )
     assert len(documented) == len(set(documented))

@@ -18,7 +18,12 @@ _version _lazy registry temporary_files atomic_files program_cache compilation l
 divergences distributions networks vae serialization training metrics datasets
  plotting columns estimators tables pages reporting demo cli
 """.split()
-MOVED = {"checkpoint", "heads", "initialisation", "kernels"}  # only names of other modules
+MOVED = {
+    "checkpoint",
+    "heads",
+    "initialisation",
+    "kernels",
+}  # only names of other modules
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 LIGHT = {"jax", "jaxlib", "equinox", "optax", "numpy"}  # what `import mmlp` may load
 HEAVY = {"numpyro", *ORDER[ORDER.index("metrics") :]}
@@ -65,13 +70,18 @@ def module_of(target):
     package, *parts = target.split(".")
     names = ["/".join(parts[:n]) for n in range(len(parts), 0, -1)]
     files = [file for name in names for file in (f"{name}.py", f"{name}/__init__.py")]
-    return next((file for file in files if file in PATHS), None) if package == "mmlp" else None
+    return (
+        next((file for file in files if file in PATHS), None)
+        if package == "mmlp"
+        else None
+    )
 
 
 def test_no_module_imports_itself_by_way_of_others():
     """Late imports count. A folder's modules import each other, never the folder itself."""
     graph = {
-        module: {module_of(target) for target in imported(path, top_level_only=False)} - {None}
+        module: {module_of(target) for target in imported(path, top_level_only=False)}
+        - {None}
         for module, path in PATHS.items()
     }
     try:
@@ -87,7 +97,9 @@ def test_the_core_needs_only_jax_equinox_and_optax(module):
         return
     for target in imported(path, top_level_only=True):
         package = target.partition(".")[0]
-        assert package in LIGHT | {"mmlp"} | sys.stdlib_module_names, f"{name} imports {package}"
+        assert package in LIGHT | {"mmlp"} | sys.stdlib_module_names, (
+            f"{name} imports {package}"
+        )
 
 
 MINIMAL = """
@@ -116,14 +128,17 @@ print(float(value), float(loss(optax.apply_updates(model, updates))))
 
 def test_import_and_a_training_step_work_without_the_optional_dependencies():
     command = [sys.executable, "-c", MINIMAL]
-    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT.parent, timeout=300)
+    run = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT.parent, timeout=300
+    )
     assert run.returncode == 0, run.stderr
     before, after = map(float, run.stdout.split())
     assert after < before
 
 
 @pytest.mark.parametrize(
-    ("words", "status"), [("--version", 0), ("fit --help", 0), ("fit regresion wind.csv", 2)]
+    ("words", "status"),
+    [("--version", 0), ("fit --help", 0), ("fit regresion wind.csv", 2)],
 )
 def test_help_and_wrong_arguments_need_no_jax(words, status):
     assert without_jax(*words.split())[0] == status
@@ -138,7 +153,9 @@ def test_the_names_are_those_that_type_checkers_see():
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    names = {name: home for home, words in mmlp._NAMES.items() for name in words.split()}
+    names = {
+        name: home for home, words in mmlp._NAMES.items() for name in words.split()
+    }
     modules = {name for name, home in seen.items() if home == "mmlp"}
     assert {n: f"mmlp.{home}" for n, home in names.items()} == {
         name: home for name, home in seen.items() if name not in modules

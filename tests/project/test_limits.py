@@ -33,10 +33,17 @@ def test_a_test_that_stands_still_fails_with_its_stack(tmp_path):
     ]
     command = [sys.executable, "-m", "pytest", "-n", "2", *options, str(tmp_path)]
     environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("PYTEST")
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("PYTEST")
     }
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+        command,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 1, done.stdout
     assert "1 failed, 1 passed" in done.stdout

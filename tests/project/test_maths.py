@@ -57,22 +57,32 @@ def test_kl_from_the_standard_normal_is_family_scale_location_and_shape(beta):
     np.testing.assert_allclose(shapes(OMEGA)[0], parts[3], rtol=1e-12)
     assert abs(parts[0]) < 1e-12 if beta is None else parts[0] > 1e-3
     isotropic = eqx.tree_at(lambda q: q.omega, q, ROUND)
-    np.testing.assert_allclose(kl_divergence(isotropic, PRIOR), sum(parts[:3]), rtol=1e-12)
-    np.testing.assert_allclose(von_neumann_kl(q), sum(parts[:3]) + shapes(OMEGA)[1], rtol=1e-12)
+    np.testing.assert_allclose(
+        kl_divergence(isotropic, PRIOR), sum(parts[:3]), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        von_neumann_kl(q), sum(parts[:3]) + shapes(OMEGA)[1], rtol=1e-12
+    )
 
 
 def test_the_two_shape_parts_agree_to_second_order():
     e = np.array([0.9, -0.2, -0.4, -0.3])
     for step in (1e-2, 1e-3):
         log_det, quantum = shapes(gram(1 + step * e))
-        np.testing.assert_allclose([log_det, quantum], step**2 * np.sum(e**2) / 4, rtol=5 * step)
-        np.testing.assert_allclose(quantum - log_det, step**3 * np.sum(e**3) / 12, rtol=5 * step)
+        np.testing.assert_allclose(
+            [log_det, quantum], step**2 * np.sum(e**2) / 4, rtol=5 * step
+        )
+        np.testing.assert_allclose(
+            quantum - log_det, step**3 * np.sum(e**3) / 12, rtol=5 * step
+        )
 
 
 def test_the_von_neumann_shape_part_is_bounded_where_the_log_det_is_not():
     values = [shapes(gram([1, small, small, small])) for small in (1e-3, 1e-6, 1e-12)]
     log_det, quantum = np.array(values).T
-    np.testing.assert_allclose(np.diff(log_det), [1.5 * np.log(1e3), 1.5 * np.log(1e6)], rtol=1e-2)
+    np.testing.assert_allclose(
+        np.diff(log_det), [1.5 * np.log(1e3), 1.5 * np.log(1e6)], rtol=1e-2
+    )
     assert np.all(np.diff(quantum) > 0)
     np.testing.assert_allclose(quantum[-1], K / 2 * np.log(K), rtol=1e-9)
 

@@ -16,8 +16,12 @@ slow = pytest.mark.slow
     [
         ("float32", ["d=40"]),
         pytest.param("float64", ["d=40", "d=5"], marks=slow),
-        pytest.param("float32", ["d=5", "vae_step", "fit", "fit_many", "regressor"], marks=slow),
-        pytest.param("float64", ["vae_step", "fit", "fit_many", "regressor"], marks=slow),
+        pytest.param(
+            "float32", ["d=5", "vae_step", "fit", "fit_many", "regressor"], marks=slow
+        ),
+        pytest.param(
+            "float64", ["vae_step", "fit", "fit_many", "regressor"], marks=slow
+        ),
     ],
 )
 def test_a_program_on_one_core_comes_to_its_end(precision, programs):

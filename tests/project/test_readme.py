@@ -69,16 +69,22 @@ def duels(column):
 def scores(method):
     """Negative log-likelihoods on both tables."""
     values = [
-        np.array([split["nll"] for split in measured("regression")[t][method]]) for t in NAMES
+        np.array([split["nll"] for split in measured("regression")[t][method]])
+        for t in NAMES
     ]
     return [{"mean": x.mean(), "error": x.std(ddof=1) / len(x) ** 0.5} for x in values]
 
 
 def written(page):
     """The rows of the tables of a page: label -> for each cell its figures, as they are written."""
-    lines = [line for line in (ROOT / page).read_text().splitlines() if line.startswith("| ")]
+    lines = [
+        line for line in (ROOT / page).read_text().splitlines() if line.startswith("| ")
+    ]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return {label: [re.findall(r"[\d.]+(?:e-\d)?", cell) for cell in rest] for label, *rest in rows}
+    return {
+        label: [re.findall(r"[\d.]+(?:e-\d)?", cell) for cell in rest]
+        for label, *rest in rows
+    }
 
 
 def assert_figures(figures, expected):
@@ -101,7 +107,9 @@ def test_the_figures_of_the_readme_stand_in_the_results():
             RECIPE,
         )
     )
-    assert all(len(cell) == 2 for cell in [*joint, *cholesky, *others, paper[0], paper[2]])
+    assert all(
+        len(cell) == 2 for cell in [*joint, *cholesky, *others, paper[0], paper[2]]
+    )
     iw = [
         cells(FREY, *row)[-1]
         for row in [
@@ -114,7 +122,9 @@ def test_the_figures_of_the_readme_stand_in_the_results():
     assert_figures(joint, [duels(0)[1], scores("MultivariateRegressor")[0], iw[0]])
     assert_figures(cholesky, [duels(1)[1], scores("the same, CholeskyMLP")[0], iw[1]])
     neighbours = divergences("5 nearest neighbours")[1]
-    assert_figures(others, [neighbours, scores("NGBoost multivariate normal")[0], iw[2]])
+    assert_figures(
+        others, [neighbours, scores("NGBoost multivariate normal")[0], iw[2]]
+    )
     assert_figures(paper, [divergences("the paper's recipe, QRE")[1], {}, iw[3]])
 
 
@@ -140,21 +150,32 @@ def test_the_figures_of_the_page_of_results_stand_in_the_results():
     groups = {
         "the paper's recipe *": ("EfNf", RECIPE),
         "one Gaussian": ("one Gaussian", "simple densities"),
-        "Gaussian mixture, chosen by validation": ("Gaussian mixture", "simple densities"),
+        "Gaussian mixture, chosen by validation": (
+            "Gaussian mixture",
+            "simple densities",
+        ),
         "`MatrixMLP`, 3 x 30, our recipe *": ("EfNf", "matrix MLP"),
         "`CholeskyMLP`, 3 x 30, our recipe": ("EfNf", "Cholesky MLP"),
         "`CholeskyMLP`, 2 x 100, our recipe": ("EfNf", "Cholesky MLP, 2 x 100"),
         "neural spline flow": ("neural spline flow", "simple densities"),
-        "`JointMatrixMLP`, 2 x 16 and a vector path of 2 x 100": ("EfNf", "matrix MLP, joint"),
+        "`JointMatrixMLP`, 2 x 16 and a vector path of 2 x 100": (
+            "EfNf",
+            "matrix MLP, joint",
+        ),
     }
     for label, row in groups.items():
         _, kld, _, iw = cells(FREY, *row)
         assert_figures(rows[label], [kld, iw])
-    for (setting, d), *compared in zip(CASES, duels(0), duels(1), duels(2), strict=True):
+    for (setting, d), *compared in zip(
+        CASES, duels(0), duels(1), duels(2), strict=True
+    ):
         name = "that turn" if setting == "turning" else "with linear factors"
         assert_figures(rows[f"covariances {name}, {d} x {d}"][:3], compared)
     for name, table in (("energy data", 0), ("Jura", 1)):
-        both = [scores(who)[table] for who in ("MultivariateRegressor", "the same, CholeskyMLP")]
+        both = [
+            scores(who)[table]
+            for who in ("MultivariateRegressor", "the same, CholeskyMLP")
+        ]
         assert_figures(rows[f"regression, {name}"][:2], both)
     for k, table in zip((5, 8), measured("frey")["result"]["tables"], strict=True):
         both = [cells(table, "EfNf", group)[-1] for group in (JOINT, WIDE)]
@@ -174,7 +195,9 @@ def test_the_figures_of_the_page_of_results_stand_in_the_results():
 
 
 def test_the_commands_of_the_readme_are_targets_of_the_makefile():
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(
+        re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    )
     pages = "".join((ROOT / page).read_text() for page in PAGES)
     commands = set(re.findall(r"`make ([a-z-]+)|^make ([a-z-]+)", pages, re.MULTILINE))
     commands = {name for names in commands for name in names if name}
@@ -192,7 +215,9 @@ def test_links_lead_somewhere(page):
 def test_files_and_tests_that_a_page_names_exist(page):
     """Paths from the root of the repository in backticks, and names of tests."""
     text = (ROOT / page).read_text()
-    for path in re.findall(r"(?:mmlp|tests|benchmarks|examples|results|docs)/[\w./-]*\w", text):
+    for path in re.findall(
+        r"(?:mmlp|tests|benchmarks|examples|results|docs)/[\w./-]*\w", text
+    ):
         assert "NAME" in path or (ROOT / path).exists(), path
     tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     for name in re.findall(r"`(test_\w+)`", text):
@@ -209,7 +234,9 @@ def test_the_tour_trains_prints_tables_and_ends_in_a_page(tmp_path, capsys):
     assert 0 < matrix < constant
     assert 0 < cholesky < constant
     assert 0 < neighbours < constant
-    assert all((tmp_path / f"{name}.png").stat().st_size > 10_000 for name in tour.PARTS)
+    assert all(
+        (tmp_path / f"{name}.png").stat().st_size > 10_000 for name in tour.PARTS
+    )
     page, out = (tmp_path / "index.html").read_text(), capsys.readouterr().out
     assert "<h1>A tour of matrix-mlp</h1>" in page
     assert all(f'id="{name}"' in page for name in tour.PARTS)

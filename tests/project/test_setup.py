@@ -22,17 +22,31 @@ def make_environment(tmp_path, interpreters: dict[str, str], *arguments: str):
     for name, script in interpreters.items():
         (path / name).write_text(f"#!{shutil.which('sh')}\n{script}\n")
         (path / name).chmod(0o755)
-    command = [shutil.which("make"), "-s", "-f", str(MAKEFILE), ".venv/bin/python", *arguments]
+    command = [
+        shutil.which("make"),
+        "-s",
+        "-f",
+        str(MAKEFILE),
+        ".venv/bin/python",
+        *arguments,
+    ]
     environment = {"PATH": str(path), "HOME": os.environ.get("HOME", "/")}
     return subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        command,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
 
 
 @pytest.mark.parametrize(
     "interpreters", [{"python3": OLD}, {"python3": OLD, "python3.13": BROKEN}, {}]
 )
-def test_without_a_fit_interpreter_one_line_says_what_to_install(interpreters, tmp_path):
+def test_without_a_fit_interpreter_one_line_says_what_to_install(
+    interpreters, tmp_path
+):
     answer = make_environment(tmp_path, interpreters)
     assert answer.returncode != 0
     line, _ = answer.stderr.split("\n", 1)  # then make's own
@@ -42,7 +56,9 @@ def test_without_a_fit_interpreter_one_line_says_what_to_install(interpreters, t
     assert not (tmp_path / ".venv").exists()
 
 
-@pytest.mark.parametrize("arguments", [[], ["PYTHON=python3"], ["PYTHON=/nowhere/python3.14"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["PYTHON=python3"], ["PYTHON=/nowhere/python3.14"]]
+)
 def test_a_newer_interpreter_on_the_path_is_taken_if_it_works(arguments, tmp_path):
     interpreters = {"python3": OLD, "python3.13": BROKEN, "python3.12": GOOD}
     answer = make_environment(tmp_path, interpreters, *arguments)

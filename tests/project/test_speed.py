@@ -33,12 +33,17 @@ def test_a_ratio_is_the_median_over_turns_at_the_best_number_of_threads():
 
 
 def test_arithmetic_is_counted_by_the_second():
-    rows = [{"name": "a", "ms": [2.0], "mflop": 8.0}, {"name": "product", "ms": [1], "mflop": 16.0}]
+    rows = [
+        {"name": "a", "ms": [2.0], "mflop": 8.0},
+        {"name": "product", "ms": [1], "mflop": 16.0},
+    ]
     table = page.growth({"growth": rows})
     assert "| a | 2.00 ms | 8 Mflop | 4.00 Gflop/s | 25 % |" in table
 
 
-def test_rivals_run_in_processes_of_their_own_and_one_that_fails_says_why(tmp_path, monkeypatch):
+def test_rivals_run_in_processes_of_their_own_and_one_that_fails_says_why(
+    tmp_path, monkeypatch
+):
     (tmp_path / "quick.py").write_text(
         "import os\n"
         "def good(steps):\n"
@@ -46,7 +51,10 @@ def test_rivals_run_in_processes_of_their_own_and_one_that_fails_says_why(tmp_pa
         "def bad(): import no_such_module\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    rivals = [turns.Rival("a", "quick:good", {"steps": 5}, 1), turns.Rival("b", "quick:bad")]
+    rivals = [
+        turns.Rival("a", "quick:good", {"steps": 5}, 1),
+        turns.Rival("b", "quick:bad"),
+    ]
     good, bad = turns.in_turns(rivals, 3)
     assert good["threads seen"] == "1"
     assert len(good["ms"]) == 3
@@ -84,7 +92,10 @@ def test_the_page_says_how_busy_the_machine_was():
 
 
 def test_a_part_that_is_missing_names_its_command():
-    assert page.show({}, "errors") == "Not measured yet: `python benchmarks/peers.py divergences`."
+    assert (
+        page.show({}, "errors")
+        == "Not measured yet: `python benchmarks/peers.py divergences`."
+    )
 
 
 def test_an_aim_is_met_only_by_what_was_measured():
@@ -107,7 +118,12 @@ def test_rivals_compute_what_the_library_computes():
     x = jax.random.normal(jax.random.key(1), (10,))
     by_hand, Omega, _ = jax.jit(steps.network)(layers, x)
     ours = mmlp.MatrixMLP(
-        10, 5, (30, 30, 30), 6, output=mmlp.Dense(mmlp.MercerSigmoid()), key=jax.random.key(0)
+        10,
+        5,
+        (30, 30, 30),
+        6,
+        output=mmlp.Dense(mmlp.MercerSigmoid()),
+        key=jax.random.key(0),
     )
 
     def weights(model):
@@ -125,7 +141,9 @@ def test_rivals_compute_what_the_library_computes():
     with torch.no_grad():
         for i, layer in enumerate(layers):
             for name, value in layer.items():
-                getattr(net, name)[i].copy_(torch.from_numpy(np.array(value, np.float32)))
+                getattr(net, name)[i].copy_(
+                    torch.from_numpy(np.array(value, np.float32))
+                )
         vector, T = net(torch.from_numpy(np.array(x, np.float32))[None])
     np.testing.assert_allclose(vector[0].numpy(), by_hand, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose((T.mT @ T)[0].numpy(), Omega, rtol=1e-4, atol=1e-6)

@@ -21,7 +21,9 @@ def browser():
 @pytest.fixture(scope="module", params=["regression", "spd", "vae"])
 def url(request, tmp_path_factory):
     X, folder = inputs(200), tmp_path_factory.mktemp(request.param)
-    model = {"regression": Oracle(text=True), "spd": Matrices(), "vae": Density(p=4)}[request.param]
+    model = {"regression": Oracle(text=True), "spd": Matrices(), "vae": Density(p=4)}[
+        request.param
+    ]
     y = {"spd": lambda: model.predict(X), "vae": lambda: None}.get(request.param)
     if y is None:
         X = X.astype(object)
@@ -39,7 +41,9 @@ def test_the_page_loads_whole_fits_the_screen_and_can_be_read(browser, url, dark
         assert page.errors == []
         assert all(request.startswith(("file:", "data:")) for request in page.requests)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.evaluate("[...document.images].every(i => i.naturalWidth > 0 && i.alt)")
+        assert page.evaluate(
+            "[...document.images].every(i => i.naturalWidth > 0 && i.alt)"
+        )
         assert page.evaluate("[...document.images].every(i => i.clientWidth > 200)")
         assert page.evaluate("document.querySelectorAll('h1').length") == 1
         ratio, element = page.evaluate(CONTRAST)
@@ -48,9 +52,15 @@ def test_the_page_loads_whole_fits_the_screen_and_can_be_read(browser, url, dark
 
 def test_links_lead_to_sections_and_tables_scroll_in_their_boxes(browser, url):
     page = browser.open(url, width=320)
-    assert page.evaluate("[...document.links].every(link => document.querySelector(link.hash))")
-    assert page.evaluate("document.links.length == document.querySelectorAll('section').length")
-    assert page.evaluate("[...document.querySelectorAll('table')].every(t => t.closest('.box'))")
+    assert page.evaluate(
+        "[...document.links].every(link => document.querySelector(link.hash))"
+    )
+    assert page.evaluate(
+        "document.links.length == document.querySelectorAll('section').length"
+    )
+    assert page.evaluate(
+        "[...document.querySelectorAll('table')].every(t => t.closest('.box'))"
+    )
     wide = "[...document.querySelectorAll('.box')].filter(b => b.scrollWidth > b.clientWidth)"
     assert page.evaluate(f"{wide}.every(b => b.tabIndex == 0 && b.ariaLabel)")
 

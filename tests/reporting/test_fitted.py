@@ -35,7 +35,12 @@ def test_inputs_that_matter_are_found_and_the_others_are_not(tmp_path):
     """On rows that the fit has not seen, an input that is independent of all else is expected to
     cost nothing, whatever the fit made of it: 3 errors are passed by chance for one of 400 seeds.
     """
-    sizes = {"hidden_dims": (6,), "hidden_features": (24,), "n_models": 3, "max_epochs": 100}
+    sizes = {
+        "hidden_dims": (6,),
+        "hidden_features": (24,),
+        "n_models": 3,
+        "max_epochs": 100,
+    }
     model = mmlp.MultivariateRegressor(**sizes, random_state=0).fit(*table(1500, 0))
     X, y = table(600, 1)
     rows, _ = arranged(model, X, y, inputs=None, targets=None, place=str)

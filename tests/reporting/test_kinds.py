@@ -34,16 +34,18 @@ def test_the_page_of_matrices(tmp_path):
     page = made(tmp_path, Matrices(), X, Y, inputs=("trace", "bulge", "idle"))
     assert ids(page) == ["scores", "observed", "importance", "worst", "training"]
     assert page.count(">better<") == 6  # than three, here and in the contents
-    assert re.search(r'Farthest first.*?<th scope="row">(.*?)<', page, re.DOTALL)[1].startswith(
-        "row 7 "
-    )
+    assert re.search(r'Farthest first.*?<th scope="row">(.*?)<', page, re.DOTALL)[
+        1
+    ].startswith("row 7 ")
     assert "Most important first: trace, bulge." in page
     assert "no more than chance: idle." in page
 
 
 @pytest.mark.parametrize("given", [False, True])
 def test_baselines_of_matrices_are_means_of_rows_that_are_not_judged(given):
-    X = np.repeat(inputs(8, p=2), 8, axis=0)  # each row eight times: its neighbours are equal
+    X = np.repeat(
+        inputs(8, p=2), 8, axis=0
+    )  # each row eight times: its neighbours are equal
     Y = Matrices().predict(X)
     found = spd.held_out(X, Y, (X, Y) if given else None)
     assert np.allclose(found[spd.NEAREST], Y, rtol=0.5)
@@ -59,11 +61,18 @@ def test_the_page_of_a_density(tmp_path):
     X[5] = [4, -4, 4]
     page = made(tmp_path, Density(), X, inputs=("a", "b", "c"), place="line {}".format)
     assert ids(page) == ["scores", "samples", "latent", "worst", "training"]
-    assert "By log density no different from one Gaussian with a full covariance" in page or (
-        "better than one Gaussian with a full covariance" in page  # which had to be learnt
+    assert (
+        "By log density no different from one Gaussian with a full covariance" in page
+        or (
+            "better than one Gaussian with a full covariance"
+            in page  # which had to be learnt
+        )
     )
     assert "better than one Gaussian with a diagonal covariance" in page
-    assert re.search(r'Lowest density.*?<th scope="row">(.*?)<', page, re.DOTALL)[1] == "line 5"
+    assert (
+        re.search(r'Lowest density.*?<th scope="row">(.*?)<', page, re.DOTALL)[1]
+        == "line 5"
+    )
 
 
 @pytest.mark.parametrize(("model", "p"), [(Matrices(d=1), 2), (Density(p=2), 2)])

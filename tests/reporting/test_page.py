@@ -13,7 +13,15 @@ from mmlp.reporting import document, drawing, regression
 from mmlp.reporting.inputs import binned
 from mmlp.reporting.rows import Column
 
-SECTIONS = ["scores", "calibration", "observed", "importance", "spread", "worst", "training"]
+SECTIONS = [
+    "scores",
+    "calibration",
+    "observed",
+    "importance",
+    "spread",
+    "worst",
+    "training",
+]
 
 
 @pytest.fixture
@@ -45,11 +53,16 @@ def test_the_page_holds_every_section_and_needs_no_network(tmp_path):
     assert "<h1>wind on unseen.csv</h1>" in page
     assert "4 inputs (level, gust, front, idle), 2 targets (u, v)" in page
     assert "Baselines are judged by five-fold cross-validation" in page
-    assert all(source.startswith("data:image/png") for source in re.findall('src="([^"]+)"', page))
+    assert all(
+        source.startswith("data:image/png")
+        for source in re.findall('src="([^"]+)"', page)
+    )
     assert all(alt for alt in re.findall('alt="([^"]*)"', page))
     assert page.count("<img ") == len(re.findall('alt="', page)) > 10
     assert "http" not in re.sub("http-equiv", "", page)
-    assert list((tmp_path / "new" / "folder").iterdir()) == [tmp_path / "new/folder/index.html"]
+    assert list((tmp_path / "new" / "folder").iterdir()) == [
+        tmp_path / "new/folder/index.html"
+    ]
 
 
 @quick
@@ -63,7 +76,12 @@ def test_baselines_learn_from_rows_of_training_if_these_are_given(tmp_path):
 
 
 def test_names_may_hold_anything(tmp_path):
-    names = ["<script>x</script>", "$a_1", "_hidden", 'a "quoted" & very long name ' * 4]
+    names = [
+        "<script>x</script>",
+        "$a_1",
+        "_hidden",
+        'a "quoted" & very long name ' * 4,
+    ]
     page = made(tmp_path, inputs=names, targets=["$", "風速"])
     assert "<script>" not in page
     assert "風速" in page
@@ -110,7 +128,10 @@ def test_rows_without_targets_are_left_out_and_counted(tmp_path):
     y[39] += 100
     page = made(tmp_path, X=X, y=y, place="line {}".format)
     assert "38 rows. 2 rows without all targets are left out." in page
-    assert re.search(r'Lowest density.*?<th scope="row">(.*?)<', page, re.DOTALL)[1] == "line 39"
+    assert (
+        re.search(r'Lowest density.*?<th scope="row">(.*?)<', page, re.DOTALL)[1]
+        == "line 39"
+    )
 
 
 @quick
@@ -128,9 +149,14 @@ def test_other_files_stay_and_a_page_of_others_is_not_written_over(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     made(tmp_path)
     made(tmp_path)  # its own is
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["index.html", "notes.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "index.html",
+        "notes.txt",
+    ]
     (tmp_path / "index.html").write_text("<title>my site</title>")
-    with pytest.raises(ValueError, match="not written by this library; name another folder"):
+    with pytest.raises(
+        ValueError, match="not written by this library; name another folder"
+    ):
         made(tmp_path)
     assert (tmp_path / "index.html").read_text() == "<title>my site</title>"
     with pytest.raises(ValueError, match="is a file; name a folder"):
@@ -143,7 +169,11 @@ def test_other_files_stay_and_a_page_of_others_is_not_written_over(tmp_path):
         (np.zeros((0, 4)), np.zeros((0, 2)), r"n at least 1, got \(0, 4\)"),
         (np.zeros((3, 4)), np.zeros((3, 3)), r"y \(n, d\) with d = 2, got shapes"),
         (np.zeros((3, 4)), np.zeros((2, 2)), "needs rows X"),
-        (np.zeros((3, 4)), np.full((3, 2), np.nan), r"targets \(y\) are all known; there is none"),
+        (
+            np.zeros((3, 4)),
+            np.full((3, 2), np.nan),
+            r"targets \(y\) are all known; there is none",
+        ),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_before_any_work(tmp_path, X, y, message):
@@ -153,7 +183,9 @@ def test_rows_that_do_not_fit_are_refused_before_any_work(tmp_path, X, y, messag
 
 
 def test_a_model_of_another_library_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="must be a fitted MultivariateRegressor, SPDRegressor"):
+    with pytest.raises(
+        ValueError, match="must be a fitted MultivariateRegressor, SPDRegressor"
+    ):
         mmlp.report(object(), inputs(3), None, tmp_path)
 
 
@@ -161,17 +193,27 @@ def test_columns_are_read_as_numbers_dates_or_words():
     cells = np.array(["1", "2.5", "", None, "nan"], object)
     column = Column.of("a", cells)
     assert column.kind == "number"
-    assert np.array_equal(column.values, [1, 2.5, np.nan, np.nan, np.nan], equal_nan=True)
-    assert Column.of("a", np.array(["2020-01-01", "", "2021-03-04"], object)).kind == "date"
+    assert np.array_equal(
+        column.values, [1, 2.5, np.nan, np.nan, np.nan], equal_nan=True
+    )
+    assert (
+        Column.of("a", np.array(["2020-01-01", "", "2021-03-04"], object)).kind
+        == "date"
+    )
     words = Column.of("a", np.array(["x", "", "y"] * 5, object))
     assert words.kind == "text"
     assert list(words.values[:3]) == ["x", "(missing)", "y"]
     rare = Words(("x",), rare=5)
-    assert Column.of("a", np.array(["x", "y"], object), rare).values[1] == rare.indicators[1]
+    assert (
+        Column.of("a", np.array(["x", "y"], object), rare).values[1]
+        == rare.indicators[1]
+    )
 
 
 def test_rows_are_binned_by_quantiles_by_values_and_by_frequent_levels():
-    where, which, names = binned(Column("a", "number", np.append(np.arange(24.0), np.nan)))
+    where, which, names = binned(
+        Column("a", "number", np.append(np.arange(24.0), np.nan))
+    )
     assert names is None
     assert np.array_equal(where, np.arange(12) * 2 + 0.5)
     assert np.array_equal(which, np.append(np.repeat(np.arange(12), 2), -1))

@@ -44,7 +44,9 @@ def test_importance_is_the_divergence_that_a_shuffle_costs():
         for _ in range(40):
             other = X.copy()
             other[:, j] = rng.standard_normal(len(X))
-            truth.append(divergence(oracle.covariance(X), oracle.covariance(other)).mean())
+            truth.append(
+                divergence(oracle.covariance(X), oracle.covariance(other)).mean()
+            )
         one = found[name]
         assert np.all(one.means > 4 * one.errors)
         assert np.all(np.abs(one.means - np.mean(truth)) < 4 * one.errors)
@@ -72,16 +74,26 @@ def test_the_pit_of_a_right_model_is_uniform_and_of_a_wrong_one_is_not(d, beta):
     narrow = Errors(errors, oracle._error_distribution(X, wrong=0.6))
     for pit in (*calibration.target_pit(right, d), mahalanobis_pit(right.law, errors)):
         assert kstest(pit, "uniform").pvalue > 1e-3
-    for pit in (*calibration.target_pit(narrow, d), mahalanobis_pit(narrow.law, errors)):
+    for pit in (
+        *calibration.target_pit(narrow, d),
+        mahalanobis_pit(narrow.law, errors),
+    ):
         assert kstest(pit, "uniform").pvalue < 1e-5
-    assert abs(calibration.coverage(calibration.target_pit(right, d), 0.9) - 0.9).max() < 0.04
+    assert (
+        abs(calibration.coverage(calibration.target_pit(right, d), 0.9) - 0.9).max()
+        < 0.04
+    )
     assert calibration.coverage(calibration.target_pit(narrow, d), 0.9).max() < 0.82
 
 
 def linear_rows(n, d, seed):
     rng = np.random.default_rng(seed)
     x, T = rng.standard_normal((n, 3)), np.eye(d) + np.triu(np.full((d, d), 0.4), 1)
-    return x, x @ rng.standard_normal((3, d)) * 2 + 5 + rng.standard_normal((n, d)) @ T, T
+    return (
+        x,
+        x @ rng.standard_normal((3, d)) * 2 + 5 + rng.standard_normal((n, d)) @ T,
+        T,
+    )
 
 
 @pytest.mark.parametrize("given", [False, True])
@@ -107,7 +119,9 @@ def test_many_targets_have_loadings_that_beat_a_diagonal():
     assert np.allclose(
         factors.law.covariance.diagonal(), apart.law.covariance.diagonal(), rtol=1e-5
     )
-    assert np.mean(factors.law.log_prob(factors.values)) > np.mean(apart.law.log_prob(apart.values))
+    assert np.mean(factors.law.log_prob(factors.values)) > np.mean(
+        apart.law.log_prob(apart.values)
+    )
 
 
 def test_a_constant_target_has_no_baseline():

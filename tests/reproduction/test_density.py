@@ -23,7 +23,10 @@ def test_density_writes_json_and_draws_from_it(tmp_path):
         (1.5, 0.5),
         (1.5, 1.5),
     ]
-    assert [claim["verdict"][:7] for claim in record["result"]["claims"]] == ["holds", "depends"]
+    assert [claim["verdict"][:7] for claim in record["result"]["claims"]] == [
+        "holds",
+        "depends",
+    ]
     np.testing.assert_allclose(
         panels[1]["mass"], 1, atol=0.01
     )  # light tails: all mass is inside the square
@@ -35,7 +38,9 @@ def test_radius_writes_json_and_draws_from_it(tmp_path):
     assert record["settings"]["seeds"] == 1
     for name in ("radius_covariance.png", "radius_mean.png"):
         assert (tmp_path / name).stat().st_size > 10_000
-    assert [claim["verdict"] for claim in record["result"]["claims"]][1] == "does not hold"
+    assert [claim["verdict"] for claim in record["result"]["claims"]][
+        1
+    ] == "does not hold"
     assert "times the exact variance" in record["result"]["claims"][1]["evidence"]
     for row in record["result"]["rows"]:
         law = next(
@@ -46,7 +51,9 @@ def test_radius_writes_json_and_draws_from_it(tmp_path):
         assert row["variance_ratio_gamma"] == pytest.approx(
             1, abs=0.15
         )  # 2000 samples: five standard errors or more
-        assert row["variance_ratio_normal"] == pytest.approx(law["variance_ratio"], abs=0.15)
+        assert row["variance_ratio_normal"] == pytest.approx(
+            law["variance_ratio"], abs=0.15
+        )
 
 
 def test_normal_radius_is_biased_at_small_shapes():

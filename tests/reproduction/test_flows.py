@@ -45,7 +45,10 @@ def test_the_flow_is_the_one_that_validation_chose_on_splits_that_the_table_does
     assert counts.count(6) >= search_flows.FINALISTS
     finals = [entry for entry in tried if entry["seeds"] == 6]
     assert flows.tuned() == search_flows.flow_of(max(finals, key=search_flows.mean))
-    cells = [search_flows.cells(search_flows.Settings(), *trial) for trial in search_flows.TRIALS]
+    cells = [
+        search_flows.cells(search_flows.Settings(), *trial)
+        for trial in search_flows.TRIALS
+    ]
     assert sum(map(len, cells)) == flows.TRIALS
 
 
@@ -59,7 +62,9 @@ class Flat:
 def test_noise_is_added_in_training_and_not_in_validation():
     x, noise = jnp.zeros((400, 50)), jnp.full(400, 2.0)
     for t, expected in ((0.0, 4.0), (0.9, 4.0), (1.0, 0.0)):
-        value = flows.negative_log_density(Flat(), (x, noise), jax.random.key(0), jnp.array(t))
+        value = flows.negative_log_density(
+            Flat(), (x, noise), jax.random.key(0), jnp.array(t)
+        )
         np.testing.assert_allclose(value, expected, rtol=0.03)
 
 
@@ -77,12 +82,16 @@ def test_muon_treats_the_matrix_of_each_transform_by_itself():
     W, gradient = jax.random.normal(jax.random.key(0), (2, 3, 5, 4))
 
     def update(optimizer, params, gradient):
-        return optimizer.update({"W": gradient}, optimizer.init({"W": params}), {"W": params})[0]
+        return optimizer.update(
+            {"W": gradient}, optimizer.init({"W": params}), {"W": params}
+        )[0]
 
     ours = update(flows.stacked_muon(0.1, 10, 0.2), W, gradient)["W"]
     alone = muon(optax.cosine_decay_schedule(0.1, 10), weight_decay=0.2)
     for U, w, g in zip(ours, W, gradient, strict=True):
-        np.testing.assert_allclose(U, update(alone, w.T, g.T)["W"].T, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(
+            U, update(alone, w.T, g.T)["W"].T, rtol=1e-4, atol=1e-6
+        )
 
 
 def test_a_flow_is_the_standard_normal_beyond_its_splines_and_trains_all_its_arrays():
@@ -94,16 +103,25 @@ def test_a_flow_is_the_standard_normal_beyond_its_splines_and_trains_all_its_arr
 
     assert not any(map(frozen, jax.tree.leaves(flow, is_leaf=frozen)))
     x = 100 * jnp.ones((1, 4))  # beyond the splines
-    np.testing.assert_allclose(flow.log_prob(x), -0.5 * 4 * (1e4 + np.log(2 * np.pi)), rtol=1e-6)
+    np.testing.assert_allclose(
+        flow.log_prob(x), -0.5 * 4 * (1e4 + np.log(2 * np.pi)), rtol=1e-6
+    )
 
 
 @pytest.mark.slow
 def test_flows_are_trained_together_as_alone_and_scored_in_raw_units(tmp_path):
     pytest.importorskip("flowjax")
-    splits, other = SETTINGS.splits(range(2)), dataclasses.replace(SMALL, rate=0.001, noise=0.2)
-    both, alone = (flows.fit_flows(cells, splits) for cells in ([SMALL, other], [SMALL]))
+    splits, other = (
+        SETTINGS.splits(range(2)),
+        dataclasses.replace(SMALL, rate=0.001, noise=0.2),
+    )
+    both, alone = (
+        flows.fit_flows(cells, splits) for cells in ([SMALL, other], [SMALL])
+    )
     assert both.history["loss"].shape == (2, 4)
-    np.testing.assert_allclose(both.history["loss"][0, 0], alone.history["loss"][0, 0], rtol=0.01)
+    np.testing.assert_allclose(
+        both.history["loss"][0, 0], alone.history["loss"][0, 0], rtol=0.01
+    )
     kept = dataclasses.replace(SETTINGS, keep=tmp_path)
     first = frey.flow_row(kept)
     assert first == frey.flow_row(kept)  # with its seconds: it was kept
@@ -123,7 +141,9 @@ def test_the_search_writes_what_it_tried_and_gives_the_best(tmp_path, monkeypatc
     monkeypatch.setattr(search_flows, "TRIALS", trials)
     monkeypatch.setattr(search_flows, "FINALISTS", 1)
     out = tmp_path / "flows.json"
-    chosen = search_flows.search(search_flows.Settings(**DATA, epochs=2, jobs=1, out=out))
+    chosen = search_flows.search(
+        search_flows.Settings(**DATA, epochs=2, jobs=1, out=out)
+    )
     tried = json.loads(out.read_text())["tried"]
     assert [entry["seeds"] for entry in tried] == [3, 3, 6]
     best = max(tried[:2], key=lambda entry: np.mean(entry["validation"]))

@@ -35,7 +35,9 @@ def row(group, model, IW, k=5, **scores):
 
 
 def verdicts(trained, simple=None):
-    return {claim["claim"]: claim for claim in frey_claims.claims(trained, simple or {})}
+    return {
+        claim["claim"]: claim for claim in frey_claims.claims(trained, simple or {})
+    }
 
 
 def about(text, *given):
@@ -43,7 +45,10 @@ def about(text, *given):
 
 
 def test_one_seed_decides_nothing():
-    rows = [row(frey_claims.OURS, "NfNf", [-57.0]), row(frey_claims.OURS, "NdNd", [-60.0])]
+    rows = [
+        row(frey_claims.OURS, "NfNf", [-57.0]),
+        row(frey_claims.OURS, "NdNd", [-60.0]),
+    ]
     found = verdicts([*rows, row(frey_claims.WIDE, "NfNf", [-70.0])])
     assert found
     assert all(claim["verdict"] == "does not hold" for claim in found.values())
@@ -59,19 +64,28 @@ def test_the_joint_network_is_compared_with_every_rival_on_the_splits_they_share
     simple = {"Gaussian mixture": {"IW": [-60.0, -60.0, -40.0]}}
     claim = about("every rival", trained, simple)
     assert claim["verdict"] == "holds"
-    assert "2 x 100 EfNf +0.90 ± 0.10; Gaussian mixture +2.90 ± 0.10" in claim["evidence"]
+    assert (
+        "2 x 100 EfNf +0.90 ± 0.10; Gaussian mixture +2.90 ± 0.10" in claim["evidence"]
+    )
     simple["neural spline flow"] = {"IW": [-57.0, -57.0]}
     verdict = about("every rival", trained, simple)["verdict"]
     assert verdict.endswith("not for neural spline flow")
     trained[1]["IW"] = [-57.6, -57.8]
-    assert "the goal -57.5 -0.20 ± 0.10" in about("every rival", trained, simple)["evidence"]
+    assert (
+        "the goal -57.5 -0.20 ± 0.10"
+        in about("every rival", trained, simple)["evidence"]
+    )
 
 
 @pytest.mark.parametrize(("gap", "verdict"), [(0.2, "holds"), (0.6, "does not hold")])
 def test_overfitting_is_judged_by_the_threshold_that_the_claim_states(gap, verdict):
     elbo = [-60.0, -60.1, -59.9]
-    fitted = [value + gap + extra for value, extra in zip(elbo, (0.01, 0, -0.01), strict=True)]
-    claim = about("overfit", [row(frey_claims.OURS, "EfNf", elbo, **{"train ELBO": fitted})])
+    fitted = [
+        value + gap + extra for value, extra in zip(elbo, (0.01, 0, -0.01), strict=True)
+    ]
+    claim = about(
+        "overfit", [row(frey_claims.OURS, "EfNf", elbo, **{"train ELBO": fitted})]
+    )
     assert f"{frey_claims.GAP} nats" in claim["claim"]
     assert claim["verdict"] == verdict
 
@@ -98,14 +112,27 @@ def test_the_effect_of_the_objective_has_its_sign():
 
 def test_rows_of_the_table():
     rows = frey.recipes(frey.Settings())
-    count = {(k, group): sum(row[:2] == (k, group) for row in rows) for k, group, _, _ in rows}
+    count = {
+        (k, group): sum(row[:2] == (k, group) for row in rows)
+        for k, group, _, _ in rows
+    }
     g = frey_claims
     assert count[5, g.PAPERS] == count[5, g.OURS] == count[8, g.OURS] == 6
-    assert count[5, g.BEST] == count[8, g.BEST] == count[8, g.WIDE] == count[5, g.VON_NEUMANN] == 1
+    assert (
+        count[5, g.BEST]
+        == count[8, g.BEST]
+        == count[8, g.WIDE]
+        == count[5, g.VON_NEUMANN]
+        == 1
+    )
     assert count[5, g.NARROW] == count[5, g.WIDE] == 2
     duel = (g.BEST, g.NARROW, g.WIDE)
-    assert {seeds for k, group, _, seeds in rows if k == 5 and group in duel} == {range(300, 316)}
-    assert {seeds for k, group, _, seeds in rows if k == 8 and group in duel} == {range(300, 310)}
+    assert {seeds for k, group, _, seeds in rows if k == 5 and group in duel} == {
+        range(300, 316)
+    }
+    assert {seeds for k, group, _, seeds in rows if k == 8 and group in duel} == {
+        range(300, 310)
+    }
     assert {len(seeds) for _, group, _, seeds in rows if group not in duel} == {3}
     assert rows[0][1] == g.BEST  # the longest: no process waits for it
     assert SETTINGS.duel(2) == range(300, 302)
@@ -123,7 +150,10 @@ def test_what_has_collapsed_is_counted(monkeypatch):
         return types.SimpleNamespace(model=Stub(jnp.array([5.0, 0.01])))
 
     def stub_score(models, splits, samples, part="test"):
-        return {name: np.asarray(models.kld) for name in ("LL", "KLD", "ELBO", "IW", "IW error")}
+        return {
+            name: np.asarray(models.kld)
+            for name in ("LL", "KLD", "ELBO", "IW", "IW error")
+        }
 
     monkeypatch.setattr(frey, "fit_recipes", stub_fit)
     monkeypatch.setattr(frey, "score", stub_score)
@@ -132,7 +162,9 @@ def test_what_has_collapsed_is_counted(monkeypatch):
     assert "of 2 models" in frey.notes(SETTINGS, [found])[0]
     assert "a group NfNf, k = 2: 1 of 2" in frey.notes(SETTINGS, [found])[0]
     papers = found | {"group": frey_claims.PAPERS}
-    assert "of 0 models trained by our recipes: none" in frey.notes(SETTINGS, [papers])[0]
+    assert (
+        "of 0 models trained by our recipes: none" in frey.notes(SETTINGS, [papers])[0]
+    )
 
 
 def test_figures_are_drawn_from_the_record_alone(tmp_path):
@@ -143,9 +175,15 @@ def test_figures_are_drawn_from_the_record_alone(tmp_path):
     pictures |= data.components_record(split.components)
     exact = split.components.decode(split.train[:100])
     np.testing.assert_allclose(data.decode(pictures, pictures["train"]), exact, atol=1)
-    record = {"settings": {"latents": [2], "data": "DIR"}, "result": {"pictures": pictures}}
+    record = {
+        "settings": {"latents": [2], "data": "DIR"},
+        "result": {"pictures": pictures},
+    }
     frey.draw(json.loads(json.dumps(record)), tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"frey-train.png", "frey-2.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "frey-train.png",
+        "frey-2.png",
+    }
     images = {"dense": data.pack(exact), "diagonal": data.pack(exact)}
     record = {"result": {"pictures": {"shape": (8, 8), "images": images}}}
     frey_pixels.draw(record, tmp_path)
@@ -164,7 +202,9 @@ def test_without_the_file_a_target_says_where_it_is_and_where_it_goes(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 4
     for name, line in zip(targets, lines, strict=False):
-        assert line.startswith(f"{name} failed: could not download {datasets_images.FREY_URL}")
+        assert line.startswith(
+            f"{name} failed: could not download {datasets_images.FREY_URL}"
+        )
         assert f"put it at {tmp_path / 'frey_rawface.mat'}" in line
 
 
@@ -177,7 +217,10 @@ def test_collapse_is_judged_over_splits():
     }
     found = collapse.claims(scores, [collapse.LITERAL, "+ a"], ["- a"])
     assert [claim["verdict"] for claim in found] == ["holds", "holds", "does not hold"]
-    single = {name: {key: values[:1] for key, values in by.items()} for name, by in scores.items()}
+    single = {
+        name: {key: values[:1] for key, values in by.items()}
+        for name, by in scores.items()
+    }
     found = collapse.claims(single, [collapse.LITERAL, "+ a"], [])
     assert {claim["verdict"] for claim in found} == {"does not hold"}
 
@@ -186,7 +229,11 @@ def test_the_ladder_ends_in_the_joint_network_and_a_factor_is_taken_out_alone():
     steps, without, scaled = collapse.ladders(collapse.Settings())
     assert (len(steps), len(without), len(scaled)) == (12, 8, 2)
     full = list(steps.values())[-1]
-    assert (full.network, full.output, full.features) == ("joint", "linear", (60, 60, 60))
+    assert (full.network, full.output, full.features) == (
+        "joint",
+        "linear",
+        (60, 60, 60),
+    )
     assert without["- a standard MLP joined to it"] == list(steps.values())[-2]
     assert without["- a standard MLP joined to it"].network == "direct"
     assert without["- calibrated initialisation"].calibrated == 0
@@ -195,13 +242,17 @@ def test_the_ladder_ends_in_the_joint_network_and_a_factor_is_taken_out_alone():
 @pytest.mark.slow
 def test_the_table_has_every_row_and_a_verdict_for_each_claim(tmp_path):
     flags = "--images digits --latents 2 --models NdNd,NfNf --compared NfNf --seeds 2 --jobs 1 "
-    flags += "--components 4 --train 150 --validation 50 --samples 8 --epochs 1 --hidden 4"
+    flags += (
+        "--components 4 --train 150 --validation 50 --samples 8 --epochs 1 --hidden 4"
+    )
     result = run_one("frey", [*flags.split(), "--out", str(tmp_path)])["result"]
     groups = [row["group"] for row in result["trained"]]
     assert groups.count(frey_claims.PAPERS) == groups.count(frey_claims.OURS) == 2
     assert set(frey_claims.GROUPS) == set(groups)
     rows = result["tables"][0]["rows"]
-    assert [row["group"] for row in rows if "group" in row][:-1] == list(frey_claims.GROUPS)
+    assert [row["group"] for row in rows if "group" in row][:-1] == list(
+        frey_claims.GROUPS
+    )
     names = {row.get("name") for row in rows}
     assert {"one Gaussian", "Gaussian mixture", "NdNd", "NfNf"} <= names
     files = {path.name for path in tmp_path.iterdir()}

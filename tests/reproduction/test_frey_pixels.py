@@ -19,7 +19,9 @@ PIXELS = frey_pixels.Settings(train=60, validation=20, components=4, images="dig
 
 def fake_images(n=100, p=12):
     rng = np.random.default_rng(0)
-    return np.clip(rng.normal(100, 20, (n, 3)) @ rng.random((3, p)), 0, 255).astype(np.uint8)
+    return np.clip(rng.normal(100, 20, (n, 3)) @ rng.random((3, p)), 0, 255).astype(
+        np.uint8
+    )
 
 
 def test_pixels_are_dequantised_alike_for_all_models():
@@ -29,11 +31,17 @@ def test_pixels_are_dequantised_alike_for_all_models():
     together = np.concatenate(parts)
     noise = together - np.floor(together)
     assert 0.4 < noise.mean() < 0.6
-    assert sorted(map(tuple, np.floor(together))) == sorted(map(tuple, images.astype(float)))
+    assert sorted(map(tuple, np.floor(together))) == sorted(
+        map(tuple, images.astype(float))
+    )
     split = data.encoded(parts, data.single_pixels(parts[0]))
     np.testing.assert_allclose(split.train.std(axis=0), 1, rtol=1e-12)
-    np.testing.assert_allclose(split.components.decode(split.test), parts[2], rtol=1e-12)
-    np.testing.assert_allclose(split.components.log_jacobian, -np.log(parts[0].std(axis=0)).sum())
+    np.testing.assert_allclose(
+        split.components.decode(split.test), parts[2], rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        split.components.log_jacobian, -np.log(parts[0].std(axis=0)).sum()
+    )
 
 
 def test_components_and_other_directions_are_a_density_of_all_pixels(monkeypatch):
@@ -45,7 +53,9 @@ def test_components_and_other_directions_are_a_density_of_all_pixels(monkeypatch
     mean, covariance = parts[0].mean(axis=0), np.cov(parts[0].T, bias=True)
     exact = scipy.stats.multivariate_normal(mean, covariance).logpdf(parts[2])
     others, whole = (data.principal_directions(parts, first)[0] for first in (4, 0))
-    np.testing.assert_allclose(Gaussian + data.gaussian(others, parts[2]), exact, rtol=1e-9)
+    np.testing.assert_allclose(
+        Gaussian + data.gaussian(others, parts[2]), exact, rtol=1e-9
+    )
     np.testing.assert_allclose(data.gaussian(whole, parts[2]), exact, rtol=1e-9)
 
 
@@ -66,8 +76,12 @@ def test_variances_are_shrunk_as_validation_has_it_best(monkeypatch):
 def stub(recipe, latent, rotated, settings, most):
     """In place of training: better with more loadings."""
     images = len(settings.parts()[0][2])
-    values = np.random.default_rng(recipe.rank).normal(recipe.rank + recipe.turned, 1, images)
-    scores = dict.fromkeys(("KLD", "ELBO", "IW"), np.tile(values, (settings.seeds, 1)).tolist())
+    values = np.random.default_rng(recipe.rank).normal(
+        recipe.rank + recipe.turned, 1, images
+    )
+    scores = dict.fromkeys(
+        ("KLD", "ELBO", "IW"), np.tile(values, (settings.seeds, 1)).tolist()
+    )
     return {"scores": scores, "costs": {"steps": 6, "skipped steps": 0}, "images": ""}
 
 
@@ -92,8 +106,16 @@ def test_each_model_of_the_pixels_is_kept_by_itself(tmp_path, monkeypatch):
 
 def test_a_mixture_of_one_analyser_finds_the_factors_of_its_data():
     rng = np.random.default_rng(0)
-    L, noise, mean = rng.normal(size=(12, 2)), rng.uniform(0.1, 0.5, 12), rng.normal(size=12)
-    X = mean + rng.normal(size=(4000, 2)) @ L.T + np.sqrt(noise) * rng.normal(size=(4000, 12))
+    L, noise, mean = (
+        rng.normal(size=(12, 2)),
+        rng.uniform(0.1, 0.5, 12),
+        rng.normal(size=12),
+    )
+    X = (
+        mean
+        + rng.normal(size=(4000, 2)) @ L.T
+        + np.sqrt(noise) * rng.normal(size=(4000, 12))
+    )
     fitted = analysers.fit(X[:3000], X[3000:], 1, 2, least=np.zeros(12))
     covariance = fitted.loadings[0] @ fitted.loadings[0].T + np.diag(fitted.noise[0])
     truth = L @ L.T + np.diag(noise)
@@ -103,12 +125,16 @@ def test_a_mixture_of_one_analyser_finds_the_factors_of_its_data():
     by_library = FactorAnalysis(2, svd_method="lapack", tol=1e-8).fit(X[:3000])
     assert abs(by_library.score(X[3000:]) - fitted.log_prob(X[3000:]).mean()) < 0.02
     sample = fitted.sample(rng, 20000)
-    np.testing.assert_allclose(np.cov(sample.T), covariance, atol=0.1 * np.abs(truth).max())
+    np.testing.assert_allclose(
+        np.cov(sample.T), covariance, atol=0.1 * np.abs(truth).max()
+    )
 
 
 def test_each_step_of_a_mixture_raises_its_likelihood():
     rng = np.random.default_rng(1)
-    X = np.concatenate([rng.normal(c, 1, (150, 5)) @ rng.normal(size=(5, 5)) for c in (0, 4)])
+    X = np.concatenate(
+        [rng.normal(c, 1, (150, 5)) @ rng.normal(size=(5, 5)) for c in (0, 4)]
+    )
     mixture, scores = analysers._start(X, 2, 2, 1e-6), []
     for _ in range(15):
         scores.append(mixture.log_prob(X).mean())
@@ -127,7 +153,9 @@ def test_the_coordinates_of_the_dense_model_are_those_of_all_pixels(power):
     # of scales: c times the standard deviation to the power of `power` - 1
     ratio = white.encode(parts[2]) / split.test * white.scale ** (1 - power)
     np.testing.assert_allclose(ratio, np.mean(ratio), rtol=1e-9)
-    np.testing.assert_allclose(np.mean((white.scale / components.scale) ** 2), 1, rtol=1e-12)
+    np.testing.assert_allclose(
+        np.mean((white.scale / components.scale) ** 2), 1, rtol=1e-12
+    )
 
 
 @pytest.mark.slow
@@ -159,7 +187,9 @@ def test_low_rank_models_differ_in_what_makes_the_loadings_alone():
 
 @pytest.mark.parametrize("turned", [True, False])
 def test_loadings_start_at_principal_directions(turned):
-    recipe = recipes.Recipe(network="joint", hidden=(4,), rank=2, turned=turned, output="linear")
+    recipe = recipes.Recipe(
+        network="joint", hidden=(4,), rank=2, turned=turned, output="linear"
+    )
     X = np.random.default_rng(0).normal(size=(80, 6)) * np.arange(1.0, 7)
     vae = recipe.start(jnp.asarray(X), 3, jax.random.key(0))
     A = vae.decode(jnp.zeros(3)).covariance

@@ -87,7 +87,9 @@ def test_flags_are_made_from_the_settings_and_the_command_repeats_the_run(tmp_pa
         "exact": False,
         "label": "a b",
     }
-    assert record["command"] == f"python -m reproduction all-types {' '.join(given)} 'a b'"
+    assert (
+        record["command"] == f"python -m reproduction all-types {' '.join(given)} 'a b'"
+    )
     assert {"mmlp", "jax", "jaxlib", "numpy", "python"} <= set(record["versions"])
     assert str(tmp_path) not in (tmp_path / "all-types.json").read_text()
     assert "It runs." in (tmp_path / "index.html").read_text()
@@ -101,7 +103,15 @@ def test_both_command_lines_make_the_same_record(tmp_path, monkeypatch):
     records = []
     for folder in (tmp_path / "a", tmp_path / "b"):
         target = "all-types" if folder.name == "a" else "all"
-        flags = ["--quick", "--seeds", "2", "--data", str(tmp_path), "--out", str(folder)]
+        flags = [
+            "--quick",
+            "--seeds",
+            "2",
+            "--data",
+            str(tmp_path),
+            "--out",
+            str(folder),
+        ]
         assert program.main([target, *flags]) == 0
         record = json.loads((folder / "all-types.json").read_text())
         records.append(record | {"seconds": 0})
@@ -156,7 +166,9 @@ def test_wrong_words_are_answered_before_any_work(words, answer, capsys):
 def test_reproduce_goes_on_after_a_failure_and_names_it(tmp_path, capsys):
     assert run_several(["all"], seeds=2, data=tmp_path / "none", out=tmp_path) == 1
     error = capsys.readouterr().err
-    assert f"all-types failed: `data` has no file {tmp_path / 'none'}\n" in error  # one line
+    assert (
+        f"all-types failed: `data` has no file {tmp_path / 'none'}\n" in error
+    )  # one line
     assert "ZeroDivisionError" in error  # a bug comes with its traceback
     assert "2 of 3 targets failed: all-types, with-bug" in error
     assert (tmp_path / "last.json").exists()
@@ -164,10 +176,15 @@ def test_reproduce_goes_on_after_a_failure_and_names_it(tmp_path, capsys):
 
 @pytest.mark.usefixtures("experiments")
 def test_reproduce_runs_what_is_named_once(tmp_path):
-    assert run_several(["last", "all-types", "last"], quick=True, seeds=2, out=tmp_path) == 0
+    assert (
+        run_several(["last", "all-types", "last"], quick=True, seeds=2, out=tmp_path)
+        == 0
+    )
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["all-types.json", "index.html", "last.json"]
-    assert json.loads((tmp_path / "all-types.json").read_text())["settings"]["seeds"] == 2
+    assert (
+        json.loads((tmp_path / "all-types.json").read_text())["settings"]["seeds"] == 2
+    )
 
 
 @pytest.mark.parametrize("name", TARGETS)

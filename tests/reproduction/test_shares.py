@@ -18,9 +18,18 @@ from reproduction.shares import networks as shares_networks
 from reproduction.shares import study as shares
 from reproduction.shares.networks import CHOLESKY, HORIZONS, JOINT, LOW_RANK, Choice
 
-TRAINED = {name: (name, Choice(0.2, 0.1, 0.003, (3, 4, 2))) for name in (JOINT, LOW_RANK)}
+TRAINED = {
+    name: (name, Choice(0.2, 0.1, 0.003, (3, 4, 2))) for name in (JOINT, LOW_RANK)
+}
 SMALL = shares.Settings(
-    shares=3, first=2020, last=2022, block=3, seeds=2, origins=20, batch_size=10, epochs=1
+    shares=3,
+    first=2020,
+    last=2022,
+    block=3,
+    seeds=2,
+    origins=20,
+    batch_size=10,
+    epochs=1,
 )
 
 
@@ -29,7 +38,9 @@ def _plain_steps():
     """Gradient descent compiles faster than Muon, and nothing here depends on how well it does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            shares_networks, "default_optimizer", lambda steps, rate, sgd=optax.sgd(1e-3): sgd
+            shares_networks,
+            "default_optimizer",
+            lambda steps, rate, sgd=optax.sgd(1e-3): sgd,
         )
         yield
 
@@ -78,18 +89,27 @@ def test_windows_of_a_year_begin_each_month_and_end_with_the_days(market):
     np.testing.assert_array_equal(years.begin, months.begin[:-11])
     np.testing.assert_array_equal(years.end, months.end[11:])
     assert years.end[-1] == len(market.returns)
-    assert set((years.end - years.begin).tolist()) <= set(range(258, 263))  # weekdays, two missing
+    assert set((years.end - years.begin).tolist()) <= set(
+        range(258, 263)
+    )  # weekdays, two missing
     W = years.some(np.arange(2)).covariances(market.returns)
     days = market.returns[years.begin[1] : years.end[1]]
-    np.testing.assert_allclose(W[1], np.mean(days[:, :, None] * days[:, None, :], axis=0))
+    np.testing.assert_allclose(
+        W[1], np.mean(days[:, :, None] * days[:, None, :], axis=0)
+    )
 
 
 def test_fewer_vectors_have_the_same_density():
-    Y, T = (np.random.default_rng(i).normal(size=n) for i, n in enumerate([(2, 9, 3), (3, 3)]))
+    Y, T = (
+        np.random.default_rng(i).normal(size=n)
+        for i, n in enumerate([(2, 9, 3), (3, 3)])
+    )
     few = shares_networks.as_few(Y)
     assert few.shape == (2, 3, 3)
     for one, all_of_them in zip(few, Y, strict=True):
-        found, expected = (data.log_likelihood(T, x.T @ x / len(x)) for x in (one, all_of_them))
+        found, expected = (
+            data.log_likelihood(T, x.T @ x / len(x)) for x in (one, all_of_them)
+        )
         np.testing.assert_allclose(found, expected)
 
 
@@ -115,7 +135,9 @@ def test_weighted_is_the_direct_sum():
     for t in (data.WARMUP, data.WARMUP + 1, data.WARMUP + 30):
         recent = x[data.WARMUP : t][::-1]  # yesterday first
         direct = decay ** len(recent) * x[: data.WARMUP].mean(axis=0)
-        direct = direct + sum((1 - decay) * decay**k * value for k, value in enumerate(recent))
+        direct = direct + sum(
+            (1 - decay) * decay**k * value for k, value in enumerate(recent)
+        )
         np.testing.assert_allclose(S[t], direct, rtol=1e-12)
 
 
@@ -124,7 +146,9 @@ def test_log_likelihood_is_the_mean_density_of_the_days():
     rng = np.random.default_rng(0)
     x, A = rng.normal(size=(15, 4)), np.cov(rng.normal(size=(4, 30)))
     expected = stats.multivariate_normal(np.zeros(4), A).logpdf(x).mean()
-    np.testing.assert_allclose(data.log_likelihood(data.factored(A), x.T @ x / 15), expected)
+    np.testing.assert_allclose(
+        data.log_likelihood(data.factored(A), x.T @ x / 15), expected
+    )
 
 
 def test_the_mean_of_covariances_is_taken_on_factors():
@@ -143,12 +167,17 @@ def test_a_residual_mixes_the_identity_and_the_network():
 @pytest.mark.parametrize("horizon", HORIZONS)
 def test_what_was_chosen_is_the_best_of_as_many_trials(horizon):
     path = Path(__file__).parents[2] / "results" / "search" / "shares.json"
-    tried = [e for e in json.loads(path.read_text())["tried"] if e["horizon"] == horizon]
+    tried = [
+        e for e in json.loads(path.read_text())["tried"] if e["horizon"] == horizon
+    ]
     for name, (kind, choice) in shares_networks.CHOSEN[horizon].items():
         rows = [entry for entry in tried if entry["kind"] == name == kind]
         assert len(rows) == shares_networks.TRIALS[horizon]
         best = max(rows, key=lambda entry: entry["validation"])
-        assert [*choice[:3], *choice.sizes] == [*map(best.get, choice._fields[:3]), *best["sizes"]]
+        assert [*choice[:3], *choice.sizes] == [
+            *map(best.get, choice._fields[:3]),
+            *best["sizes"],
+        ]
 
 
 def test_two_decays_and_principal_root():
@@ -166,7 +195,10 @@ def test_two_decays_and_principal_root():
 def write(path, dates, prices):
     lines = [
         "Date,A,B",
-        *(f"{day},{','.join(map(str, row))}" for day, row in zip(dates, prices, strict=True)),
+        *(
+            f"{day},{','.join(map(str, row))}"
+            for day, row in zip(dates, prices, strict=True)
+        ),
     ]
     with (gzip.open if path.suffix == ".gz" else open)(path, "wt") as file:
         file.write("\n".join(lines))
@@ -174,7 +206,9 @@ def write(path, dates, prices):
 
 
 DATES = np.arange("2010-01-01", "2016-01-01", dtype="datetime64[D]")
-PRICES = np.exp(0.01 * np.random.default_rng(0).normal(size=(len(DATES), 2)).cumsum(axis=0))
+PRICES = np.exp(
+    0.01 * np.random.default_rng(0).normal(size=(len(DATES), 2)).cumsum(axis=0)
+)
 
 
 @pytest.mark.parametrize("name", ["prices.csv", "prices.csv.gz"])
@@ -182,7 +216,9 @@ def test_a_price_file_becomes_returns(tmp_path, name):
     market = data.find_market(write(tmp_path / name, DATES, PRICES), 20)
     assert (market.source, market.names) == (name, ["A", "B"])
     np.testing.assert_array_equal(market.dates, DATES[1:])
-    np.testing.assert_allclose(market.returns[:5], 100 * np.log(PRICES[1:6] / PRICES[:5]))
+    np.testing.assert_allclose(
+        market.returns[:5], 100 * np.log(PRICES[1:6] / PRICES[:5])
+    )
     assert data.find_market(tmp_path / name, 2).returns.shape[1] == 2
 
 
@@ -207,8 +243,16 @@ def bad(array, value):
         (bad(DATES, "yesterday"), PRICES, "a date .* and then numbers in each row"),
         (bad(DATES, "2009-01-01"), PRICES, "rising order"),
         (DATES[:0], PRICES[:0], r"two shares and 1500 days at least, got shape \(0,\)"),
-        (DATES[:100], PRICES[:100], r"two shares and 1500 days at least, got shape \(100, 2\)"),
-        (DATES, PRICES[:, :1], r"two shares and 1500 days at least, got shape \(2191, 1\)"),
+        (
+            DATES[:100],
+            PRICES[:100],
+            r"two shares and 1500 days at least, got shape \(100, 2\)",
+        ),
+        (
+            DATES,
+            PRICES[:, :1],
+            r"two shares and 1500 days at least, got shape \(2191, 1\)",
+        ),
     ],
 )
 def test_a_bad_price_file_is_named(tmp_path, dates, prices, message):
@@ -225,16 +269,24 @@ def test_a_missing_file_and_settings_out_of_range_are_named(tmp_path):
         data.find_market(tmp_path, 20)
     with pytest.raises(ValueError, match="--shares 21` must be 2 to 20"):
         shares.run(shares.Settings(shares=21))
-    with pytest.raises(ValueError, match=r"--first 2020 --last 2030` must be within 1995 to 2022"):
+    with pytest.raises(
+        ValueError, match=r"--first 2020 --last 2030` must be within 1995 to 2022"
+    ):
         shares.run(shares.Settings(last=2030, first=2020, shares=3))
-    with pytest.raises(ValueError, match="--horizons` must be of month, year, got week"):
+    with pytest.raises(
+        ValueError, match="--horizons` must be of month, year, got week"
+    ):
         shares.run(shares.Settings(horizons=("week",)))
 
 
 def test_a_run_makes_a_record_and_a_picture(tmp_path, market, by_months, monkeypatch):
-    def known(market, settings, months, chosen, every):  # the others stand in for all networks
+    def known(
+        market, settings, months, chosen, every
+    ):  # the others stand in for all networks
         found = by_months[months]
-        return found._replace(factors=dict.fromkeys(chosen, found.factors[JOINT]) | found.factors)
+        return found._replace(
+            factors=dict.fromkeys(chosen, found.factors[JOINT]) | found.factors
+        )
 
     monkeypatch.setattr(shares, "find_market", lambda *_: market)
     monkeypatch.setattr(shares, "forecasts", known)
@@ -247,10 +299,18 @@ def test_a_run_makes_a_record_and_a_picture(tmp_path, market, by_months, monkeyp
     for horizon, table in zip(HORIZONS, result["tables"], strict=True):
         series = result["horizons"][horizon]
         assert len(series["months"]) == 36 // HORIZONS[horizon]
-        assert {row["name"] for row in table["rows"]} > {*shares_networks.BEST, "factor model"}
-        assert all(len(row["cells"]) == len(table["columns"]) - 1 for row in table["rows"])
+        assert {row["name"] for row in table["rows"]} > {
+            *shares_networks.BEST,
+            "factor model",
+        }
+        assert all(
+            len(row["cells"]) == len(table["columns"]) - 1 for row in table["rows"]
+        )
         gain = {row["name"]: row["cells"][1] for row in table["rows"]}[LOW_RANK]
-        scores = {name: np.array(by["log-likelihood"]) for name, by in series["scores"].items()}
+        scores = {
+            name: np.array(by["log-likelihood"])
+            for name, by in series["scores"].items()
+        }
         expected = np.mean(scores[LOW_RANK] - scores[shares_forecasts.EWMA])
         np.testing.assert_allclose(gain["mean"], expected, atol=1e-3)
     assert len(result["claims"]) == 2 * len(shares.DUELS)

@@ -39,7 +39,9 @@ def test_all_settings_seeds_and_rates_are_trained_at_once_and_again_with_the_sam
     assert first.validation.shape == (2, 2, 2)
     assert first.samples.shape == (2, 2, 2, 2, 3, 3)
     assert np.all(np.isfinite(first.errors))
-    np.testing.assert_allclose(np.trace(first.samples, axis1=-2, axis2=-1), 1, rtol=1e-5)
+    np.testing.assert_allclose(
+        np.trace(first.samples, axis1=-2, axis2=-1), 1, rtol=1e-5
+    )
     assert len(np.unique(first.errors[..., 1])) == 8
     assert outcome(TASK, TINY, "von_neumann", RATES) is first
     outcome.cache_clear()
@@ -55,11 +57,15 @@ def test_test_samples_are_the_same_for_each_training_size_and_not_trained_on():
         (small, (16, 4, 20)),
         (large, (80, 20, 20)),
     ):  # a fifth is held out, small sets are repeated
-        assert [part.X.shape for part in split] == [(4, 80, 20), (4, 20, 20), (4, 20, 20)]
+        assert [part.X.shape for part in split] == [
+            (4, 80, 20),
+            (4, 20, 20),
+            (4, 20, 20),
+        ]
         assert tuple(len(np.unique(part.X[0], axis=0)) for part in split) == distinct
-        assert len(np.unique(np.concatenate([part.X[0] for part in split]), axis=0)) == sum(
-            distinct
-        )
+        assert len(
+            np.unique(np.concatenate([part.X[0] for part in split]), axis=0)
+        ) == sum(distinct)
 
 
 def test_the_budget_counts_steps():
@@ -70,11 +76,16 @@ def test_the_budget_counts_steps():
 
 def test_baselines_are_ordered_as_they_should_be():
     task = Task(3, 60, BUDGET, first_seed=0)
-    rows = {name: values.mean((0, 1)) for name, values in models.errors_of_baselines(task).items()}
+    rows = {
+        name: values.mean((0, 1))
+        for name, values in models.errors_of_baselines(task).items()
+    }
     assert np.all(rows["noise floor"] < rows["5 nearest neighbours"])
     assert np.all(rows["5 nearest neighbours"] < rows["constant mean"])
     floor = data_of(task)[0]
-    data = dataclasses.replace(floor, sampled=floor.sampled[:20], population=floor.population[:20])
+    data = dataclasses.replace(
+        floor, sampled=floor.sampled[:20], population=floor.population[:20]
+    )
     np.testing.assert_allclose(
         models.errors_of_baselines(task)["noise floor"][0, 0],
         list(data.noise_floor().values()),
@@ -86,20 +97,29 @@ def test_means_of_matrices_are_taken_on_factors():
     rng = np.random.default_rng(0)
     T = np.triu(rng.standard_normal((4, 3, 3))) + 2 * np.eye(3)
     np.testing.assert_allclose(dense(models.mean(T)), dense(T).mean(0), rtol=1e-12)
-    D = np.array([1.0, 1e-4, 1e-9])  # commuting matrices: the geometric mean of the eigenvalues
+    D = np.array(
+        [1.0, 1e-4, 1e-9]
+    )  # commuting matrices: the geometric mean of the eigenvalues
     Q = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     pair = np.stack([np.diag(D) @ Q, np.diag(D**0.5) @ Q])
     expected = Q.T @ np.diag(D**1.5) @ Q
     np.testing.assert_allclose(
         dense(models.log_euclidean_mean(pair)), expected / np.trace(expected), rtol=1e-9
     )
-    near = models.nearest_neighbours(np.array([[0.0], [1.0], [9.0]]), T[:3], np.array([[8.0]]), 1)
-    np.testing.assert_allclose(dense(near[0]), dense(T[2]) / np.trace(dense(T[2])), rtol=1e-9)
+    near = models.nearest_neighbours(
+        np.array([[0.0], [1.0], [9.0]]), T[:3], np.array([[8.0]]), 1
+    )
+    np.testing.assert_allclose(
+        dense(near[0]), dense(T[2]) / np.trace(dense(T[2])), rtol=1e-9
+    )
 
 
 def test_tuned_recipes_are_the_best_of_the_record_and_rivals_had_as_many_trials():
     record = json.loads((ROOT / "results" / "search" / "spd.json").read_text())
-    found, chosen = search_spd.choice(record["tried"]), json.loads(models.CHOSEN.read_text())
+    found, chosen = (
+        search_spd.choice(record["tried"]),
+        json.loads(models.CHOSEN.read_text()),
+    )
     grid = set(record["rates"])
     for task, setting in itertools.product(record["tasks"], ("turning", "linear")):
         d = str(task["dim"])
@@ -143,7 +163,10 @@ def made_up(value) -> Errors:
     cases = itertools.product(("turning", "linear"), (10, 20), (20, 100))
     spread = 1 + 0.001 * np.arange(5)[:, None]
     return {
-        case: {row: spread * np.array([value(row, *case, m) for m in range(3)]) for row in rows}
+        case: {
+            row: spread * np.array([value(row, *case, m) for m in range(3)])
+            for row in rows
+        }
         for case in cases
     }
 
@@ -154,14 +177,20 @@ def verdicts(claims):
 
 def test_verdicts_of_example1_follow_the_numbers():
     def good(row, setting, d, n, m):
-        return {models.FLOOR_ROW: 1.0, example1.OURS: 1.5}.get(row, 2.0 if "QRE" in row else 3.0)
+        return {models.FLOOR_ROW: 1.0, example1.OURS: 1.5}.get(
+            row, 2.0 if "QRE" in row else 3.0
+        )
 
     assert verdicts(example1.claims(made_up(good), made_up(good))) == ["holds"] * 4
 
     def bad(row, setting, d, n, m):
-        return {models.FLOOR_ROW: 1.0, example1.OURS: 5.0}.get(row, 4.0 if "QRE" in row else 3.0)
+        return {models.FLOOR_ROW: 1.0, example1.OURS: 5.0}.get(
+            row, 4.0 if "QRE" in row else 3.0
+        )
 
-    assert verdicts(example1.claims(made_up(bad), made_up(bad))) == ["does not hold"] * 4
+    assert (
+        verdicts(example1.claims(made_up(bad), made_up(bad))) == ["does not hold"] * 4
+    )
 
     def mixed(row, setting, d, n, m):
         if row == example1.OURS:
@@ -170,7 +199,9 @@ def test_verdicts_of_example1_follow_the_numbers():
             return 1.0
         return good(row, setting, d, n, m)
 
-    first, reached, simple, cholesky = verdicts(example1.claims(made_up(mixed), made_up(mixed)))
+    first, reached, simple, cholesky = verdicts(
+        example1.claims(made_up(mixed), made_up(mixed))
+    )
     assert first == "depends on measure: holds for E_quad, E_QRE, not for E_Stein"
     assert reached == "depends on d0: holds for 10, not for 20"
     assert cholesky == "depends on d0: holds for 10, not for 20"
@@ -203,16 +234,25 @@ def test_verdicts_of_example2_follow_the_numbers():
             )
         }
 
-    assert verdicts(example2.claims(errors(lambda r, j: 1.0, lambda r, j: float(j)))) == [
+    assert verdicts(
+        example2.claims(errors(lambda r, j: 1.0, lambda r, j: float(j)))
+    ) == [
         "holds",
         "holds",
     ]
-    assert verdicts(example2.claims(errors(lambda r, j: float(j), lambda r, j: 1.0))) == [
+    assert verdicts(
+        example2.claims(errors(lambda r, j: float(j), lambda r, j: 1.0))
+    ) == [
         "does not hold",
         "does not hold",
     ]
-    mixed = example2.claims(errors(lambda r, j: 2.0, lambda r, j: 1.0 if r == "tuned" else 3.0))
-    assert mixed[0]["verdict"] == "depends on recipe: holds for the paper's recipe, not for tuned"
+    mixed = example2.claims(
+        errors(lambda r, j: 2.0, lambda r, j: 1.0 if r == "tuned" else 3.0)
+    )
+    assert (
+        mixed[0]["verdict"]
+        == "depends on recipe: holds for the paper's recipe, not for tuned"
+    )
 
 
 def test_nothing_is_ahead_with_one_seed_or_within_two_standard_errors():
@@ -242,8 +282,12 @@ def untrained(monkeypatch):
 
     def made_up_outcome(task, recipe, loss, rates):
         shape = (len(task.budget.settings), task.budget.seeds, len(rates))
-        rng = np.random.default_rng([len(recipe.widths), len(loss), task.dim, task.train])
-        samples = np.broadcast_to(np.eye(task.dim) / task.dim, (*shape, 2, task.dim, task.dim))
+        rng = np.random.default_rng(
+            [len(recipe.widths), len(loss), task.dim, task.train]
+        )
+        samples = np.broadcast_to(
+            np.eye(task.dim) / task.dim, (*shape, 2, task.dim, task.dim)
+        )
         return models.Outcome(rng.uniform(0.1, 1, (*shape, 3)), np.ones(shape), samples)
 
     monkeypatch.setattr(models, "outcome", made_up_outcome)
@@ -269,14 +313,22 @@ def test_records_have_a_row_for_each_model_and_fit_the_page(
         module.draw(json.loads(text), tmp_path)
     assert build(tmp_path, PAPER) == {}
     tables, more = record["result"]["tables"][:2], record["result"]["tables"][2:]
-    assert [table["title"] for table in tables] == ["Setting: turning", "Setting: linear"]
+    assert [table["title"] for table in tables] == [
+        "Setting: turning",
+        "Setting: linear",
+    ]
     assert [len(table["rows"]) for table in more] == (
         [4] if name == "example1" else []
     )  # head to head
     groups = 1 if name == "example2" else 4
-    assert all(sum("name" in row for row in table["rows"]) == rows * groups for table in tables)
+    assert all(
+        sum("name" in row for row in table["rows"]) == rows * groups for table in tables
+    )
     published = [
-        c for row in tables[0]["rows"] for c in row.get("cells", []) if c.get("paper") is not None
+        c
+        for row in tables[0]["rows"]
+        for c in row.get("cells", [])
+        if c.get("paper") is not None
     ]
     assert len(published) == {"example1": 18, "example1-mlp": 6, "example2": 8}[name]
 

@@ -73,8 +73,12 @@ def test_a_large_file_is_refused_before_it_is_read(tmp_path):
 
 def test_metadata_too_deep_for_json_is_refused(tmp_path):
     path, text = tmp_path / "deep.safetensors", "[" * 100_000
-    path.write_bytes(safetensors.numpy.save({}, {"mmlp": text, "sha256": _files._digest({}, text)}))
-    with pytest.raises(ValueError, match=r"deep.safetensors is damaged: the entry 'mmlp'"):
+    path.write_bytes(
+        safetensors.numpy.save({}, {"mmlp": text, "sha256": _files._digest({}, text)})
+    )
+    with pytest.raises(
+        ValueError, match=r"deep.safetensors is damaged: the entry 'mmlp'"
+    ):
         mmlp.load(path)
 
 
@@ -145,7 +149,9 @@ def test_a_real_full_disk_keeps_the_last_checkpoint(small_disk, each_epoch):
     with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
             file.write(b"x" * 512)
-    with pytest.raises(OSError, match=r"could not write .*No space left on device") as info:
+    with pytest.raises(
+        OSError, match=r"could not write .*No space left on device"
+    ) as info:
         fit(small_disk)
     assert info.value.errno == errno.ENOSPC
     assert not list(small_disk.glob(".*.tmp"))

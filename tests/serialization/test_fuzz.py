@@ -30,10 +30,15 @@ KEY = jax.random.key(0)
 X = np.random.default_rng(0).normal(size=(20, 3))
 NETWORKS = {
     "basic": lambda: mmlp.MatrixMLP(3, 2, (4, 3), key=KEY),
-    "general": lambda: mmlp.MatrixMLP(3, 2, (4,), 2, (5,), kernel=mmlp.RadialBasis(0.3), key=KEY),
+    "general": lambda: mmlp.MatrixMLP(
+        3, 2, (4,), 2, (5,), kernel=mmlp.RadialBasis(0.3), key=KEY
+    ),
     "head": lambda: mmlp.GaussianHead(mmlp.CholeskyMLP(3, 2, (4,), 3, key=KEY)),
     "vae": lambda: mmlp.paper_vae("EfNf", 3, 2, (4,), key=KEY),
-    "tree": lambda: {"a": [mmlp.Gram(jnp.eye(2)), None, (1, 2.5, True, "text")], "b": jax.nn.gelu},
+    "tree": lambda: {
+        "a": [mmlp.Gram(jnp.eye(2)), None, (1, 2.5, True, "text")],
+        "b": jax.nn.gelu,
+    },
 }
 
 
@@ -51,7 +56,9 @@ def fitted():
         sizes.pop("n_models")
         yield estimators.MatrixVAE(hidden_dims=(3,), n_samples=2, **sizes).fit(X)
         sizes |= {"n_models": 2, "family": "gaussian"}
-        yield estimators.MultivariateRegressor(hidden_features=(3,), **sizes).fit(X, X[:, :2])
+        yield estimators.MultivariateRegressor(hidden_features=(3,), **sizes).fit(
+            X, X[:, :2]
+        )
 
 
 def loss(model, batch, key, t):
@@ -59,8 +66,13 @@ def loss(model, batch, key, t):
 
 
 def run(folder):
-    model, options = eqx.nn.Linear(3, 1, key=KEY), {"optimizer": optax.adam(0.1), "progress": False}
-    return mmlp.fit(model, loss, X, key=KEY, epochs=2, batch_size=8, checkpoint=folder, **options)
+    model, options = (
+        eqx.nn.Linear(3, 1, key=KEY),
+        {"optimizer": optax.adam(0.1), "progress": False},
+    )
+    return mmlp.fit(
+        model, loss, X, key=KEY, epochs=2, batch_size=8, checkpoint=folder, **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +87,9 @@ def originals(tmp_path_factory):
         estimator.save(folder / "estimator")
         found["estimator"].append((folder / "estimator").read_bytes())
     run(folder / "run")
-    found["run"].append((folder / "run" / "checkpoint-00000002.safetensors").read_bytes())
+    found["run"].append(
+        (folder / "run" / "checkpoint-00000002.safetensors").read_bytes()
+    )
     return found
 
 
@@ -130,7 +144,9 @@ def attempt(function, *arguments):
             return "refused", error
         except HangError:
             raise
-        except BaseException as error:  # a panic of the reader of safetensors is no Exception
+        except (
+            BaseException
+        ) as error:  # a panic of the reader of safetensors is no Exception
             return f"{type(error).__name__}: {error!s:.200}", error
 
 
@@ -161,7 +177,12 @@ def test_no_file_does_anything_but_load_or_be_refused(originals, tmp_path):
     kinds = [(kind, file) for kind, files in originals.items() for file in files]
     share = {"network": 0.5, "estimator": 0.3, "run": 0.2}
     weights = np.array([share[kind] / len(originals[kind]) for kind, _ in kinds])
-    counts, wrong, loaded, memory = collections.Counter(), [], collections.defaultdict(list), []
+    counts, wrong, loaded, memory = (
+        collections.Counter(),
+        [],
+        collections.defaultdict(list),
+        [],
+    )
     with limit(600):
         for i in range(COUNT):
             kind, original = kinds[rng.choice(len(kinds), p=weights)]

@@ -27,7 +27,9 @@ class Own(eqx.Module):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_comes_back_bit_for_bit(name, dtype, tmp_path):
-    before = jax.tree.map(lambda x: x.astype(dtype) if eqx.is_array(x) else x, MODELS[name]())
+    before = jax.tree.map(
+        lambda x: x.astype(dtype) if eqx.is_array(x) else x, MODELS[name]()
+    )
     mmlp.save(before, tmp_path / "model.safetensors")
     after = mmlp.load(tmp_path / "model.safetensors")
     assert jax.tree.structure(before) == jax.tree.structure(after)
@@ -50,7 +52,8 @@ def test_a_users_own_module_is_loaded_into_one_like_it(tmp_path):
     path = tmp_path / "own.safetensors"
     own = Own(MODELS["basic"](), jnp.arange(3.0), lambda x: x)
     with pytest.warns(
-        UserWarning, match=r"own.safetensors holds arrays only and needs `load\(like=...\)`: .*Own"
+        UserWarning,
+        match=r"own.safetensors holds arrays only and needs `load\(like=...\)`: .*Own",
     ):
         mmlp.save(own, path)
     blank = jax.tree.map(jnp.zeros_like, own)
@@ -58,15 +61,29 @@ def test_a_users_own_module_is_loaded_into_one_like_it(tmp_path):
     with pytest.raises(ValueError, match=r"needs `like=`.*Own"):
         mmlp.load(path)
     with pytest.raises(
-        ValueError, match=r"holds 'scale' as float64 \(3,\), `like` has it as float64 \(4,\)"
+        ValueError,
+        match=r"holds 'scale' as float64 \(3,\), `like` has it as float64 \(4,\)",
     ):
         mmlp.load(path, like=dataclasses.replace(own, scale=jnp.ones(4)))
-    with pytest.raises(ValueError, match=r"lacks the arrays \[\] and has \['network.*'scale'\]"):
+    with pytest.raises(
+        ValueError, match=r"lacks the arrays \[\] and has \['network.*'scale'\]"
+    ):
         mmlp.load(path, like=())
 
 
 @pytest.mark.parametrize(
-    "nothing", [None, {}, [], "text", 3.0, (1, "a"), jax.nn.gelu, {"class": 1}, Own(None, None, 1)]
+    "nothing",
+    [
+        None,
+        {},
+        [],
+        "text",
+        3.0,
+        (1, "a"),
+        jax.nn.gelu,
+        {"class": 1},
+        Own(None, None, 1),
+    ],
 )
 def test_what_holds_no_array_is_not_saved(nothing, tmp_path):
     with pytest.raises(
@@ -92,7 +109,9 @@ def test_what_holds_no_array_is_not_saved(nothing, tmp_path):
     ],
 )
 def test_what_cannot_be_described_is_named_in_one_line(tree, words, tmp_path):
-    with pytest.warns(UserWarning, match=rf"needs `load\(like=...\)`: {words}") as caught:
+    with pytest.warns(
+        UserWarning, match=rf"needs `load\(like=...\)`: {words}"
+    ) as caught:
         mmlp.save(tree(), tmp_path / "model.safetensors")
     (warning,) = caught
     assert "\n" not in str(warning.message)
@@ -101,7 +120,10 @@ def test_what_cannot_be_described_is_named_in_one_line(tree, words, tmp_path):
 def test_float64_is_not_cut_to_float32_in_silence(tmp_path):
     path = tmp_path / "model.safetensors"
     mmlp.save(MODELS["basic"](), path)
-    with jax.enable_x64(False), pytest.raises(ValueError, match=r"float64.*jax_enable_x64"):
+    with (
+        jax.enable_x64(False),
+        pytest.raises(ValueError, match=r"float64.*jax_enable_x64"),
+    ):
         mmlp.load(path)
 
 
@@ -110,14 +132,16 @@ def test_dtypes_that_the_file_format_would_not_give_back_are_refused_before_anyt
     dtype, tmp_path
 ):
     with pytest.raises(
-        ValueError, match=rf"`save\(model=...\)` has \"\['a'\]\" of dtype {dtype}.*; cast it first"
+        ValueError,
+        match=rf"`save\(model=...\)` has \"\['a'\]\" of dtype {dtype}.*; cast it first",
     ):
         mmlp.save({"a": jnp.ones(2, dtype)}, tmp_path / "model.safetensors")
     assert not list(tmp_path.iterdir())
     if dtype == "bfloat16":
         start = jax.tree.map(lambda x: x.astype(dtype), model())
         with pytest.raises(
-            ValueError, match=rf"`fit\(checkpoint=...\)` has 'state.params.weight' of dtype {dtype}"
+            ValueError,
+            match=rf"`fit\(checkpoint=...\)` has 'state.params.weight' of dtype {dtype}",
         ):
             fit(tmp_path, start=start, data=X.astype("float32"))
 
@@ -155,21 +179,36 @@ FORGERIES = {
         {"architecture": lambda n: {**n, "class": "jax.numpy.tanh"}},
         "does not know",
     ),
-    "a class as function": ({"architecture": lambda n: {"function": "MatrixMLP"}}, "does not know"),
+    "a class as function": (
+        {"architecture": lambda n: {"function": "MatrixMLP"}},
+        "does not know",
+    ),
     "other fields": (
         {"architecture": lambda n: {**n, "fields": {"x": {"value": 1}}}},
         r"fields \['x'\], but it has",
     ),
     "another kind": ({"architecture": lambda n: {"eval": "1"}}, "does not know"),
-    "a class of more keys": ({"architecture": lambda n: {**n, "more": 1}}, "makes no sense"),
-    "a value of more keys": ({"architecture": lambda n: {"value": 1, "more": 1}}, "makes no sense"),
+    "a class of more keys": (
+        {"architecture": lambda n: {**n, "more": 1}},
+        "makes no sense",
+    ),
+    "a value of more keys": (
+        {"architecture": lambda n: {"value": 1, "more": 1}},
+        "makes no sense",
+    ),
     "a node without keys": ({"architecture": lambda n: {}}, "makes no sense"),
-    "an array of two entries": ({"architecture": lambda n: {"array": ["a", []]}}, "makes no sense"),
+    "an array of two entries": (
+        {"architecture": lambda n: {"array": ["a", []]}},
+        "makes no sense",
+    ),
     "a text for a function": (
         {"architecture": with_field("activation", {"value": "tanh"})},
         "the activation 'tanh', which is",
     ),
-    "no architecture": ({"metadata": lambda m: {"kind": "model", "version": 2}}, "needs `like=`"),
+    "no architecture": (
+        {"metadata": lambda m: {"kind": "model", "version": 2}},
+        "needs `like=`",
+    ),
     "no version": ({"metadata": lambda m: {"kind": "model"}}, "version None"),
     "a newer version": (
         {"metadata": lambda m: {**m, "version": 3}},
@@ -213,9 +252,17 @@ def test_a_network_whose_parts_do_not_fit_each_other_is_refused(name, tmp_path):
     """Also one of many; what is no network any more, without weights, comes back as it was."""
     path, good = tmp_path / "model.safetensors", MODELS[name]()
     leaves, structure = jax.tree.flatten(good)
-    arrays = [i for i, leaf in enumerate(leaves) if eqx.is_array(leaf) and leaf.ndim == 2]
-    for change in (lambda x: jnp.repeat(x, 2, axis=0), lambda x: x[None], lambda x: x[0]):
-        bad = [change(leaf) if i == arrays[0] else leaf for i, leaf in enumerate(leaves)]
+    arrays = [
+        i for i, leaf in enumerate(leaves) if eqx.is_array(leaf) and leaf.ndim == 2
+    ]
+    for change in (
+        lambda x: jnp.repeat(x, 2, axis=0),
+        lambda x: x[None],
+        lambda x: x[0],
+    ):
+        bad = [
+            change(leaf) if i == arrays[0] else leaf for i, leaf in enumerate(leaves)
+        ]
         mmlp.save(jax.tree.unflatten(structure, bad), path)
         with pytest.raises(
             ValueError, match=rf"{path.name} holds a {type(good).__name__} whose parts"

@@ -39,7 +39,9 @@ def test_a_checkpoint_that_makes_no_sense_is_refused(change, tmp_path):
         fit(tmp_path, epochs=2)
 
 
-@pytest.mark.parametrize("options", [{}, {"validation": X[:9], "patience": 4, "optimizer": None}])
+@pytest.mark.parametrize(
+    "options", [{}, {"validation": X[:9], "patience": 4, "optimizer": None}]
+)
 def test_an_interrupted_run_ends_as_an_undisturbed_one(options, tmp_path, each_epoch):
     undisturbed = fit(tmp_path / "a", **options)
     for epoch in (1, 2, 4):
@@ -70,14 +72,18 @@ def test_many_models_resume_as_one_does(tmp_path, each_epoch):
     assert same(mmlp.fit_many(models, loss, X, **options), undisturbed)
 
 
-def test_a_finished_run_is_returned_at_once_and_resume_false_begins_anew(tmp_path, each_epoch):
+def test_a_finished_run_is_returned_at_once_and_resume_false_begins_anew(
+    tmp_path, each_epoch
+):
     epochs = []
     first = fit(tmp_path, on_epoch=(lambda info: epochs.append(info.epoch),))
     again = fit(tmp_path, on_epoch=(lambda info: epochs.append(info.epoch),))
     assert same(first, again)
     assert epochs == [1, 2, 3, 4, 5, 6]
     assert len(list(tmp_path.glob("checkpoint-*"))) == runs.KEEP
-    anew = fit(tmp_path, resume=False, on_epoch=(lambda info: epochs.append(info.epoch),))
+    anew = fit(
+        tmp_path, resume=False, on_epoch=(lambda info: epochs.append(info.epoch),)
+    )
     assert same(first, anew)
     assert len(epochs) == 12
 
@@ -107,7 +113,9 @@ def test_the_directory_of_another_run_is_refused(part, change, tmp_path_factory)
 def test_a_rate_that_lies_in_the_optimisers_state_is_part_of_the_run(tmp_path):
     fit(tmp_path, optimizer=optax.inject_hyperparams(optax.adam)(learning_rate=0.05))
     with pytest.raises(ValueError, match=r"it differs in optimizer"):
-        fit(tmp_path, optimizer=optax.inject_hyperparams(optax.adam)(learning_rate=0.06))
+        fit(
+            tmp_path, optimizer=optax.inject_hyperparams(optax.adam)(learning_rate=0.06)
+        )
 
 
 def test_a_loss_that_needs_more_than_one_row_has_checkpoints(tmp_path):
@@ -119,7 +127,9 @@ def test_a_loss_that_needs_more_than_one_row_has_checkpoints(tmp_path):
 
 
 def test_an_optimiser_with_a_random_key_in_its_state_resumes(tmp_path, each_epoch):
-    optimizer = optax.chain(optax.add_noise(0.1, 0.5, jax.random.key(3)), optax.sgd(0.05))
+    optimizer = optax.chain(
+        optax.add_noise(0.1, 0.5, jax.random.key(3)), optax.sgd(0.05)
+    )
     with pytest.raises(StopError):
         fit(tmp_path, optimizer=optimizer, on_epoch=stop_after(2))
     assert same(fit(tmp_path, optimizer=optimizer), fit(optimizer=optimizer))
@@ -143,7 +153,9 @@ def test_two_runs_cannot_use_one_directory_at_once(tmp_path):
     assert same(fit(tmp_path), fit())
 
 
-def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(tmp_path, each_epoch):
+def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(
+    tmp_path, each_epoch
+):
     """200 damages at the level of files, and a few whole runs."""
     undisturbed = fit(tmp_path)
     run = runs.RunDirectory(tmp_path, {}, writes=True)
@@ -170,7 +182,9 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(tmp_
     assert all("begins anew" in str(warning.message) for warning in caught)
 
 
-def test_damaged_checkpoints_are_set_aside_so_that_the_new_ones_stay(tmp_path, each_epoch):
+def test_damaged_checkpoints_are_set_aside_so_that_the_new_ones_stay(
+    tmp_path, each_epoch
+):
     undisturbed = fit(tmp_path)
     for file in tmp_path.glob("checkpoint-*"):
         file.write_bytes(b"")
@@ -178,14 +192,19 @@ def test_damaged_checkpoints_are_set_aside_so_that_the_new_ones_stay(tmp_path, e
         fit(tmp_path, on_epoch=stop_after(2))
     assert len(list(tmp_path.glob("checkpoint-*.damaged"))) == runs.KEEP
     epochs = []
-    assert same(fit(tmp_path, on_epoch=(lambda info: epochs.append(info.epoch),)), undisturbed)
+    assert same(
+        fit(tmp_path, on_epoch=(lambda info: epochs.append(info.epoch),)), undisturbed
+    )
     assert epochs == [3, 4, 5, 6]
 
 
 def test_other_files_in_the_directory_are_left_alone(tmp_path, each_epoch):
     others = [
         tmp_path / name
-        for name in ("checkpoint-best.safetensors", "checkpoint-00000009-copy.safetensors")
+        for name in (
+            "checkpoint-best.safetensors",
+            "checkpoint-00000009-copy.safetensors",
+        )
     ]
     for other in others:
         other.write_bytes(b"")
@@ -208,7 +227,9 @@ def test_a_locked_directory_is_refused_and_leaves_nothing_behind(tmp_path):
     assert [path.name for path in folder.iterdir()] == ["checkpoint"]
 
 
-def test_of_many_processes_one_at_a_time_holds_a_directory_that_comes_and_goes(tmp_path):
+def test_of_many_processes_one_at_a_time_holds_a_directory_that_comes_and_goes(
+    tmp_path,
+):
     """The file of the lock is removed each time: a lock of a removed file would not count."""
     folder = tmp_path / "model.checkpoint"
     held = threading.Lock()

@@ -44,7 +44,9 @@ def values(seed=0, batch=()):
 
 KINDS = list(values())
 each = pytest.mark.parametrize("kind", KINDS)
-pairs = pytest.mark.parametrize(("one", "other"), [(a, b) for a in KINDS for b in KINDS])
+pairs = pytest.mark.parametrize(
+    ("one", "other"), [(a, b) for a in KINDS for b in KINDS]
+)
 
 
 @each
@@ -55,12 +57,16 @@ def test_every_kind_has_the_methods_of_its_dense_matrix(kind):
     assert isinstance(A, SPD)
     np.testing.assert_allclose(A.diagonal(), np.diag(dense), rtol=1e-13)
     np.testing.assert_allclose(A.trace(), np.trace(dense), rtol=1e-13)
-    np.testing.assert_allclose(A.logdet(), np.linalg.slogdet(dense)[1], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        A.logdet(), np.linalg.slogdet(dense)[1], rtol=1e-12, atol=1e-12
+    )
     np.testing.assert_allclose(A.logm(), plain.logm(), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(A @ x, dense @ x, rtol=1e-12)
     np.testing.assert_allclose(A.solve(x), np.linalg.solve(dense, x), rtol=1e-11)
     np.testing.assert_allclose(A.color(A.whiten(x)), x, rtol=1e-12)
-    np.testing.assert_allclose(np.sum(A.whiten(x) ** 2), x @ np.linalg.solve(dense, x), rtol=1e-11)
+    np.testing.assert_allclose(
+        np.sum(A.whiten(x) ** 2), x @ np.linalg.solve(dense, x), rtol=1e-11
+    )
     np.testing.assert_allclose(A.scaled(3.0).dense(), 3 * dense, rtol=1e-12)
     np.testing.assert_allclose(A.congruence(W).dense(), W @ dense @ W.T, rtol=1e-12)
     root, upper = A.root()
@@ -73,9 +79,13 @@ def test_sums_products_and_traces_of_two_values(one, other):
     A, B = values(1, (3,))[one], values(2, (2, 1))[other]
     a, b = np.asarray(A.dense()), np.asarray(B.dense())
     np.testing.assert_allclose((A + B).dense(), a + b, rtol=1e-12)
-    np.testing.assert_allclose(A.inner(B), np.trace(a @ b, axis1=-2, axis2=-1), rtol=1e-12)
+    np.testing.assert_allclose(
+        A.inner(B), np.trace(a @ b, axis1=-2, axis2=-1), rtol=1e-12
+    )
     ratio = np.linalg.solve(*np.broadcast_arrays(a, b))
-    np.testing.assert_allclose(A.trace_solve(B), np.trace(ratio, axis1=-2, axis2=-1), rtol=1e-10)
+    np.testing.assert_allclose(
+        A.trace_solve(B), np.trace(ratio, axis1=-2, axis2=-1), rtol=1e-10
+    )
     x = np.arange(1.0, D + 1)
     logdet, trace = A.logdet_and_trace_solve(B, x)
     square = np.linalg.solve(*np.broadcast_arrays(a, b + np.outer(x, x)))
@@ -88,7 +98,9 @@ def test_a_sum_stays_diagonal_where_it_can_and_squares_nothing():
     assert isinstance(diagonal, DiagonalGram)
     np.testing.assert_allclose(diagonal.scale, [5.0, 13.0], rtol=1e-15)
     rng = np.random.default_rng(0)
-    T = factor(rng, np.geomspace(1, 1e-5, D)).astype(np.float32)  # T'T is singular in float32
+    T = factor(rng, np.geomspace(1, 1e-5, D)).astype(
+        np.float32
+    )  # T'T is singular in float32
     total = Gram(T) + Gram(T)
     mpmath.mp.dps = 40
     exact = float(mpmath.log(mpmath.det(2 * mpmath.matrix(T).T * mpmath.matrix(T))))
@@ -105,7 +117,9 @@ def test_divergences_of_all_pairs_of_kinds_are_those_of_the_dense_matrices(name)
             dense = [Gram(jnp.linalg.cholesky(X.dense(), upper=True)) for X in (A, B)]
             expected = DIVERGENCES[name](*dense)
             got = DIVERGENCES[name](A, B)
-            np.testing.assert_allclose(got, expected, rtol=1e-8, err_msg=f"{one}, {other}")
+            np.testing.assert_allclose(
+                got, expected, rtol=1e-8, err_msg=f"{one}, {other}"
+            )
 
 
 @pytest.mark.parametrize("name", [*DIVERGENCES, "kl"])
@@ -116,7 +130,8 @@ def test_two_diagonals_stay_diagonal(name):
         if name != "kl":
             return DIVERGENCES[name](DiagonalGram(a), DiagonalGram(b))
         p, q = (
-            TraceOneGaussian(jnp.ones(d), DiagonalGram.trace_one(x), jnp.sum(x**2)) for x in (a, b)
+            TraceOneGaussian(jnp.ones(d), DiagonalGram.trace_one(x), jnp.sum(x**2))
+            for x in (a, b)
         )
         return kl_divergence(q, p)
 
@@ -243,11 +258,17 @@ def test_a_new_kind_works_at_once_under_heads_in_densities_plots_and_files(tmp_p
 def test_what_is_no_value_is_refused():
     A = Gram(np.eye(2))
     for call in (A.inner, A.trace_solve):
-        with pytest.raises(ValueError, match=r"takes two SPD values, got ndarray; use `Gram.from"):
+        with pytest.raises(
+            ValueError, match=r"takes two SPD values, got ndarray; use `Gram.from"
+        ):
             call(np.eye(2))
-        with pytest.raises(ValueError, match="needs matrices of one size, got 2 x 2 and 3 x 3"):
+        with pytest.raises(
+            ValueError, match="needs matrices of one size, got 2 x 2 and 3 x 3"
+        ):
             call(Gram(np.eye(3)))
-    with pytest.raises(ValueError, match=r"`A \+ B` cannot broadcast batch dimensions \(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"`A \+ B` cannot broadcast batch dimensions \(2,\)"
+    ):
         Gram(np.eye(2)[None].repeat(2, 0)) + DiagonalGram(np.ones((3, 2)))
     with pytest.raises(TypeError):
         A + np.eye(2)
@@ -263,19 +284,29 @@ def test_a_sum_of_diagonals_has_right_second_derivatives(s, r):
         return Gram(x[:, None])
 
     x = np.array([s, r])
-    hessians = [jax.hessian(lambda x, k=k: logdet(x, (k, k)))(x) for k in (DiagonalGram, dense)]
-    np.testing.assert_allclose(*hessians, rtol=1e-9, atol=1e-9 * np.abs(hessians[1]).max())
+    hessians = [
+        jax.hessian(lambda x, k=k: logdet(x, (k, k)))(x) for k in (DiagonalGram, dense)
+    ]
+    np.testing.assert_allclose(
+        *hessians, rtol=1e-9, atol=1e-9 * np.abs(hessians[1]).max()
+    )
 
 
 def test_diagonals_at_the_edge_of_float32_are_not_squared_first():
     tiny, one = jnp.array([1e-20], "float32"), jnp.array([1.0], "float32")
-    total = jax.grad(lambda s, r: (DiagonalGram(s) + DiagonalGram(r)).logdet())(tiny, tiny)
+    total = jax.grad(lambda s, r: (DiagonalGram(s) + DiagonalGram(r)).logdet())(
+        tiny, tiny
+    )
     np.testing.assert_allclose(total, 1e20, rtol=1e-6)
     zero = jax.grad(lambda s: (DiagonalGram(s) + DiagonalGram(0 * s)).trace())(0 * one)
     np.testing.assert_array_equal(zero, 0)
     huge = DiagonalGram(1e18 * one)
     np.testing.assert_allclose(DiagonalGram(tiny).inner(huge), 1e-4, rtol=1e-6)
-    np.testing.assert_allclose(DiagonalGram(tiny).inner(Gram(huge.factor)), 1e-4, rtol=1e-6)
+    np.testing.assert_allclose(
+        DiagonalGram(tiny).inner(Gram(huge.factor)), 1e-4, rtol=1e-6
+    )
     s = jnp.array([1.0, 1e-21], "float32")
-    p, q = (TraceOneGaussian(0 * s, A, 1.0) for A in (DiagonalGram(s), Gram(jnp.diag(s))))
+    p, q = (
+        TraceOneGaussian(0 * s, A, 1.0) for A in (DiagonalGram(s), Gram(jnp.diag(s)))
+    )
     np.testing.assert_allclose(kl_divergence(q, p), 0, atol=1e-6)

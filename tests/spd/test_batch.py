@@ -25,13 +25,38 @@ VALUES = {
     "tall": Gram(rng.normal(size=(*BATCH, 5, D))),
     "upper": Gram(np.triu(T) + 2 * np.eye(D), upper=True),
     "diagonal": DiagonalGram(rng.uniform(0.5, 2, size=(*BATCH, D))),
-    "low rank": LowRankGram(rng.uniform(0.5, 2, size=(*BATCH, D)), rng.normal(size=(*BATCH, 2, D))),
+    "low rank": LowRankGram(
+        rng.uniform(0.5, 2, size=(*BATCH, D)), rng.normal(size=(*BATCH, 2, D))
+    ),
     "new": ScaledIdentity(jnp.asarray(rng.uniform(0.5, 2, size=BATCH)), D),
 }
 INDICES = [
-    *(0, -1, np.int64(2), (1, 1), (), slice(1, 3), (slice(None), 1), (slice(None, None, -1), 0)),
-    *(..., (..., None), (..., 1), (1, ...), None, (0, None, ...), [0, 2], [], jnp.array([3, 0, 3])),
-    *(np.array([True, False, True, False]), rng.uniform(size=BATCH) < 0.5, jnp.array(1)),
+    *(
+        0,
+        -1,
+        np.int64(2),
+        (1, 1),
+        (),
+        slice(1, 3),
+        (slice(None), 1),
+        (slice(None, None, -1), 0),
+    ),
+    *(
+        ...,
+        (..., None),
+        (..., 1),
+        (1, ...),
+        None,
+        (0, None, ...),
+        [0, 2],
+        [],
+        jnp.array([3, 0, 3]),
+    ),
+    *(
+        np.array([True, False, True, False]),
+        rng.uniform(size=BATCH) < 0.5,
+        jnp.array(1),
+    ),
     *(([0, 3], [1, 0]), ([0, 3], None, [1, 0])),
 ]
 each = pytest.mark.parametrize("kind", VALUES)
@@ -44,7 +69,10 @@ def test_an_index_takes_the_matrices_that_numpy_would_take(kind):
         chosen = numbers[index]
         some, expected = A[index], np.asarray(A).reshape(8, D, D)[chosen]
         assert type(some) is type(A)
-        assert (some.batch_shape, some.shape) == (chosen.shape, (*chosen.shape, D, D)), index
+        assert (some.batch_shape, some.shape) == (
+            chosen.shape,
+            (*chosen.shape, D, D),
+        ), index
         np.testing.assert_array_equal(some.dense(), expected)
     assert getattr(A[0], "upper", None) == getattr(A, "upper", None)
 
@@ -57,7 +85,9 @@ def test_len_and_loops_go_over_the_first_batch_dimension(kind):
     rows = list(A)
     assert [row.batch_shape for row in rows] == [(2,)] * 4
     np.testing.assert_array_equal(np.stack(rows), A.dense())
-    with pytest.raises(TypeError, match="without batch dimensions, and so without a length"):
+    with pytest.raises(
+        TypeError, match="without batch dimensions, and so without a length"
+    ):
         len(A[0, 0])
     assert all([A[0, 0], A[:0]])  # as of other objects, `A or B` is A
 
@@ -65,7 +95,11 @@ def test_len_and_loops_go_over_the_first_batch_dimension(kind):
 @each
 def test_the_repr_is_short_and_has_no_arrays(kind):
     A = VALUES[kind]
-    kinds = {"diagonal": "DiagonalGram", "low rank": "LowRankGram", "new": "ScaledIdentity"}
+    kinds = {
+        "diagonal": "DiagonalGram",
+        "low rank": "LowRankGram",
+        "new": "ScaledIdentity",
+    }
     assert repr(A) == f"{kinds.get(kind, 'Gram')}(batch_shape=(4, 2), dim=3, float64)"
     shapes = []
     jax.vmap(lambda row: shapes.append(repr(row)) or row.trace())(A)
@@ -82,7 +116,9 @@ def test_to_numpy_a_value_is_its_dense_matrix(kind):
     assert np.asarray(A, "float32").dtype == np.float32
     dense = np.array(A)
     dense[:] = 0  # a copy of its own
-    np.testing.assert_allclose(np.linalg.eigvalsh(A).sum(axis=-1), A.trace(), rtol=1e-12)
+    np.testing.assert_allclose(
+        np.linalg.eigvalsh(A).sum(axis=-1), A.trace(), rtol=1e-12
+    )
     with pytest.raises(ValueError, match="copy=False"):
         np.array(A, copy=False)
 
@@ -99,9 +135,13 @@ def test_products_on_both_sides_are_those_of_vectors(kind):
             wrong()
 
 
-@pytest.mark.parametrize("index", [4, (0, 2), (0, 0, 0), [5], (..., ...), 1.5, "a", [True, False]])
+@pytest.mark.parametrize(
+    "index", [4, (0, 2), (0, 0, 0), [5], (..., ...), 1.5, "a", [True, False]]
+)
 def test_an_index_that_is_none_of_the_batch_is_refused(index):
-    with pytest.raises(IndexError, match=r"`Gram\[.*\]`: .* batch dimensions are \(4, 2\)"):
+    with pytest.raises(
+        IndexError, match=r"`Gram\[.*\]`: .* batch dimensions are \(4, 2\)"
+    ):
         VALUES["square"][index]
     p = LAWS[0](jnp.zeros((*BATCH, D)), Gram(np.eye(D) / D**0.5), 1.0)
     with pytest.raises(IndexError, match=r"`TraceOneGaussian\[.*\(4, 2\)"):
@@ -109,7 +149,9 @@ def test_an_index_that_is_none_of_the_batch_is_refused(index):
 
 
 def test_entries_of_a_matrix_are_no_batch():
-    with pytest.raises(IndexError, match=r"`Gram\[0\]`: .* dimensions are \(\).*use `dense\(\)`"):
+    with pytest.raises(
+        IndexError, match=r"`Gram\[0\]`: .* dimensions are \(\).*use `dense\(\)`"
+    ):
         Gram(np.eye(2))[0]
 
 
@@ -119,7 +161,9 @@ def test_an_index_works_inside_of_compiled_functions(kind):
     found = jax.jit(lambda A, i: A[i, 1].dense())(A, 2)
     np.testing.assert_array_equal(found, A[2, 1].dense())
     each_trace = jax.vmap(lambda row: row[0].trace() + row[..., None].trace().sum())(A)
-    np.testing.assert_allclose(each_trace, A.trace()[:, 0] + A.trace().sum(axis=1), rtol=1e-13)
+    np.testing.assert_allclose(
+        each_trace, A.trace()[:, 0] + A.trace().sum(axis=1), rtol=1e-13
+    )
     gradient = jax.grad(lambda A: A[1:3].logdet().sum())(A)
     zero = [np.all(np.asarray(x)[[0, 3]] == 0) for x in jax.tree.leaves(gradient)]
     other = [np.any(np.asarray(x)[1:3] != 0) for x in jax.tree.leaves(gradient)]
@@ -132,11 +176,16 @@ LAWS = [TraceOneGaussian, TraceOnePowerExponential, TraceOneStudentT]
 
 def law(family, *, shared=()):
     """Of batch shape (4, 2), however its parameters have it."""
-    own = {name: () if name in shared else BATCH for name in ("loc", "omega", "eta", "tail")}
+    own = {
+        name: () if name in shared else BATCH
+        for name in ("loc", "omega", "eta", "tail")
+    }
     if "omega" in shared:
         own["tail"] = (2,)  # broadcasts against the others
     omega = Gram.trace_one(factor(rng, np.geomspace(1, 0.1, D), *own["omega"]))
-    count = {TraceOneGaussian: 0, TraceOnePowerExponential: 2, TraceOneStudentT: 1}[family]
+    count = {TraceOneGaussian: 0, TraceOnePowerExponential: 2, TraceOneStudentT: 1}[
+        family
+    ]
     eta, *tail = (rng.uniform(0.5, 2, size=own[n]) for n in ("eta", *["tail"] * count))
     return family(rng.normal(size=(*own["loc"], D)), omega, eta, *tail)
 
@@ -145,7 +194,10 @@ def law(family, *, shared=()):
     ("family", "shared"),
     [
         *((family, ("omega",)) for family in LAWS),
-        *((TraceOneStudentT, names) for names in ((), ("loc", "eta", "tail"), ("loc", "omega"))),
+        *(
+            (TraceOneStudentT, names)
+            for names in ((), ("loc", "eta", "tail"), ("loc", "omega"))
+        ),
     ],
 )
 def test_an_index_of_a_distribution_takes_the_laws_of_these_elements(family, shared):
@@ -158,7 +210,9 @@ def test_an_index_of_a_distribution_takes_the_laws_of_these_elements(family, sha
         assert some.batch_shape == densities[index].shape, index
         np.testing.assert_allclose(some.log_prob(x), densities[index], rtol=1e-12)
         chosen = np.arange(8).reshape(BATCH)[index]
-        np.testing.assert_array_equal(some.mean, np.asarray(p.mean).reshape(8, D)[chosen])
+        np.testing.assert_array_equal(
+            some.mean, np.asarray(p.mean).reshape(8, D)[chosen]
+        )
     if "omega" in shared:
         assert p[0].omega.batch_shape == ()  # it stays common to all
     assert [row.batch_shape for row in p] == [(2,)] * len(p) == [(2,)] * 4
@@ -168,7 +222,9 @@ def test_an_index_of_a_distribution_takes_the_laws_of_these_elements(family, sha
 
 def test_a_distribution_keeps_what_is_not_an_array_and_one_element_its_axis():
     omega = Gram(np.eye(D) / D**0.5)
-    p = TraceOnePowerExponential(np.zeros((1, D)), omega, [1.0], 1.0, 1.0, radius="normal")
+    p = TraceOnePowerExponential(
+        np.zeros((1, D)), omega, [1.0], 1.0, 1.0, radius="normal"
+    )
     assert p[0:1].batch_shape == (1,)
     assert (p[0].batch_shape, p[0].radius) == ((), "normal")
     found = eqx.filter_jit(lambda p, i: p[i].log_prob(jnp.zeros(D)))(p, jnp.array(0))

@@ -12,7 +12,16 @@ from mmlp import DiagonalGram, Gram
 
 @eqx.filter_jit
 def everything(A, x):
-    return A.dense(), A.trace(), A.logdet(), A.logm(), A.solve(x), A.whiten(x), A.color(x), A @ x
+    return (
+        A.dense(),
+        A.trace(),
+        A.logdet(),
+        A.logm(),
+        A.solve(x),
+        A.whiten(x),
+        A.color(x),
+        A @ x,
+    )
 
 
 # -- right: independent references in float64
@@ -31,7 +40,9 @@ def test_methods_agree_with_scipy(d):
         A = T[i].T @ T[i]
         np.testing.assert_allclose(dense[i], A, atol=1e-14)
         np.testing.assert_allclose(trace[i], np.trace(A), rtol=1e-13)
-        np.testing.assert_allclose(logdet[i], np.linalg.slogdet(A)[1], rtol=1e-10, atol=1e-14)
+        np.testing.assert_allclose(
+            logdet[i], np.linalg.slogdet(A)[1], rtol=1e-10, atol=1e-14
+        )
         np.testing.assert_allclose(logm[i], scipy.linalg.logm(A), atol=1e-10)
         expected = scipy.linalg.solve(A, x[i], assume_a="pos")
         np.testing.assert_allclose(
@@ -55,7 +66,9 @@ def test_ill_conditioned_values_agree_with_multiprecision():
     A = M.T * M
     eigenvalues, V = mpmath.eigsy(A)
     logm = V * mpmath.diag([mpmath.log(e) for e in eigenvalues]) * V.T
-    solution = np.array([float(v) for v in mpmath.lu_solve(A, mpmath.matrix(x.tolist()))])
+    solution = np.array(
+        [float(v) for v in mpmath.lu_solve(A, mpmath.matrix(x.tolist()))]
+    )
     G = Gram(T)
     np.testing.assert_allclose(
         G.logdet(), float(sum(mpmath.log(e) for e in eigenvalues)), rtol=1e-10
@@ -83,7 +96,9 @@ def test_scaled_and_congruence_act_on_the_matrix():
     rng = np.random.default_rng(2)
     T, W, c = rng.normal(size=(2, 4, 4)), rng.normal(size=(3, 4)), np.array([0.3, 7.0])
     A = Gram(T)
-    np.testing.assert_allclose(A.scaled(c).dense(), c[:, None, None] * A.dense(), rtol=1e-12)
+    np.testing.assert_allclose(
+        A.scaled(c).dense(), c[:, None, None] * A.dense(), rtol=1e-12
+    )
     np.testing.assert_allclose(A.congruence(W).dense(), W @ A.dense() @ W.T, rtol=1e-12)
     np.testing.assert_allclose(
         A.congruence(W).logdet(), np.linalg.slogdet(W @ A.dense() @ W.T)[1], rtol=1e-10
@@ -109,9 +124,13 @@ def test_a_diagonal_gram_is_the_gram_of_its_diagonal():
 def test_an_upper_factor_gives_the_same_without_a_decomposition():
     rng = np.random.default_rng(4)
     T, x = np.triu(rng.normal(size=(3, 5, 5))), rng.normal(size=(3, 5))
-    for a, b in zip(everything(Gram(T, upper=True), x), everything(Gram(T), x), strict=True):
+    for a, b in zip(
+        everything(Gram(T, upper=True), x), everything(Gram(T), x), strict=True
+    ):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
-    assert "lu[" not in str(jax.make_jaxpr(lambda T: Gram(T, upper=True).logdet_and_whiten(x))(T))
+    assert "lu[" not in str(
+        jax.make_jaxpr(lambda T: Gram(T, upper=True).logdet_and_whiten(x))(T)
+    )
 
 
 # -- right: float32
@@ -126,13 +145,16 @@ def float32_errors(condition):
     assert logdet.dtype == logm.dtype == white.dtype == np.float32
     _, s, Vt = np.linalg.svd(T.astype(float))
     exact_logm = np.swapaxes(Vt, 1, 2) @ (2 * np.log(s)[..., None] * Vt)
-    exact_white = np.linalg.solve(np.swapaxes(T.astype(float), 1, 2), x.astype(float)[..., None])
+    exact_white = np.linalg.solve(
+        np.swapaxes(T.astype(float), 1, 2), x.astype(float)[..., None]
+    )
     exact_logdet, exact_square = 2 * np.log(s).sum(1), (exact_white**2).sum((1, 2))
     return (
         np.max(np.abs(logdet / exact_logdet - 1)),
         np.max(np.abs(np.sum(np.asarray(white, float) ** 2, 1) / exact_square - 1)),
         np.max(
-            np.linalg.norm(logm - exact_logm, axis=(1, 2)) / np.linalg.norm(exact_logm, axis=(1, 2))
+            np.linalg.norm(logm - exact_logm, axis=(1, 2))
+            / np.linalg.norm(exact_logm, axis=(1, 2))
         ),
     )
 
@@ -162,7 +184,9 @@ SPECTRA = {
 }
 METHODS = {
     "logdet": lambda T, x: Gram(T).logdet(),
-    "logm": lambda T, x: jnp.vdot(Gram(T).logm(), jnp.sin(jnp.arange(16.0)).reshape(4, 4)),
+    "logm": lambda T, x: jnp.vdot(
+        Gram(T).logm(), jnp.sin(jnp.arange(16.0)).reshape(4, 4)
+    ),
     "solve": lambda T, x: jnp.vdot(Gram(T).solve(x), jnp.cos(x)),
     "whiten": lambda T, x: jnp.sum(Gram(T).whiten(x) ** 2),
     "color": lambda T, x: jnp.sum(Gram(T).color(x) ** 3),
@@ -196,7 +220,10 @@ def test_derivatives_of_a_tall_factor(method):
 
 def test_batches_vmap_and_loops_agree_in_value_and_gradient():
     rng = np.random.default_rng(7)
-    T, x = jnp.asarray(rng.normal(size=(2, 3, 4, 4))), jnp.asarray(rng.normal(size=(2, 3, 4)))
+    T, x = (
+        jnp.asarray(rng.normal(size=(2, 3, 4, 4))),
+        jnp.asarray(rng.normal(size=(2, 3, 4))),
+    )
 
     def f(T, x):
         return sum(jnp.sum(jnp.sin(value)) for value in everything(Gram(T), x))
@@ -238,14 +265,19 @@ def test_batch_dimensions_of_length_one_stretch():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_sample_does_not_feel_its_neighbours(dtype):
     rng = np.random.default_rng(8)
-    T, x = rng.normal(size=(6, 5, 5)).astype(dtype), rng.normal(size=(6, 5)).astype(dtype)
+    T, x = (
+        rng.normal(size=(6, 5, 5)).astype(dtype),
+        rng.normal(size=(6, 5)).astype(dtype),
+    )
     loud = T.copy()
     loud[3] *= 1000
 
     @jax.jit
     def each(T):
         return jax.vmap(
-            jax.value_and_grad(lambda T, x: sum(jnp.sum(v) for v in everything(Gram(T), x)))
+            jax.value_and_grad(
+                lambda T, x: sum(jnp.sum(v) for v in everything(Gram(T), x))
+            )
         )(T, x)
 
     keep = np.arange(6) != 3
@@ -259,7 +291,9 @@ def test_a_sample_does_not_feel_its_neighbours(dtype):
 def test_from_dense_round_trips_and_float32_is_factored_in_float64():
     rng = np.random.default_rng(9)
     T = factor(rng, np.geomspace(1, 10**-4.5, 20), 30)
-    A = np.swapaxes(T, 1, 2) @ T  # condition number 1e9: float32 Cholesky fails on most of them
+    A = (
+        np.swapaxes(T, 1, 2) @ T
+    )  # condition number 1e9: float32 Cholesky fails on most of them
     np.testing.assert_allclose(Gram.from_dense(A).dense(), A, atol=1e-14)
     with jax.enable_x64(False):
         G = Gram.from_dense(A)
@@ -277,7 +311,9 @@ def test_traced_from_dense_gives_nan_for_the_bad_element_alone():
 @pytest.mark.parametrize("upper", [False, True])
 def test_a_singular_factor_is_infinite_and_raises_nothing(upper):
     T = jnp.array([[[1.0, 2.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]])
-    _, _, logdet, logm, solution, white, _, _ = everything(Gram(T, upper=upper), jnp.ones((2, 2)))
+    _, _, logdet, logm, solution, white, _, _ = everything(
+        Gram(T, upper=upper), jnp.ones((2, 2))
+    )
     np.testing.assert_array_equal(logdet, [-np.inf, 0])
     assert np.all(np.isinf(Gram(T[0], upper=upper).solve(np.array([0.0, 1.0]))))
     assert np.sum(white[0] ** 2) == np.inf
@@ -297,11 +333,17 @@ def test_a_singular_diagonal_gram_is_infinite_where_it_should_be():
 @pytest.mark.parametrize("method", ["whiten", "solve", "color", "__matmul__"])
 def test_dtypes_are_promoted_as_in_numpy(method):
     A = Gram(np.eye(2, dtype=np.float32) * 2)
-    for x, dtype in ((np.ones(2), np.float64), (np.ones(2, int), np.float32), ([1, 2], np.float32)):
+    for x, dtype in (
+        (np.ones(2), np.float64),
+        (np.ones(2, int), np.float32),
+        ([1, 2], np.float32),
+    ):
         result = getattr(A, method)(x)
         assert result.dtype == dtype
         np.testing.assert_allclose(
-            result, getattr(Gram(np.eye(2) * 2), method)(np.asarray(x, float)), rtol=1e-6
+            result,
+            getattr(Gram(np.eye(2) * 2), method)(np.asarray(x, float)),
+            rtol=1e-6,
         )
 
 
@@ -340,11 +382,20 @@ NAN_MATRIX = np.array([[1.0, np.nan], [np.nan, 1.0]])
             r"`DiagonalGram\(scale=...\)` must be of float32",
         ),
         (lambda: Gram(np.ones(3)), r"must have shape \(..., m, d\).*got shape \(3,\)"),
-        (lambda: Gram(np.ones((2, 3))), r"at least as many rows as columns.*got shape \(2, 3\)"),
+        (
+            lambda: Gram(np.ones((2, 3))),
+            r"at least as many rows as columns.*got shape \(2, 3\)",
+        ),
         (lambda: Gram(np.ones((3, 2)), upper=True), r"must be square to be `upper`"),
         (lambda: Gram(np.ones((0, 0))), r"no axis of length 0, got shape \(0, 0\)"),
-        (lambda: Gram(np.ones((0, 2, 2))), r"no axis of length 0, got shape \(0, 2, 2\)"),
-        (lambda: Gram(NAN_MATRIX), r"must be finite, got nan at index \(0, 1\); drop or fill"),
+        (
+            lambda: Gram(np.ones((0, 2, 2))),
+            r"no axis of length 0, got shape \(0, 2, 2\)",
+        ),
+        (
+            lambda: Gram(NAN_MATRIX),
+            r"must be finite, got nan at index \(0, 1\); drop or fill",
+        ),
         (
             lambda: Gram.trace_one(np.full((2, 2), np.inf)),
             r"`Gram.trace_one\(T=...\)` must be finite, got inf",
@@ -354,7 +405,10 @@ NAN_MATRIX = np.array([[1.0, np.nan], [np.nan, 1.0]])
             lambda: Gram.from_dense(np.ones((2, 3))),
             r"must have shape \(..., d, d\), got shape \(2, 3\)",
         ),
-        (lambda: Gram.from_dense(NAN_MATRIX), r"`Gram.from_dense\(A=...\)` must be finite"),
+        (
+            lambda: Gram.from_dense(NAN_MATRIX),
+            r"`Gram.from_dense\(A=...\)` must be finite",
+        ),
         (lambda: Gram.from_dense(np.eye(2, dtype=int)), r"use `.astype\(float\)`"),
         (
             lambda: Gram.from_dense(np.array([[1.0, 0.5], [0.1, 1.0]])),
@@ -384,7 +438,10 @@ NAN_MATRIX = np.array([[1.0, np.nan], [np.nan, 1.0]])
             lambda: Gram(np.ones((2, 2)), upper=True),
             r"must be zero below the diagonal; leave out `upper`",
         ),
-        (lambda: Gram(np.eye(2)).scaled(-1.0), r"`Gram.scaled\(c=...\)` must be positive, got -1"),
+        (
+            lambda: Gram(np.eye(2)).scaled(-1.0),
+            r"`Gram.scaled\(c=...\)` must be positive, got -1",
+        ),
         (
             lambda: Gram.trace_one(np.zeros((2, 2))),
             r"`Gram.trace_one\(T=...\)` must not be all zeros",
@@ -393,7 +450,10 @@ NAN_MATRIX = np.array([[1.0, np.nan], [np.nan, 1.0]])
             lambda: DiagonalGram.trace_one(np.zeros(2)),
             r"`DiagonalGram.trace_one\(scale=...\)` must not be all zeros",
         ),
-        (lambda: DiagonalGram(np.array(1.0)), r"`DiagonalGram\(scale=...\)` must have shape"),
+        (
+            lambda: DiagonalGram(np.array(1.0)),
+            r"`DiagonalGram\(scale=...\)` must have shape",
+        ),
     ],
 )
 def test_bad_input_is_named(call, message):

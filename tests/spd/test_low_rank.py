@@ -29,7 +29,9 @@ SHAPES = [(5, 2), (3, 7), (1, 1), (4, 0), (200, 3)]  # d, m
 
 def draw(seed, d, m, *batch):
     rng = np.random.default_rng(seed)
-    scale = rng.uniform(0.5, 2, (*batch, d)) * rng.choice([-1, 1], d)  # the sign is no matter
+    scale = rng.uniform(0.5, 2, (*batch, d)) * rng.choice(
+        [-1, 1], d
+    )  # the sign is no matter
     return LowRankGram(scale, rng.normal(size=(*batch, m, d)))
 
 
@@ -43,13 +45,17 @@ def close(got, expected, message=""):
     got, expected = np.asarray(got), np.asarray(expected)
     assert got.shape == expected.shape, message
     size = np.abs(expected).max(initial=1e-300)
-    np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-10 * size, err_msg=message)
+    np.testing.assert_allclose(
+        got, expected, rtol=1e-10, atol=1e-10 * size, err_msg=message
+    )
 
 
 @eqx.filter_jit
 def of_one(A, x):
     d = A.dim
-    noise = A.color(jnp.eye(d).reshape(d, *(1,) * len(A.batch_shape), d))  # the columns of M
+    noise = A.color(
+        jnp.eye(d).reshape(d, *(1,) * len(A.batch_shape), d)
+    )  # the columns of M
     return {
         "logdet": A.logdet(),
         "x'A^-1 x": jnp.sum(A.whiten(x) ** 2, axis=-1),
@@ -102,7 +108,11 @@ def of_two(A, B, x, dense):
             "quadratic": quadratic(P, Q),
         }
         both |= {f"{name} {order}": value for name, value in values.items()}
-    rest = (von_neumann, log_euclidean, affine_invariant, bures_wasserstein) if dense else ()
+    rest = (
+        (von_neumann, log_euclidean, affine_invariant, bures_wasserstein)
+        if dense
+        else ()
+    )
     return both | {f.__name__: f(A, B) for f in rest}
 
 
@@ -114,10 +124,15 @@ KINDS = {
 
 
 @pytest.mark.parametrize(
-    ("d", "m", "kind"), [*((5, 2, kind) for kind in KINDS), (1, 3, "low"), (200, 3, "low")]
+    ("d", "m", "kind"),
+    [*((5, 2, kind) for kind in KINDS), (1, 3, "low"), (200, 3, "low")],
 )
 def test_what_two_values_have_in_common_is_that_of_the_dense_grams(d, m, kind):
-    A, B, x = draw(2, d, m), KINDS[kind](d, m + 1), np.random.default_rng(1).normal(size=d)
+    A, B, x = (
+        draw(2, d, m),
+        KINDS[kind](d, m + 1),
+        np.random.default_rng(1).normal(size=d),
+    )
     got, expected = of_two(A, B, x, d < 9), of_two(tall(A), tall(B), x, d < 9)
     for name in expected:
         close(got[name], expected[name], name)
@@ -150,14 +165,18 @@ def compare(name, s, U, r, V):
     return kl_divergence(q, p) if name == "kl" else p.log_prob(r)
 
 
-@pytest.mark.parametrize("name", ["stein", "stein one-sided", "quadratic", "kl", "log_prob"])
+@pytest.mark.parametrize(
+    "name", ["stein", "stein one-sided", "quadratic", "kl", "log_prob"]
+)
 def test_nothing_has_d_squared_numbers(name):
     d, m = 300, 2
     A, B = draw(11, d, m), draw(12, d, m)
     arguments = A.scale, A.U, B.scale, B.U
     assert program(lambda *x: compare(name, *x), *arguments)[1] <= 2 * (m + 1) * d
     step = jax.jit(jax.value_and_grad(lambda *x: compare(name, *x), (0, 1, 2, 3)))
-    memory = step.lower(*arguments).compile().memory_analysis()  # inside our primitives, too
+    memory = (
+        step.lower(*arguments).compile().memory_analysis()
+    )  # inside our primitives, too
     assert memory.temp_size_in_bytes < 8 * d * d / 2
 
 
@@ -167,7 +186,9 @@ def test_a_large_value_does_all_but_what_needs_a_dense_factor():
     names = ("stein", "stein one-sided", "quadratic", "kl", "log_prob")
     values = jax.jit(lambda *x: [compare(name, *x) for name in names])(*arguments)
     assert np.all(np.isfinite(values))
-    p = TraceOnePowerExponential(A.scale, LowRankGram.trace_one(A.scale, A.U), 1.0, 1.0, 0.7)
+    p = TraceOnePowerExponential(
+        A.scale, LowRankGram.trace_one(A.scale, A.U), 1.0, 1.0, 0.7
+    )
     assert p.sample(jax.random.key(0), 3).shape == (3, 5000)
     assert np.isfinite(p.entropy())
     remedy = "5000 x 5000 numbers is refused above 4096.*use `stein` or `quadratic`, `marginal"
@@ -196,23 +217,49 @@ def test_trace_one_divides_by_the_trace():
 
 ONES, U = np.ones(3), np.ones((2, 3))
 BAD_ARGUMENTS = [
-    (([1.0, 0, 1], U), r"`LowRankGram\(scale=...\)` must not be zero anywhere; use `Gram` of diag"),
-    ((np.ones(3, int), U), r"`LowRankGram\(scale=...\)` must hold floating.*use `.astype"),
+    (
+        ([1.0, 0, 1], U),
+        r"`LowRankGram\(scale=...\)` must not be zero anywhere; use `Gram` of diag",
+    ),
+    (
+        (np.ones(3, int), U),
+        r"`LowRankGram\(scale=...\)` must hold floating.*use `.astype",
+    ),
     ((ONES, U.astype(int)), r"`LowRankGram\(U=...\)` must hold floating.*use `.astype"),
-    ((ONES, ONES), r"`LowRankGram\(U=...\)` must have shape \(..., m, 3\) to fit scale, got"),
+    (
+        (ONES, ONES),
+        r"`LowRankGram\(U=...\)` must have shape \(..., m, 3\) to fit scale, got",
+    ),
     ((ONES, np.ones((2, 4))), r"fit scale, got shape \(2, 4\)"),
     ((1.0, U), r"`LowRankGram\(scale=...\)` must have shape \(..., d\)"),
-    ((ONES * np.nan, U), r"`LowRankGram\(scale=...\)` must be finite, got nan at index \(0"),
-    ((ONES, U * np.inf), r"`LowRankGram\(U=...\)` must be finite, got inf at index \(0, 0"),
+    (
+        (ONES * np.nan, U),
+        r"`LowRankGram\(scale=...\)` must be finite, got nan at index \(0",
+    ),
+    (
+        (ONES, U * np.inf),
+        r"`LowRankGram\(U=...\)` must be finite, got inf at index \(0, 0",
+    ),
     ((ONES.astype("float16"), U), r'float16; use `.astype\("float32"\)`'),
-    ((np.ones((2, 3)), np.ones((5, 2, 3))), r"U=...\)` must have batch.*broadcast.*\(5,\)"),
+    (
+        (np.ones((2, 3)), np.ones((5, 2, 3))),
+        r"U=...\)` must have batch.*broadcast.*\(5,\)",
+    ),
 ]
 BAD_CALLS = [
     ("solve", np.ones(2), r"`LowRankGram.solve\(b=...\)` must have shape \(..., 3\)"),
-    ("marginal", [3], r"`LowRankGram.marginal\(columns=...\)` must be distinct.*0 to 2.*got \[3\]"),
+    (
+        "marginal",
+        [3],
+        r"`LowRankGram.marginal\(columns=...\)` must be distinct.*0 to 2.*got \[3\]",
+    ),
     ("marginal", [1, 1], r"must be distinct columns of 0 to 2, such as \[0, 2\]"),
     ("scaled", -1.0, r"`LowRankGram.scaled\(c=...\)` must be positive, got -1"),
-    ("congruence", np.ones((4, 3)), r"LowRankGram.congruence\(W.*k <= 3, or W A W' is singular"),
+    (
+        "congruence",
+        np.ones((4, 3)),
+        r"LowRankGram.congruence\(W.*k <= 3, or W A W' is singular",
+    ),
     ("inner", np.eye(3), r"takes two SPD values, got ndarray; use `Gram.from_dense"),
 ]
 
@@ -231,10 +278,14 @@ def test_bad_calls_are_named(method, argument, message):
 
 def test_columns_of_a_marginal_may_be_a_tuple_but_not_traced():
     A = LowRankGram(jnp.ones(3), jnp.ones((1, 3)))
-    np.testing.assert_array_equal(A.marginal((0, 2)).dense(), A.marginal([0, 2]).dense())
+    np.testing.assert_array_equal(
+        A.marginal((0, 2)).dense(), A.marginal([0, 2]).dense()
+    )
     with pytest.raises(ValueError, match=r"of 0 to 0, such as \[0\], got \[3\]"):
         LowRankGram(jnp.ones(1), jnp.ones((1, 1))).marginal([3])
     with pytest.raises(ValueError, match="must be known numbers, not traced ones"):
         jax.jit(lambda i: A.marginal(i).trace())(jnp.arange(2))
-    with pytest.raises(ValueError, match=r"`LowRankGram\(U=...\)` must be of float32 or float64"):
+    with pytest.raises(
+        ValueError, match=r"`LowRankGram\(U=...\)` must be of float32 or float64"
+    ):
         LowRankGram(jnp.ones(3), jnp.ones((0, 3), "float16"))

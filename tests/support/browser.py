@@ -19,7 +19,14 @@ import time
 from pathlib import Path
 
 MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", MAC)
+NAMES = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+    MAC,
+)
 FLAGS = [
     "--headless=new",
     "--no-sandbox",
@@ -68,7 +75,9 @@ def find() -> str:
     """The path of a Chromium; `make browser` brings one where there is none."""
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
-        raise FileNotFoundError(f"no browser ({', '.join(NAMES)}) is installed; run `make browser`")
+        raise FileNotFoundError(
+            f"no browser ({', '.join(NAMES)}) is installed; run `make browser`"
+        )
     return path
 
 
@@ -82,9 +91,16 @@ class Browser(contextlib.AbstractContextManager):
             b"",
             [],
         )
-        self.profile = tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True)
+        self.profile = tempfile.TemporaryDirectory(
+            prefix="browser-", ignore_cleanup_errors=True
+        )
         (commands, self.commands), (self.answers, answers) = os.pipe(), os.pipe()
-        arguments = [find(), *FLAGS, f"--user-data-dir={self.profile.name}", "about:blank"]
+        arguments = [
+            find(),
+            *FLAGS,
+            f"--user-data-dir={self.profile.name}",
+            "about:blank",
+        ]
         self.process = subprocess.Popen(
             [sys.executable, "-c", START, str(commands), str(answers), *arguments],
             pass_fds=(commands, answers),
@@ -106,15 +122,25 @@ class Browser(contextlib.AbstractContextManager):
             self.process.wait()
         self.profile.cleanup()
 
-    def open(self, url: str, *, width: int = 1200, height: int = 900, dark: bool = False) -> "Page":
+    def open(
+        self, url: str, *, width: int = 1200, height: int = 900, dark: bool = False
+    ) -> "Page":
         """A new tab with the page loaded, `width` CSS pixels wide; below 600 as on a phone."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         page = Page(
-            self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+            self,
+            self.call("Target.attachToTarget", targetId=target, flatten=True)[
+                "sessionId"
+            ],
         )
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.call(f"{domain}.enable")
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        size = {
+            "width": width,
+            "height": height,
+            "deviceScaleFactor": 1,
+            "mobile": width < 600,
+        }
         page.call("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         page.call("Emulation.setEmulatedMedia", features=[scheme])
@@ -142,7 +168,9 @@ class Browser(contextlib.AbstractContextManager):
         """The next message, which is also kept if it is an event."""
         deadline = time.monotonic() + self.timeout
         while b"\0" not in self.received:
-            if not select.select([self.answers], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            if not select.select(
+                [self.answers], [], [], max(0.0, deadline - time.monotonic())
+            )[0]:
                 raise TimeoutError(f"the browser did not answer in {self.timeout:g} s")
             data = os.read(self.answers, 1 << 20)
             if not data:
@@ -165,7 +193,11 @@ class Page:
         return self.browser.call(method, self.session, **parameters)
 
     def events(self, method: str) -> list[dict]:
-        here = [event for event in self.browser.events if event.get("sessionId") == self.session]
+        here = [
+            event
+            for event in self.browser.events
+            if event.get("sessionId") == self.session
+        ]
         return [event["params"] for event in here if event["method"] == method]
 
     def wait(self, method: str) -> None:
@@ -175,7 +207,10 @@ class Page:
     def evaluate(self, expression: str):
         """The value of a JavaScript expression, anything JSON; a promise is awaited."""
         answer = self.call(
-            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+            "Runtime.evaluate",
+            expression=expression,
+            returnByValue=True,
+            awaitPromise=True,
         )
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]
@@ -195,20 +230,33 @@ class Page:
             if entry["type"] in ("error", "warning")
         ]
         thrown = [
-            entry["exceptionDetails"]["text"] for entry in self.events("Runtime.exceptionThrown")
+            entry["exceptionDetails"]["text"]
+            for entry in self.events("Runtime.exceptionThrown")
         ]
         return told + said + thrown
 
     @property
     def requests(self) -> list[str]:
         """The addresses that the page asked for."""
-        return [entry["request"]["url"] for entry in self.events("Network.requestWillBeSent")]
+        return [
+            entry["request"]["url"]
+            for entry in self.events("Network.requestWillBeSent")
+        ]
 
     def screenshot(self, path: Path) -> None:
         """The whole page, as PNG."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        clip = {
+            "x": 0,
+            "y": 0,
+            "width": size["width"],
+            "height": size["height"],
+            "scale": 1,
+        }
         image = self.call(
-            "Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip
+            "Page.captureScreenshot",
+            format="png",
+            captureBeyondViewport=True,
+            clip=clip,
         )
         path.write_bytes(base64.b64decode(image["data"]))

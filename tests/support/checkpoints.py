@@ -15,7 +15,14 @@ ADAM = optax.adam(0.05)
 MODELS = {
     "basic": lambda: mmlp.MatrixMLP(3, 2, (4, 3), key=KEY),
     "general": lambda: mmlp.MatrixMLP(
-        3, 2, (4,), 2, (5,), kernel=mmlp.RadialBasis(0.3), activation=jax.nn.gelu, key=KEY
+        3,
+        2,
+        (4,),
+        2,
+        (5,),
+        kernel=mmlp.RadialBasis(0.3),
+        activation=jax.nn.gelu,
+        key=KEY,
     ),
     "diagonal": lambda: mmlp.MatrixMLP(
         3, 2, (4,), output=mmlp.Diagonal(mmlp.MercerSigmoid(2.0, -0.1)), key=KEY
@@ -26,7 +33,9 @@ MODELS = {
     "gaussian head": lambda: mmlp.GaussianHead(mmlp.MatrixMLP(3, 2, (4,), 3, key=KEY)),
     "vae": lambda: mmlp.paper_vae("EfNf", 3, 2, (4,), key=KEY),
     "power exponential head": lambda: mmlp.PowerExponentialHead(
-        mmlp.CholeskyMLP(3, 2, (4,), 5, key=KEY), alpha_bounds=(0.3, 2), beta_bounds=(0.5, 1)
+        mmlp.CholeskyMLP(3, 2, (4,), 5, key=KEY),
+        alpha_bounds=(0.3, 2),
+        beta_bounds=(0.5, 1),
     ),
     "kernels of other numbers": lambda: (
         mmlp.MercerSigmoid(np.float32(2), jnp.array(1)),
@@ -34,7 +43,11 @@ MODELS = {
     ),
     "gram": lambda: mmlp.Gram(jnp.eye(3)[None], upper=True),
     "a tree": lambda: {
-        "a": [mmlp.DiagonalGram(jnp.ones(2)), None, (1, 2.5, True, "text", float("inf"))]
+        "a": [
+            mmlp.DiagonalGram(jnp.ones(2)),
+            None,
+            (1, 2.5, True, "text", float("inf")),
+        ]
     },
 }
 
@@ -48,9 +61,19 @@ def model():
 
 
 def fit(folder=None, /, start=None, data=X, **options):
-    defaults = {"key": KEY, "epochs": 6, "batch_size": 8, "optimizer": ADAM, "progress": False}
+    defaults = {
+        "key": KEY,
+        "epochs": 6,
+        "batch_size": 8,
+        "optimizer": ADAM,
+        "progress": False,
+    }
     return mmlp.fit(
-        start or model(), options.pop("loss", loss), data, checkpoint=folder, **(defaults | options)
+        start or model(),
+        options.pop("loss", loss),
+        data,
+        checkpoint=folder,
+        **(defaults | options),
     )
 
 
@@ -61,7 +84,8 @@ def same(a, b):
         for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
     ]
     return all(
-        x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes() for x, y in leaves
+        x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+        for x, y in leaves
     )
 
 

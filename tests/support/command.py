@@ -28,7 +28,12 @@ def start(folder, *words, stdout=subprocess.PIPE):
     }
     command = [sys.executable, "-m", "mmlp.cli", *words]
     return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 

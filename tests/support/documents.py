@@ -13,8 +13,13 @@ def run_code(page: str) -> dict:
     """Execute the Python blocks of a page in order, two epochs each, in float32; their names."""
     namespace = {"__name__": page}
     with jax.enable_x64(False):
-        for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
-            exec(compile(re.sub(r"epochs=\d+", "epochs=2", block), page, "exec"), namespace)
+        for block in re.findall(
+            r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL
+        ):
+            exec(
+                compile(re.sub(r"epochs=\d+", "epochs=2", block), page, "exec"),
+                namespace,
+            )
     return namespace
 
 

@@ -15,7 +15,9 @@ X = np.asarray(jax.random.normal(KEY, (22, 3)))
 Y = X @ np.array([[1.0], [-2.0], [0.5]]) + 0.1
 ADAM = optax.adam(0.05)
 
-fit = functools.partial(mmlp.fit, key=KEY, epochs=3, batch_size=8, optimizer=ADAM, progress=False)
+fit = functools.partial(
+    mmlp.fit, key=KEY, epochs=3, batch_size=8, optimizer=ADAM, progress=False
+)
 
 
 def model(key=jax.random.key(1)):

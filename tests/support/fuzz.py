@@ -10,13 +10,56 @@ from mmlp.serialization import files as _files
 
 DEEP = "deep nesting goes here"
 ODD = [
-    *(None, True, False, 0, 1, -1, 3, 2**31, 2**63, -(2**70), 10**400, 0.5, -0.0, 1e308, 1e-320),
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        -1,
+        3,
+        2**31,
+        2**63,
+        -(2**70),
+        10**400,
+        0.5,
+        -0.0,
+        1e308,
+        1e-320,
+    ),
     *(float("nan"), float("inf"), -float("inf"), "", "a", "\x00", "\u0394", "0", "nan"),
-    *("x" * 10_000, [], {}, [[]], [{}], {"": None}, [1, 2, 3], ["a"], [None] * 50, [float("nan")]),
+    *(
+        "x" * 10_000,
+        [],
+        {},
+        [[]],
+        [{}],
+        {"": None},
+        [1, 2, 3],
+        ["a"],
+        [None] * 50,
+        [float("nan")],
+    ),
     *([[1.0, 2.0], [3.0]], {"mean": {}}),
-    *({"value": 1}, {"value": None}, {"value": []}, {"array": ["a", [], "float64"]}, {"tuple": []}),
-    *({"function": "jax.numpy.tanh"}, {"function": []}, {"class": {}, "fields": {}}, {"dict": []}),
-    *({"class": "MatrixMLP", "fields": {}}, {"scaling": [[0.0], [1.0]]}, {"array": {}}, DEEP),
+    *(
+        {"value": 1},
+        {"value": None},
+        {"value": []},
+        {"array": ["a", [], "float64"]},
+        {"tuple": []},
+    ),
+    *(
+        {"function": "jax.numpy.tanh"},
+        {"function": []},
+        {"class": {}, "fields": {}},
+        {"dict": []},
+    ),
+    *(
+        {"class": "MatrixMLP", "fields": {}},
+        {"scaling": [[0.0], [1.0]]},
+        {"array": {}},
+        DEEP,
+    ),
 ]
 DTYPES = ["float32", "float64", "float16", "int8", "int64", "uint64", "bool"]
 HALVES = ("forged", "damaged")
@@ -31,7 +74,9 @@ def forged(content: bytes, rng: np.random.Generator) -> bytes:
     arrays, metadata = _parts(content)
     arrays, metadata = dict(arrays), copy.deepcopy(metadata)
     for _ in range(int(rng.integers(1, 4))):
-        _change_arrays(arrays, metadata, rng) if rng.random() < 0.3 else _change_node(metadata, rng)
+        _change_arrays(arrays, metadata, rng) if rng.random() < 0.3 else _change_node(
+            metadata, rng
+        )
     text = json.dumps(metadata)
     depth = int(rng.choice([10, 900, 1_100, 100_000]))
     nested = rng.choice(["[", '{"a":', '{"tuple":[', '{"list":['])
@@ -50,7 +95,9 @@ def packed(arrays: dict, text: str) -> bytes:
 def _parts(content: bytes) -> tuple[dict, dict]:
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
-    return safetensors.numpy.load(content), json.loads(header["__metadata__"][_files.FORMAT])
+    return safetensors.numpy.load(content), json.loads(
+        header["__metadata__"][_files.FORMAT]
+    )
 
 
 def _change_node(tree, rng) -> None:
@@ -118,14 +165,24 @@ def _change_arrays(arrays: dict, metadata: dict, rng) -> None:
         arrays[new] = array
     if rng.random() < 0.5:
         for holder, key in _places(metadata):
-            if key == "array" and isinstance(holder[key], list) and holder[key][:1] == [name]:
+            if (
+                key == "array"
+                and isinstance(holder[key], list)
+                and holder[key][:1] == [name]
+            ):
                 holder[key] = [new, list(array.shape), str(array.dtype)]
 
 
 def _with_a_key_twice(text: str, rng) -> str:
     keys = [i for i, letter in enumerate(text) if letter == "{"]
     where = keys[rng.integers(len(keys))] + 1
-    entries = ['"class": "VAE", ', '"kind": 1, ', '"a": NaN, ', '"value": 1, ', '"fields": {}, ']
+    entries = [
+        '"class": "VAE", ',
+        '"kind": 1, ',
+        '"a": NaN, ',
+        '"value": 1, ',
+        '"fields": {}, ',
+    ]
     return text[:where] + str(rng.choice(entries)) + text[where:]
 
 

@@ -109,7 +109,10 @@ def _numbers_as_text(rng: Rng, n: int) -> list[Any]:
 
 def _dates(rng: Rng, n: int) -> list[Any]:
     step = int(rng.integers(1, 60))
-    return [START.date() + datetime.timedelta(days=int(k) * step) for k in rng.integers(0, 60, n)]
+    return [
+        START.date() + datetime.timedelta(days=int(k) * step)
+        for k in rng.integers(0, 60, n)
+    ]
 
 
 def _moments(rng: Rng, n: int) -> list[Any]:
@@ -118,7 +121,9 @@ def _moments(rng: Rng, n: int) -> list[Any]:
 
 
 def _moments_with_zone(rng: Rng, n: int) -> list[Any]:
-    zone = datetime.timezone(datetime.timedelta(minutes=int(rng.integers(-24, 25)) * 30))
+    zone = datetime.timezone(
+        datetime.timedelta(minutes=int(rng.integers(-24, 25)) * 30)
+    )
     return [moment.replace(tzinfo=zone) for moment in _moments(rng, n)]
 
 
@@ -130,7 +135,10 @@ def _mixed_zones(rng: Rng, n: int) -> list[Any]:
 
 
 def _times_of_day(rng: Rng, n: int) -> list[Any]:
-    return [(START + datetime.timedelta(minutes=int(k))).time() for k in rng.integers(0, 1440, n)]
+    return [
+        (START + datetime.timedelta(minutes=int(k))).time()
+        for k in rng.integers(0, 1440, n)
+    ]
 
 
 def _durations(rng: Rng, n: int) -> list[Any]:
@@ -142,7 +150,10 @@ def _durations(rng: Rng, n: int) -> list[Any]:
 
 def _ambiguous_dates(rng: Rng, n: int) -> list[Any]:
     days = int(rng.choice([12, 28]))
-    return [f"{rng.integers(1, days + 1):02d}/{rng.integers(1, 13):02d}/2024" for _ in range(n)]
+    return [
+        f"{rng.integers(1, days + 1):02d}/{rng.integers(1, 13):02d}/2024"
+        for _ in range(n)
+    ]
 
 
 def _hostile_texts(rng: Rng, n: int) -> list[Any]:
@@ -246,7 +257,11 @@ def spell(cell: Any, style: Style, rng: Rng) -> str:
 
 
 def write_csv(
-    columns: Columns, path: Path, style: Style, rng: Rng, training: Columns | None = None
+    columns: Columns,
+    path: Path,
+    style: Style,
+    rng: Rng,
+    training: Columns | None = None,
 ) -> Path:
     """Write columns in a style and return the path, which ends in .gz if it is compressed.
 
@@ -263,7 +278,9 @@ def write_csv(
     # Only a column of nothing but such numbers shows that its commas are decimal ones.
     point = replace(style, decimal_comma=False)
     with_commas = {name for name, cells in columns.items() if _are_floats(cells)}
-    with_commas &= {name for name, cells in (training or columns).items() if _are_floats(cells)}
+    with_commas &= {
+        name for name, cells in (training or columns).items() if _are_floats(cells)
+    }
     styles = [style if name in with_commas else point for name in columns]
     for row in zip(*columns.values(), strict=True):
         writer.writerow([spell(*cell, rng) for cell in zip(row, styles, strict=True)])
@@ -333,7 +350,9 @@ def answer(function, *arguments) -> tuple[Any, str]:
         raise BrokenLawError(f"it ends in {error!r:.300}") from error
 
 
-def encode(X: np.ndarray, names: list[str], forced: list[bool]) -> tuple[Encoder, np.ndarray]:
+def encode(
+    X: np.ndarray, names: list[str], forced: list[bool]
+) -> tuple[Encoder, np.ndarray]:
     """Return the encoder of a training table, and the numbers of its rows."""
     encoder = Encoder.of(X, names, Options(), forced)
     return encoder, encoder(X, names)
@@ -347,7 +366,9 @@ def require_equal(outcomes: dict[str, tuple[Any, str]], what: str) -> None:
         numbers = _numbers_of(found)
         if (numbers is None) != (reference is None):
             refusal = message or outcomes[first][1]
-            raise BrokenLawError(f"{what}: {first} and {source}, one is refused: {refusal:.300}")
+            raise BrokenLawError(
+                f"{what}: {first} and {source}, one is refused: {refusal:.300}"
+            )
         if numbers is not None and not np.array_equal(numbers, reference):
             raise BrokenLawError(f"{what}: {first} and {source} give different numbers")
     if reference is not None and not np.isfinite(reference).all():
@@ -365,7 +386,9 @@ def check_table(rng: Rng, folder: Path) -> str:
     columns = draw_columns(rng, 2 * n_rows, dirty=float(rng.choice([0.0, 0.0, 0.3])))
     style = Style.draw(rng, damaged=float(rng.choice([0.0, 0.0, 0.5])))
     halves = (slice(None, n_rows), slice(n_rows, None))
-    training, other = ({name: cells[half] for name, cells in columns.items()} for half in halves)
+    training, other = (
+        {name: cells[half] for name, cells in columns.items()} for half in halves
+    )
 
     path = write_csv(training, folder / "training.csv", style, rng)
     table, refusal = answer(tables.read, path)
@@ -376,7 +399,9 @@ def check_table(rng: Rng, folder: Path) -> str:
             return "refused when read"
         read_columns = list(table.names)
         cells = table.columns(read_columns)
-        result, refusal = answer(encode, cells, read_columns, [False] * len(read_columns))
+        result, refusal = answer(
+            encode, cells, read_columns, [False] * len(read_columns)
+        )
         return "damaged, refused when encoded" if result is None else "damaged, encoded"
     if table is None:
         raise BrokenLawError(f"a table without damage is not read: {refusal:.300}")
@@ -404,20 +429,29 @@ def _mixes_booleans(cells: list[Any]) -> bool:
 
 
 def check_sources(
-    sources: dict[str, tuple[np.ndarray, np.ndarray]], names: list[str], style: Style, rng: Rng
+    sources: dict[str, tuple[np.ndarray, np.ndarray]],
+    names: list[str],
+    style: Style,
+    rng: Rng,
 ) -> str:
     """Check the laws for the same training and prediction rows from several sources."""
     forced = [False] * len(names)
-    encoded = {source: answer(encode, X, names, forced) for source, (X, _) in sources.items()}
+    encoded = {
+        source: answer(encode, X, names, forced) for source, (X, _) in sources.items()
+    }
     require_equal(encoded, "training")
     encoders = {source: found[0] for source, (found, _) in encoded.items() if found}
 
     # Categories keep 1,5 as a text, and a model of numbers with points refuses it.
     points = {name: pair for name, pair in sources.items() if _has_points(name, style)}
     forced = [bool(rng.random() < 0.5) for _ in names]
-    categories = {source: answer(encode, X, names, forced) for source, (X, _) in points.items()}
+    categories = {
+        source: answer(encode, X, names, forced) for source, (X, _) in points.items()
+    }
     require_equal(categories, "training with categories")
-    encoders |= {f"{name}, codes": found[0] for name, (found, _) in categories.items() if found}
+    encoders |= {
+        f"{name}, codes": found[0] for name, (found, _) in categories.items() if found
+    }
     if not encoders:
         return "refused when encoded"
 
@@ -471,7 +505,9 @@ def require_answer(command: str, status: int, err: str) -> None:
         raise BrokenLawError(f"{command} prints a traceback: {err[-500:]}")
     said = [line for line in err.splitlines() if line.startswith("mmlp: ")]
     if status not in (0, 1) or (status == 1 and not said):
-        raise BrokenLawError(f"{command} ends with status {status} and says {err[-300:]!r}")
+        raise BrokenLawError(
+            f"{command} ends with status {status} and says {err[-300:]!r}"
+        )
 
 
 def check_fit(rng: Rng, folder: Path) -> str:
@@ -498,7 +534,9 @@ def check_fit(rng: Rng, folder: Path) -> str:
     status, _, err = run_command("predict", model, path, "-o", out)
     require_answer("predict", status, err)
     if status:
-        raise BrokenLawError(f"the table of the fit is refused by predict: {err[-300:]}")
+        raise BrokenLawError(
+            f"the table of the fit is refused by predict: {err[-300:]}"
+        )
     with np.load(out) as arrays:
         mean = arrays["mean"]
         if not all(np.isfinite(arrays[name]).all() for name in arrays.files):
@@ -560,7 +598,9 @@ def run(n_tables: int, n_fits: int, seed: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Random tables through reading and encoding.")
+    parser = argparse.ArgumentParser(
+        description="Random tables through reading and encoding."
+    )
     parser.add_argument("--tables", type=int, default=2000)
     parser.add_argument("--fits", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)

@@ -47,4 +47,6 @@ class GammaRadius(Elliptical):
     def _log_c(self) -> Array:
         half = self.dim / 2
         a = self._a()
-        return math.lgamma(half) - half * math.log(math.pi) - gammaln(a) - a * math.log(2)
+        return (
+            math.lgamma(half) - half * math.log(math.pi) - gammaln(a) - a * math.log(2)
+        )

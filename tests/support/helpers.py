@@ -8,7 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
-from mmlp import affine_invariant, bures_wasserstein, log_euclidean, quadratic, stein, von_neumann
+from mmlp import (
+    affine_invariant,
+    bures_wasserstein,
+    log_euclidean,
+    quadratic,
+    stein,
+    von_neumann,
+)
 
 DIVERGENCES = {
     "von_neumann": von_neumann,
@@ -79,15 +86,21 @@ def assert_derivatives(f, x, direction, *args, step, rtol):
     scale = float(jnp.linalg.norm(gradient(x, *args)) * jnp.linalg.norm(direction))
     assert np.isfinite(scale)
     expected = directional(lambda x: value(x, *args), x, direction, step)
-    np.testing.assert_allclose(slope(x, direction, *args), expected, rtol=0, atol=rtol * scale)
+    np.testing.assert_allclose(
+        slope(x, direction, *args), expected, rtol=0, atol=rtol * scale
+    )
     np.testing.assert_allclose(
         jnp.vdot(gradient(x, *args), direction), expected, rtol=0, atol=rtol * scale
     )
 
     expected = directional(lambda x: gradient(x, *args), x, direction, step)
     scale = float(jnp.max(jnp.abs(expected)))
-    np.testing.assert_allclose(forward(x, direction, *args), expected, rtol=0, atol=rtol * scale)
-    np.testing.assert_allclose(reverse(x, direction, *args), expected, rtol=0, atol=rtol * scale)
+    np.testing.assert_allclose(
+        forward(x, direction, *args), expected, rtol=0, atol=rtol * scale
+    )
+    np.testing.assert_allclose(
+        reverse(x, direction, *args), expected, rtol=0, atol=rtol * scale
+    )
 
 
 def equations(jaxpr: Jaxpr):

@@ -26,9 +26,14 @@ class Hostile(NamedTuple):
 def table(separator=",", rows=ROWS, **columns) -> str:
     """A CSV: u and v, then these columns, each a function of the number of a row or its cells."""
     rng = np.random.default_rng(0)
-    found = {"u": [f"{x:.3f}" for x in rng.normal(size=rows)], "v": [*map(str, range(rows))]}
+    found = {
+        "u": [f"{x:.3f}" for x in rng.normal(size=rows)],
+        "v": [*map(str, range(rows))],
+    }
     for name, cells in columns.items():
-        found[name] = [str(cells(i)) for i in range(rows)] if callable(cells) else list(cells)
+        found[name] = (
+            [str(cells(i)) for i in range(rows)] if callable(cells) else list(cells)
+        )
     lines = [separator.join(row) for row in zip(*found.values(), strict=True)]
     return "\n".join([separator.join(found), *lines, ""])
 
@@ -91,7 +96,17 @@ def outcomes(folder: Path, name: str, run) -> tuple[int, str, np.ndarray | None]
     targets = () if "--targets" in hostile.options else ("--targets", "u,v")
     if name == "a target of words":
         targets = ("--targets", "w,u")
-    words = [path, *targets, *hostile.options, "--epochs", "3", "--models", "2", "-o", model]
+    words = [
+        path,
+        *targets,
+        *hostile.options,
+        "--epochs",
+        "3",
+        "--models",
+        "2",
+        "-o",
+        model,
+    ]
     status, said = run("fit", "regression", *words)
     assert path.read_text() == hostile.text
     if status:
@@ -115,8 +130,14 @@ def main(folder: Path) -> None:
     for name in TABLES:
         status, said, mean = outcomes(folder, name, run)
         lines = [line for line in said.splitlines() if line.startswith(("mmlp:", "  "))]
-        shape = "no result" if mean is None else f"means {mean.shape}, {np.isfinite(mean).all()}"
-        print(f"{name:22} status {status}, {shape}; {' '.join(lines)[:150]}", flush=True)
+        shape = (
+            "no result"
+            if mean is None
+            else f"means {mean.shape}, {np.isfinite(mean).all()}"
+        )
+        print(
+            f"{name:22} status {status}, {shape}; {' '.join(lines)[:150]}", flush=True
+        )
 
 
 if __name__ == "__main__":

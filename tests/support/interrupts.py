@@ -65,12 +65,33 @@ class Command:
 
 COMMANDS = (
     Command("fit", FIT, MODEL, trains=True, share=3),
-    Command("fit, compiling", f"{FIT} --quiet", MODEL, warm_cache=False, trains=True, share=2),
-    Command("fit vae", f"fit vae numbers.csv --epochs 300 --quiet -o {MODEL}", MODEL, trains=True),
-    Command("predict", "predict known.safetensors long.csv -o out.csv", "out.csv", share=2),
-    Command("predict, compiling", "predict known.safetensors table.csv", warm_cache=False),
+    Command(
+        "fit, compiling",
+        f"{FIT} --quiet",
+        MODEL,
+        warm_cache=False,
+        trains=True,
+        share=2,
+    ),
+    Command(
+        "fit vae",
+        f"fit vae numbers.csv --epochs 300 --quiet -o {MODEL}",
+        MODEL,
+        trains=True,
+    ),
+    Command(
+        "predict", "predict known.safetensors long.csv -o out.csv", "out.csv", share=2
+    ),
+    Command(
+        "predict, compiling", "predict known.safetensors table.csv", warm_cache=False
+    ),
     Command("predict from stdin", "predict known.safetensors -", stdin="table.csv"),
-    Command("report", "report known.safetensors table.csv -o page", "page/index.html", share=3),
+    Command(
+        "report",
+        "report known.safetensors table.csv -o page",
+        "page/index.html",
+        share=3,
+    ),
     Command("info", "info known.safetensors", share=4),
 )
 
@@ -106,7 +127,9 @@ class Workplace:
 
         def write(name: str, rows: int, columns: str) -> None:
             values = rng.normal(size=(rows, len(columns.split(","))))
-            lines = "\n".join(",".join(f"{value:.4f}" for value in row) for row in values)
+            lines = "\n".join(
+                ",".join(f"{value:.4f}" for value in row) for row in values
+            )
             (self.source / name).write_text(f"{columns}\n{lines}\n")
 
         write("table.csv", 60, "a,b,u,v")
@@ -168,7 +191,9 @@ class Workplace:
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 return None
-            if deadline == float("inf") and any(place.rglob("checkpoint-*.safetensors")):
+            if deadline == float("inf") and any(
+                place.rglob("checkpoint-*.safetensors")
+            ):
                 deadline = time.monotonic() + delay
             time.sleep(0.001)
         try:
@@ -227,7 +252,9 @@ def _wait(process: subprocess.Popen, seconds: float) -> tuple[int, float]:
         time.sleep(0.001)
 
 
-def judge(ending: Ending, command: Command, place: Path, finished: Path) -> tuple[str, list[str]]:
+def judge(
+    ending: Ending, command: Command, place: Path, finished: Path
+) -> tuple[str, list[str]]:
     """The kind of an ending, and what is wrong with it.
 
     Parameters
@@ -237,7 +264,9 @@ def judge(ending: Ending, command: Command, place: Path, finished: Path) -> tupl
     place : the folder of that process
     finished : the folder in which the same command has run undisturbed
     """
-    lines = [line for line in ending.stderr.splitlines() if not PROGRESS.fullmatch(line)]
+    lines = [
+        line for line in ending.stderr.splitlines() if not PROGRESS.fullmatch(line)
+    ]
     if ending.status == 0:
         kind = "after the work"
         problems = ["prints something"] if lines else []
@@ -280,7 +309,9 @@ def _is_whole(output: Path, finished: Path) -> bool:
     return output.read_bytes() == finished.read_bytes()
 
 
-def main(number: int, seed: int, names: Sequence[str], folder: Path) -> tuple[dict, list[str]]:
+def main(
+    number: int, seed: int, names: Sequence[str], folder: Path
+) -> tuple[dict, list[str]]:
     """Interrupt commands in turn; returns counts and times, and every violation."""
     rng = np.random.default_rng(seed)
     workplace = Workplace(folder)
@@ -314,7 +345,9 @@ def main(number: int, seed: int, names: Sequence[str], folder: Path) -> tuple[di
             kind, problems = judge(ending, command, place, finished[command.name])
             counts[kind] += 1
             counts[f"{command.name}: {kind}"] += 1
-            slowest[f"seconds, {kind}"] = max(slowest[f"seconds, {kind}"], ending.seconds)
+            slowest[f"seconds, {kind}"] = max(
+                slowest[f"seconds, {kind}"], ending.seconds
+            )
             slowest["seconds on a processor"] = max(
                 slowest["seconds on a processor"], ending.cpu_seconds
             )

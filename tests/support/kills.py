@@ -59,26 +59,51 @@ def work(mode: str, folder: Path) -> None:
             return jnp.mean((outputs - 1) ** 2) + 0.01 * jax.random.normal(key)
 
         key, optimizer = jax.random.key(0), optax.adam(0.01)
-        options = {"batch_size": 8, "optimizer": optimizer, "validation": X[:10], "progress": False}
+        options = {
+            "batch_size": 8,
+            "optimizer": optimizer,
+            "validation": X[:10],
+            "progress": False,
+        }
         model = {"W": X[:3], "V": X[3:6, :2]}
-        result = mmlp.fit(model, loss, X, key=key, epochs=150, checkpoint=folder / "run", **options)
+        result = mmlp.fit(
+            model, loss, X, key=key, epochs=150, checkpoint=folder / "run", **options
+        )
         leaves = jax.tree.leaves(result)
         arrays = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
         files.write(folder / MODEL, arrays, {})
     elif mode == "regressor":
         regressor = estimators.MultivariateRegressor(
-            n_models=2, hidden_dims=(3,), hidden_features=(4,), family="gaussian", **sizes
+            n_models=2,
+            hidden_dims=(3,),
+            hidden_features=(4,),
+            family="gaussian",
+            **sizes,
         )
-        regressor.fit(X[:, 1:], X[:, :2], checkpoint=folder / "run").save(folder / MODEL)
+        regressor.fit(X[:, 1:], X[:, :2], checkpoint=folder / "run").save(
+            folder / MODEL
+        )
     elif mode == "vae":
         vae = estimators.MatrixVAE(1, model="NdNd", hidden_dims=(3,), **sizes)
         vae.fit(X, checkpoint=folder / "run").save(folder / MODEL)
     else:
-        np.savez(folder / "data.npz", X=X, Y=np.eye(2) + X[:, :2, None] * X[:, None, :2])
+        np.savez(
+            folder / "data.npz", X=X, Y=np.eye(2) + X[:, :2, None] * X[:, None, :2]
+        )
         data = str(folder / "data.npz")
         out = str(folder / MODEL)
         # In place of this process's own arguments: with `main(argv)` signals would be the caller's.
-        sys.argv = ["mmlp", "fit", "spd", data, "--out", out, "--epochs", "25", "--quiet"]
+        sys.argv = [
+            "mmlp",
+            "fit",
+            "spd",
+            data,
+            "--out",
+            out,
+            "--epochs",
+            "25",
+            "--quiet",
+        ]
         sys.exit(cli.main())
 
 
@@ -119,7 +144,9 @@ def ended(child: Child, seconds: float) -> tuple[int, str] | None:
         done, status = os.waitpid(child.pid, os.WNOHANG)
         if done:
             with open(child.output, "rb") as file:
-                return os.waitstatus_to_exitcode(status), file.read().decode(errors="replace")
+                return os.waitstatus_to_exitcode(status), file.read().decode(
+                    errors="replace"
+                )
         if time.monotonic() >= deadline:
             return None
         time.sleep(0.002)
@@ -132,10 +159,16 @@ def outcome(end: tuple[int, str] | None, kind: str | None = None) -> str:
     status, said = end
     killed = kind == "SIGKILL" and status == -signal.SIGKILL
     stopped = kind == "SIGTERM" and status in (-signal.SIGTERM, 128 + signal.SIGTERM)
-    full = kind == "full disk" and status in (1, 2) and any(text in said for text in FULL)
+    full = (
+        kind == "full disk" and status in (1, 2) and any(text in said for text in FULL)
+    )
     if killed or stopped or full:
         return str(kind)
-    return "finished" if status == 0 else f"failed with {status} after {kind}: {said[-2000:]}"
+    return (
+        "finished"
+        if status == 0
+        else f"failed with {status} after {kind}: {said[-2000:]}"
+    )
 
 
 def strike(child: int, kind: str, rng) -> None:
@@ -157,15 +190,21 @@ def content(folder: Path) -> tuple | None:
     if not (folder / MODEL).exists():
         return None
     arrays, metadata = files.read(folder / MODEL)
-    return metadata, {name: (x.dtype, x.shape, x.tobytes()) for name, x in arrays.items()}
+    return metadata, {
+        name: (x.dtype, x.shape, x.tobytes()) for name, x in arrays.items()
+    }
 
 
 def struck(mode: str, folder: Path, kind: str, longest: float, rng) -> str:
     """Begin or go on, and strike: soon after something was written, or at any time."""
     before, child = state(folder), start(mode, folder)
     after_writing = rng.random() < 0.6
-    deadline = time.monotonic() + (PATIENCE if after_writing else rng.uniform(0, longest))
-    while time.monotonic() < deadline and not (after_writing and state(folder) != before):
+    deadline = time.monotonic() + (
+        PATIENCE if after_writing else rng.uniform(0, longest)
+    )
+    while time.monotonic() < deadline and not (
+        after_writing and state(folder) != before
+    ):
         if end := ended(child, 0):
             return outcome(end)
     if end := ended(child, rng.uniform(0, 0.3)):
@@ -195,7 +234,9 @@ def kill_until_finished(
         outcomes.append(outcome(ended(start(mode, folder), PATIENCE)))
     same = content(folder) == undisturbed
     strays = [*folder.rglob(".*.tmp")]
-    if "SIGKILL" in outcomes:  # one that came while the model was written may leave a part of it
+    if (
+        "SIGKILL" in outcomes
+    ):  # one that came while the model was written may leave a part of it
         strays = [file for file in strays if not file.name.startswith(f".{MODEL}.")]
     comparison = "identical" if same and not strays else f"different {strays}"
     return [*outcomes, comparison]
@@ -220,20 +261,27 @@ def main(kills: int, seed: int, modes: list[str], folder: Path) -> dict[str, int
     """Strike runs of all modes in turn until there were `kills` kills; returns the counts."""
     cache = folder / "cache"
     os.environ |= {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PLATFORMS": "cpu"}
-    os.environ |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    os.environ |= {
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
     import mmlp.cli
     import mmlp.estimators  # noqa: F401
 
     rng = np.random.default_rng(seed)
     undisturbed = {mode: run_undisturbed(mode, folder) for mode in dict.fromkeys(modes)}
     counts = collections.Counter()
-    share = math.ceil(kills / len(modes))  # of one run, so that a few kills reach every mode
+    share = math.ceil(
+        kills / len(modes)
+    )  # of one run, so that a few kills reach every mode
     done = 0
     for i in range(10 * kills):
         mode = modes[i % len(modes)]
         model, longest = undisturbed[mode]
         number = min(MAX_KILLS_PER_RUN[mode], share, kills - done)
-        outcomes = kill_until_finished(mode, folder / str(i), number, longest, model, rng)
+        outcomes = kill_until_finished(
+            mode, folder / str(i), number, longest, model, rng
+        )
         counts.update(outcomes)
         counts.update(f"{mode}: {name}" for name in outcomes)
         done = sum(counts[kind] for kind in KINDS)
@@ -263,7 +311,9 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     arguments = parser.parse_args()
-    memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # a process dies, not the machine
+    memory = (
+        "/dev/shm" if os.path.isdir("/dev/shm") else None
+    )  # a process dies, not the machine
     with tempfile.TemporaryDirectory(dir=memory) as name:
         counts = main(arguments.kills, arguments.seed, arguments.modes, Path(name))
     print(json.dumps(counts, indent=1))

@@ -36,12 +36,17 @@ def decompositions(d: int):
         return mmlp.TraceOnePowerExponential(jnp.zeros(d), A, 1.0, 1.0, 0.7).log_prob(x)
 
     functions = {
-        name: lambda A, f=f: f(A, mmlp.Gram.trace_one(S)) for name, f in DIVERGENCES.items()
+        name: lambda A, f=f: f(A, mmlp.Gram.trace_one(S))
+        for name, f in DIVERGENCES.items()
     }
-    functions |= {f.__name__: lambda A, f=f: f(A, x) for f in (gaussian, power_exponential)}
+    functions |= {
+        f.__name__: lambda A, f=f: f(A, x) for f in (gaussian, power_exponential)
+    }
     for name, f in functions.items():
         print(name, flush=True)
-        both = jax.jit(jax.value_and_grad(lambda T, f=f: jnp.sum(f(mmlp.Gram.trace_one(T)))))
+        both = jax.jit(
+            jax.value_and_grad(lambda T, f=f: jnp.sum(f(mmlp.Gram.trace_one(T))))
+        )
         for _ in range(20):
             values = both(T)
         assert all(np.all(np.isfinite(v)) for v in values), name
@@ -81,7 +86,10 @@ def fit():
 
 
 def fit_many():
-    X, keys = np.random.default_rng(0).normal(size=(20, 2)), jax.random.split(jax.random.key(0), 3)
+    X, keys = (
+        np.random.default_rng(0).normal(size=(20, 2)),
+        jax.random.split(jax.random.key(0), 3),
+    )
     result = mmlp.fit_many(
         eqx.filter_vmap(network)(keys), loss, X, keys=keys, validation=X, **OPTIONS
     )

@@ -25,7 +25,11 @@ TABLE = {
         },
         {
             "name": "constant",
-            "cells": [{"mean": 0.37, "error": 0.012, "paper": "no value"}, {"mean": 40.12}, 1000],
+            "cells": [
+                {"mean": 0.37, "error": 0.012, "paper": "no value"},
+                {"mean": 40.12},
+                1000,
+            ],
         },
         {"name": "noise floor", "cells": [4.6e-4, None, "all"]},
     ],
@@ -52,10 +56,15 @@ RECORD = {
                 "verdict": "does not hold",
                 "evidence": "Level within one error.",
             },
-            {"claim": "The MLP is far behind.", "verdict": "depends on the loss of the plain MLP"},
+            {
+                "claim": "The MLP is far behind.",
+                "verdict": "depends on the loss of the plain MLP",
+            },
         ],
         "tables": [TABLE],
-        "figures": [{"file": "x.png", "caption": "Targets and predictions.", "alt": "heat maps"}],
+        "figures": [
+            {"file": "x.png", "caption": "Targets and predictions.", "alt": "heat maps"}
+        ],
         "notes": ["Test samples are drawn anew."],
     },
 }

@@ -25,4 +25,6 @@ X, Y, MATRICES = rows()
 
 def outputs(estimator, X=X):
     names = ("predict", "predict_covariance", "transform", "score_samples")
-    return {name: getattr(estimator, name)(X) for name in names if hasattr(estimator, name)}
+    return {
+        name: getattr(estimator, name)(X) for name in names if hasattr(estimator, name)
+    }

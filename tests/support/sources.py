@@ -61,7 +61,9 @@ def numpy_scalars(columns: Columns, folder: Path) -> np.ndarray:
 def native_array(columns: Columns, folder: Path) -> Any:
     """Return what NumPy makes of a list of rows."""
     if any(isinstance(cell, str) for cells in columns.values() for cell in cells):
-        return object_array(columns, folder)  # a list would turn None into the text "None"
+        return object_array(
+            columns, folder
+        )  # a list would turn None into the text "None"
     return [list(row) for row in _rows(columns)]
 
 

@@ -54,7 +54,10 @@ def test_plain_numbers_are_read_at_once_as_they_would_be_one_by_one(
     text, size, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(numbers, "PIECE", size)
-    for path, content in (("t.csv", text.encode()), ("t.csv.gz", gzip.compress(text.encode()))):
+    for path, content in (
+        ("t.csv", text.encode()),
+        ("t.csv.gz", gzip.compress(text.encode())),
+    ):
         path = tmp_path / path
         path.write_bytes(content)
         assert numbers.read_numbers(path) is not None
@@ -98,8 +101,15 @@ def test_numbers_of_all_sizes_come_back_bit_for_bit(tmp_path):
 def test_results_in_pieces_are_written_like_those_in_one(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(output, "ROWS", 3)
     rng = np.random.default_rng(0)
-    whole = {"mean": rng.normal(size=(10, 2)), "covariance": rng.normal(size=(10, 2, 2))}
-    for results in (whole, {"X": whole["mean"]}, {"X": whole["mean"].astype(np.float32)}):
+    whole = {
+        "mean": rng.normal(size=(10, 2)),
+        "covariance": rng.normal(size=(10, 2, 2)),
+    }
+    for results in (
+        whole,
+        {"X": whole["mean"]},
+        {"X": whole["mean"].astype(np.float32)},
+    ):
         cuts = [slice(0, 4), slice(4, 8), slice(8, 10)]
         pieces = [{name: array[cut] for name, array in results.items()} for cut in cuts]
         suffixes = ("csv", "npz", "npy") if len(results) == 1 else ("csv", "npz")
@@ -110,7 +120,9 @@ def test_results_in_pieces_are_written_like_those_in_one(tmp_path, monkeypatch, 
             assert one.read_bytes() == many.read_bytes() or suffix == "npz"
             if suffix == "npz":
                 with np.load(many) as found:
-                    assert all(np.array_equal(found[name], results[name]) for name in results)
+                    assert all(
+                        np.array_equal(found[name], results[name]) for name in results
+                    )
         tables.write(None, iter(pieces), ("u", "v"))
         assert capsys.readouterr().out == (tmp_path / "one.csv").read_text()
 

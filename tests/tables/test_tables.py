@@ -53,7 +53,10 @@ def test_text_in_its_usual_dialects(name, content, tmp_path):
 def test_quoted_names_and_values_may_hold_separators_and_line_breaks(tmp_path):
     table = read(tmp_path, "t.csv", '"wind, speed","note"\n1.5,"two\nlines"\n2.5,ok\n')
     assert table.names == ("wind, speed", "note")
-    assert table.columns(["wind, speed", "note"]).tolist() == [["1.5", "two\nlines"], ["2.5", "ok"]]
+    assert table.columns(["wind, speed", "note"]).tolist() == [
+        ["1.5", "two\nlines"],
+        ["2.5", "ok"],
+    ]
     assert [table.place(row) for row in (0, 1)] == ["line 2", "line 4"]
     table = read(
         tmp_path,
@@ -72,7 +75,10 @@ def test_arrays_are_tables_with_numbered_columns(tmp_path):
     table = read(tmp_path, "t.npz", {"X": X, "y": y, "other": np.array([object()])})
     assert (table.names, table.targets) == (("x0", "x1", "y0"), ("y0",))
     assert table.columns(["y0", "x0"]).tolist() == [[1.5, 0], [2.5, 2], [3.5, 4]]
-    assert read(tmp_path, "t.npz", {"X": X, "y": np.stack([y, y], 1)}).targets == ("y0", "y1")
+    assert read(tmp_path, "t.npz", {"X": X, "y": np.stack([y, y], 1)}).targets == (
+        "y0",
+        "y1",
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,21 +86,30 @@ def test_arrays_are_tables_with_numbered_columns(tmp_path):
     [
         ("inf", "'inf' is not finite; correct it, or remove the row."),
         ("1e999", "'1e999' is not finite"),
-        ("anna", "'anna' is not a number; correct it, or empty the cell, or leave the column out."),
+        (
+            "anna",
+            "'anna' is not a number; correct it, or empty the cell, or leave the column out.",
+        ),
         ("2026-11-15", "'2026-11-15' is not a number"),
         ('"1,500"', "'1,500' is not a number"),
         ("0x10", "'0x10' is not a number"),
     ],
 )
-def test_a_cell_that_is_no_finite_number_is_named_by_line_and_column(cell, message, tmp_path):
+def test_a_cell_that_is_no_finite_number_is_named_by_line_and_column(
+    cell, message, tmp_path
+):
     table = read(tmp_path, "t.csv", f"a,b\n1,2\n3,{cell}\n")
     with pytest.raises(ValueError, match=r"t\.csv, line 3, column 'b': ") as info:
         table.refuse(table.numbers(["a", "b"])[1])
     assert message in str(info.value)
     table = read(tmp_path, "t.csv", f"a,b\n1,{cell}\n3,{cell}\n{cell},4")
-    with pytest.raises(ValueError, match=r"line 2, column 'b': .* \(1 more such cells\)\.$"):
+    with pytest.raises(
+        ValueError, match=r"line 2, column 'b': .* \(1 more such cells\)\.$"
+    ):
         table.refuse(table.numbers(["b"])[1])
-    with pytest.raises(ValueError, match=r"t\.csv has 2 problems:\n  line 2.*\n  line 4"):
+    with pytest.raises(
+        ValueError, match=r"t\.csv has 2 problems:\n  line 2.*\n  line 4"
+    ):
         table.refuse(table.numbers(["b", "a"])[1])
 
 
@@ -122,7 +137,9 @@ def test_all_that_is_wrong_with_a_file_is_told_at_once(tmp_path):
 
 def test_columns_that_are_not_there_or_asked_for_twice(tmp_path):
     table = read(tmp_path, "t.csv", "speed,direction\n1,2\n")
-    with pytest.raises(ValueError, match=r"t\.csv has no column 'sped'; did you mean 'speed'\?"):
+    with pytest.raises(
+        ValueError, match=r"t\.csv has no column 'sped'; did you mean 'speed'\?"
+    ):
         table.columns(["sped"])
     with pytest.raises(
         ValueError, match=r"t\.csv has no column 'y'; it has 'speed', 'direction'\.$"
@@ -149,11 +166,14 @@ def test_matrices_come_from_an_npz_only(tmp_path):
     np.savez(tmp_path / "t.npz", X=X, Y=Y)
     assert np.array_equal(tables.read_matrices(tmp_path / "t.npz")[1], Y)
     with pytest.raises(
-        ValueError, match=r"t\.csv cannot hold matrices: they are read from an \.npz with X"
+        ValueError,
+        match=r"t\.csv cannot hold matrices: they are read from an \.npz with X",
     ):
         tables.read_matrices(tmp_path / "t.csv")
     np.savez(tmp_path / "t.npz", X=X, Y=Y[:, :1])
-    with pytest.raises(ValueError, match=r"Y has the shape \(3, 1, 2\); it must be \(n, d, d\)"):
+    with pytest.raises(
+        ValueError, match=r"Y has the shape \(3, 1, 2\); it must be \(n, d, d\)"
+    ):
         tables.read_matrices(tmp_path / "t.npz")
     np.savez(tmp_path / "t.npz", X=X)
     with pytest.raises(
@@ -165,8 +185,14 @@ def test_matrices_come_from_an_npz_only(tmp_path):
 
 def test_what_is_written_is_what_is_read(tmp_path, capsys):
     rng = np.random.default_rng(0)
-    mean, covariance = rng.normal(size=(4, 2)) * 1e-7, rng.normal(size=(4, 2, 2)).astype(np.float32)
-    results, axis = {"mean": mean, "covariance": covariance, "score": mean[:, 0]}, ("u", "v")
+    mean, covariance = (
+        rng.normal(size=(4, 2)) * 1e-7,
+        rng.normal(size=(4, 2, 2)).astype(np.float32),
+    )
+    results, axis = (
+        {"mean": mean, "covariance": covariance, "score": mean[:, 0]},
+        ("u", "v"),
+    )
     tables.write(tmp_path / "t.csv", results, axis)
     table = tables.read(tmp_path / "t.csv")
     assert table.names == (
@@ -183,12 +209,19 @@ def test_what_is_written_is_what_is_read(tmp_path, capsys):
     assert capsys.readouterr().out == (tmp_path / "t.csv").read_text()
     tables.write(tmp_path / "t.npz", results, axis)
     with np.load(tmp_path / "t.npz") as content:
-        assert all(np.array_equal(content[name], array) for name, array in results.items())
+        assert all(
+            np.array_equal(content[name], array) for name, array in results.items()
+        )
     tables.write(tmp_path / "t.npy", {"X": mean}, axis)
     assert np.array_equal(np.load(tmp_path / "t.npy"), mean)
     tables.write(tmp_path / "x.csv", {"X": mean}, axis)
     assert tables.read(tmp_path / "x.csv").names == axis
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.npy", "t.npz", "x.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "t.csv",
+        "t.npy",
+        "t.npz",
+        "x.csv",
+    ]
 
 
 def test_outputs_that_cannot_hold_the_results_are_refused(tmp_path):
@@ -199,7 +232,8 @@ def test_outputs_that_cannot_hold_the_results_are_refused(tmp_path):
     ):
         tables.write(tmp_path / "t.npy", results, ("u",))
     with pytest.raises(
-        ValueError, match=r"cannot write .*t\.xlsx: its name must end in \.csv, \.npz or \.npy\.$"
+        ValueError,
+        match=r"cannot write .*t\.xlsx: its name must end in \.csv, \.npz or \.npy\.$",
     ):
         tables.write(tmp_path / "t.xlsx", results, ("u",))
     assert not list(tmp_path.iterdir())
@@ -239,7 +273,12 @@ def test_the_work_on_names_grows_like_their_number(tmp_path, monkeypatch):
 def test_a_first_line_may_name_the_separator_and_lines_keep_their_numbers(
     separator, cell, tmp_path
 ):
-    lines = [f"sep={separator}", separator.join("ab"), separator.join("12"), cell + separator + "4"]
+    lines = [
+        f"sep={separator}",
+        separator.join("ab"),
+        separator.join("12"),
+        cell + separator + "4",
+    ]
     for first in ("", "\n"):
         table = read(tmp_path, "t.csv", first + "\n".join(lines))
         assert table.names == ("a", "b")
@@ -248,14 +287,20 @@ def test_a_first_line_may_name_the_separator_and_lines_keep_their_numbers(
             f"line {3 + len(first)}",
             f"line {4 + len(first)}",
         ]
-    with pytest.raises(ValueError, match=r"t\.csv, line 4: 1 cells where there are 2 columns"):
+    with pytest.raises(
+        ValueError, match=r"t\.csv, line 4: 1 cells where there are 2 columns"
+    ):
         read(tmp_path, "t.csv", "\n".join([*lines[:3], "5", lines[3]]))
-    with pytest.raises(ValueError, match=r"t\.csv, line 2: columns 1 and 2 are both called 'a'"):
+    with pytest.raises(
+        ValueError, match=r"t\.csv, line 2: columns 1 and 2 are both called 'a'"
+    ):
         read(tmp_path, "t.csv", "\n".join([lines[0], separator.join("aa"), *lines[2:]]))
 
 
 def test_a_file_of_nothing_but_a_separator_line_is_empty(tmp_path):
-    with pytest.raises(ValueError, match=r"t\.csv is empty; its first line must name the columns"):
+    with pytest.raises(
+        ValueError, match=r"t\.csv is empty; its first line must name the columns"
+    ):
         read(tmp_path, "t.csv", "sep=;\n")
     with pytest.raises(ValueError, match=r"t\.csv has 2 columns but no rows"):
         read(tmp_path, "t.csv", "sep=;\na;b\n")
@@ -271,13 +316,17 @@ def test_faults_are_kept_for_one_answer_and_refused_otherwise(tmp_path):
     unnamed = table.names[1]
     with pytest.raises(ValueError, match="has 4 problems") as info:
         table.refuse(table.numbers(table.names)[1])
-    places = [line.partition(":")[0].strip() for line in str(info.value).splitlines()[1:]]
+    places = [
+        line.partition(":")[0].strip() for line in str(info.value).splitlines()[1:]
+    ]
     assert places == ["line 1", "line 1", f"line 4, column '{unnamed}'", "line 3"]
     with pytest.raises(ValueError, match="has 3 problems"):
         tables.read(path)
     path.write_text("a,b\n" + "1\n" * 50 + "1,x\n")
     table = tables.read(path, keep_faults=True)
-    with pytest.raises(ValueError, match=r"has 51 problems:\n  line 52, column 'b': 'x' is not a"):
+    with pytest.raises(
+        ValueError, match=r"has 51 problems:\n  line 52, column 'b': 'x' is not a"
+    ):
         table.refuse(table.numbers(["b"])[1])
 
 
@@ -288,7 +337,9 @@ def test_a_pipe_is_read_once(cells, tmp_path):
     os.mkfifo(pipe)
 
     found = []
-    reader = threading.Thread(target=lambda: found.append(tables.read(pipe)), daemon=True)
+    reader = threading.Thread(
+        target=lambda: found.append(tables.read(pipe)), daemon=True
+    )
     reader.start()
     pipe.write_text(f"x,y\n{cells}\n")
     reader.join(timeout=10)

@@ -19,7 +19,9 @@ ROOT = Path(__file__).parents[2]
 CACHE = os.environ.get("MMLP_TEST_CACHE", str(ROOT / ".cache" / "jax"))
 
 
-SHARDS = None  # in the process with two devices: the rows of a batch that each device sees
+SHARDS = (
+    None  # in the process with two devices: the rows of a batch that each device sees
+)
 
 
 def loss(model, batch, key, t):
@@ -83,7 +85,10 @@ def environment(**extra):
 
 def flat(tree):
     return np.concatenate(
-        [np.ravel(x).astype(float) for x in jax.tree.leaves(eqx.filter(tree, eqx.is_array))]
+        [
+            np.ravel(x).astype(float)
+            for x in jax.tree.leaves(eqx.filter(tree, eqx.is_array))
+        ]
     )
 
 
@@ -127,8 +132,13 @@ def test_two_processes_give_the_weights_of_one(tmp_path):
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
-    command, variables = [sys.executable, __file__, address], environment(MODEL=str(path))
-    children = [subprocess.Popen([*command, str(table), n], env=variables) for n in "01"]
+    command, variables = (
+        [sys.executable, __file__, address],
+        environment(MODEL=str(path)),
+    )
+    children = [
+        subprocess.Popen([*command, str(table), n], env=variables) for n in "01"
+    ]
     assert [child.wait(timeout=400) for child in children] == [0, 0]
     first, second = (np.load(tmp_path / f"{number}.npz") for number in "01")
     halves = [set(found["rows"].tolist()) for found in (first, second)]
@@ -156,7 +166,12 @@ def one_of_two_processes(address: str, table: Path, number: str) -> None:
     """The example, and a fit from a file; which rows were read is noted."""
     from mmlp.training import rows
 
-    module, fitted, read, one = example(), example().fitted, set(), rows.Mapped.__getitem__
+    module, fitted, read, one = (
+        example(),
+        example().fitted,
+        set(),
+        rows.Mapped.__getitem__,
+    )
 
     def noted(self, wanted):
         read.update(wanted.tolist() if isinstance(wanted, np.ndarray) else ())

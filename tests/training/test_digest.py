@@ -33,7 +33,9 @@ def model():
 
 def fingerprint(loss, optimizer=optax.sgd(0.1)):
     params, frozen, static = split(model())
-    program = Program(loss, optimizer, static, batch_size=4, key_type=jax.random.key_impl(KEY))
+    program = Program(
+        loss, optimizer, static, batch_size=4, key_type=jax.random.key_impl(KEY)
+    )
     key, one = np.asarray(jax.random.key_data(KEY)), np.float32(1)
     fixed = Fixed(frozen, X, None, key, rate=one, epochs=one, patience=one)
     return fingerprint_of(Task("fit", program, params, fixed))
@@ -99,7 +101,9 @@ def solved(table, y):
     def solve(matvec, b):
         return b / matvec(1.0)
 
-    return jax.lax.custom_linear_solve(lambda x: plain(table, x), y, solve, symmetric=True)
+    return jax.lax.custom_linear_solve(
+        lambda x: plain(table, x), y, solve, symmetric=True
+    )
 
 
 def mapped(table, y):
@@ -107,21 +111,39 @@ def mapped(table, y):
 
 
 PLACES = [
-    *(plain, jitted, of_jax, filter_jitted, nested, scanned, branch, jitted_branch, loop),
+    *(
+        plain,
+        jitted,
+        of_jax,
+        filter_jitted,
+        nested,
+        scanned,
+        branch,
+        jitted_branch,
+        loop,
+    ),
     *(rematerialised, custom_jvp, custom_rule, solved, mapped),
 ]
 
 
 def loss_with(place, table):
-    return lambda model, batch, key, t: place(table, jnp.mean(jax.vmap(model)(batch) ** 2))
+    return lambda model, batch, key, t: place(
+        table, jnp.mean(jax.vmap(model)(batch) ** 2)
+    )
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_number_in_a_constant_of_the_loss_makes_another_run(place):
     """In a table whose text leaves it out, and alone; the same constants make the same run."""
-    for old, new in ((TABLE, CHANGED), (np.float64(0.3), np.float64(0.3 + 1e-9)), (3.0, 3.5)):
+    for old, new in (
+        (TABLE, CHANGED),
+        (np.float64(0.3), np.float64(0.3 + 1e-9)),
+        (3.0, 3.5),
+    ):
         before = fingerprint(loss_with(place, old))
-        assert before == fingerprint(loss_with(place, np.copy(old) if old is TABLE else old))
+        assert before == fingerprint(
+            loss_with(place, np.copy(old) if old is TABLE else old)
+        )
         assert before["loss"] != fingerprint(loss_with(place, new))["loss"]
 
 
@@ -135,11 +157,15 @@ def test_a_random_key_in_a_jitted_part_of_the_loss_counts():
 
 
 def by_table(table):
-    return optax.sgd(lambda count: jnp.asarray(table)[0, count] + jnp.asarray(table)[1, count])
+    return optax.sgd(
+        lambda count: jnp.asarray(table)[0, count] + jnp.asarray(table)[1, count]
+    )
 
 
 def masked(table):
-    return optax.masked(by_table(table), lambda params: jax.tree.map(lambda _: True, params))
+    return optax.masked(
+        by_table(table), lambda params: jax.tree.map(lambda _: True, params)
+    )
 
 
 def by_jitted_table(table):
@@ -148,7 +174,9 @@ def by_jitted_table(table):
 
 def scaled(table):
     return optax.chain(
-        optax.stateless(lambda updates, _: jax.tree.map(lambda u: u * jnp.mean(table), updates)),
+        optax.stateless(
+            lambda updates, _: jax.tree.map(lambda u: u * jnp.mean(table), updates)
+        ),
         optax.adam(0.1),
     )
 
@@ -162,11 +190,20 @@ def test_a_number_in_a_constant_of_the_optimiser_makes_another_run(optimizer):
 
 
 @pytest.mark.parametrize("place", [plain, nested])
-def test_a_finished_run_is_not_returned_for_a_loss_with_another_constant(place, tmp_path):
+def test_a_finished_run_is_not_returned_for_a_loss_with_another_constant(
+    place, tmp_path
+):
     def fit(table):
-        options = {"key": KEY, "epochs": 1, "batch_size": 4, "optimizer": optax.sgd(0.1)}
+        options = {
+            "key": KEY,
+            "epochs": 1,
+            "batch_size": 4,
+            "optimizer": optax.sgd(0.1),
+        }
         loss = loss_with(place, table)
-        return mmlp.fit(model(), loss, X, checkpoint=tmp_path, progress=False, **options)
+        return mmlp.fit(
+            model(), loss, X, checkpoint=tmp_path, progress=False, **options
+        )
 
     fit(TABLE)
     fit(TABLE.copy())

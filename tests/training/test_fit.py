@@ -23,7 +23,13 @@ def test_a_matrix_mlp_learns_covariances_held_as_grams():
     start = mmlp.calibrate(mmlp.MatrixMLP(2, 2, (8, 8), key=KEY), inputs, key=KEY)
     before = spd_loss(start, (inputs, target), KEY, 1.0)
     result = mmlp.fit(
-        start, spd_loss, (inputs, target), key=KEY, epochs=60, batch_size=20, progress=False
+        start,
+        spd_loss,
+        (inputs, target),
+        key=KEY,
+        epochs=60,
+        batch_size=20,
+        progress=False,
     )
     assert spd_loss(result.model, (inputs, target), KEY, 1.0) < 0.5 * before
     assert result.history["loss"].shape == (60,)
@@ -52,7 +58,9 @@ def test_a_run_is_the_plain_loop_over_shuffled_batches():
             gradient = eqx.filter_grad(loss)(params, (X[rows], Y[rows]), None, 0.0)
             updates, opt_state = ADAM.update(gradient, opt_state, params)
             params = eqx.apply_updates(params, updates)
-    for a, b in zip(weights(fit(model(), loss, (X, Y)).model), weights(params), strict=True):
+    for a, b in zip(
+        weights(fit(model(), loss, (X, Y)).model), weights(params), strict=True
+    ):
         np.testing.assert_allclose(a, b, rtol=1e-10)
 
 
@@ -90,7 +98,9 @@ def test_the_callers_model_survives_and_models_may_hold_numpy_and_integer_arrays
     for start in (model(), odd):
         before = [x.copy() for x in weights(start)]
         result = fit(start, loss, (X, Y))
-        assert all(np.array_equal(a, b) for a, b in zip(before, weights(start), strict=True))
+        assert all(
+            np.array_equal(a, b) for a, b in zip(before, weights(start), strict=True)
+        )
         assert not equal(result.model, start)
     assert np.array_equal(result.model.index, odd.index)
 
@@ -104,7 +114,13 @@ def test_a_second_fit_of_the_same_shapes_does_not_compile_again():
 
     fit(model(), counted, (X, Y), optimizer=None)
     number = len(traces)
-    fit(model(jax.random.key(5)), counted, (X + 1, Y), optimizer=None, key=jax.random.key(6))
+    fit(
+        model(jax.random.key(5)),
+        counted,
+        (X + 1, Y),
+        optimizer=None,
+        key=jax.random.key(6),
+    )
     assert len(traces) == number > 0
 
 

@@ -57,7 +57,9 @@ def start(folder: Path, epochs: int, cache: Path) -> subprocess.Popen:
 
 
 def newest(folder: Path) -> str:
-    return max((file.name for file in folder.glob("checkpoint-*.safetensors")), default="")
+    return max(
+        (file.name for file in folder.glob("checkpoint-*.safetensors")), default=""
+    )
 
 
 def outcome(folder: Path):
@@ -82,14 +84,19 @@ def test_a_run_killed_at_random_moments_ends_as_an_undisturbed_one(kills, tmp_pa
     started = time.monotonic()
     assert start(tmp_path / "calm", epochs, tmp_path / "cache").wait(timeout=300) == 0
     longest = time.monotonic() - started
-    assert start(tmp_path / "killed", epochs // 2, tmp_path / "cache").wait(timeout=300) == 0
+    assert (
+        start(tmp_path / "killed", epochs // 2, tmp_path / "cache").wait(timeout=300)
+        == 0
+    )
     struck = 0
     while struck < kills:
         process, before = (
             start(tmp_path / "killed", epochs, tmp_path / "cache"),
             newest(tmp_path / "killed"),
         )
-        deadline = time.monotonic() + (random.uniform(0, longest) if struck % 2 else longest + 60)
+        deadline = time.monotonic() + (
+            random.uniform(0, longest) if struck % 2 else longest + 60
+        )
         while (
             time.monotonic() < deadline
             and newest(tmp_path / "killed") == before
@@ -132,7 +139,9 @@ def model():
 def test_a_signal_finishes_the_epoch_saves_and_says_how_to_go_on(
     number, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(runs, "SHARE", 1e9)  # no checkpoint but for the signal, after the first
+    monkeypatch.setattr(
+        runs, "SHARE", 1e9
+    )  # no checkpoint but for the signal, after the first
     seen = []
 
     def send(info):
@@ -141,9 +150,7 @@ def test_a_signal_finishes_the_epoch_saves_and_says_how_to_go_on(
             os.kill(os.getpid(), number)
 
     before = signal.getsignal(number)
-    message = (
-        f"Training stopped after epoch 3 of 5. The same call or command resumes from {tmp_path}."
-    )
+    message = f"Training stopped after epoch 3 of 5. The same call or command resumes from {tmp_path}."
     if number == signal.SIGINT:
         with pytest.raises(KeyboardInterrupt, match="stopped after epoch 3"):
             mmlp.fit(model(), loss, X, checkpoint=tmp_path, on_epoch=(send,), **OPTIONS)
@@ -155,7 +162,8 @@ def test_a_signal_finishes_the_epoch_saves_and_says_how_to_go_on(
     assert signal.getsignal(number) is before
     assert seen == [1, 2, 3]
     assert [
-        json.loads(line)["epoch"] for line in (tmp_path / "history.jsonl").read_text().splitlines()
+        json.loads(line)["epoch"]
+        for line in (tmp_path / "history.jsonl").read_text().splitlines()
     ] == [1, 2, 3]
     resumed = mmlp.fit(
         model(),
@@ -169,7 +177,9 @@ def test_a_signal_finishes_the_epoch_saves_and_says_how_to_go_on(
     undisturbed = mmlp.fit(model(), loss, X, **OPTIONS)
     assert all(
         np.array_equal(a, b)
-        for a, b in zip(jax.tree.leaves(resumed), jax.tree.leaves(undisturbed), strict=True)
+        for a, b in zip(
+            jax.tree.leaves(resumed), jax.tree.leaves(undisturbed), strict=True
+        )
     )
 
 
@@ -202,7 +212,9 @@ def interruptible():
     signal.signal(signal.SIGINT, handler)
 
 
-def test_a_second_signal_acts_at_once_and_handlers_are_restored(tmp_path, interruptible):
+def test_a_second_signal_acts_at_once_and_handlers_are_restored(
+    tmp_path, interruptible
+):
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
 
     def twice(info):
@@ -251,7 +263,9 @@ def test_sigterm_gives_its_status_where_nobody_reads_stderr(monkeypatch):
         monkeypatch.setattr(sys, "stderr", stderr)
         with pytest.raises(SystemExit) as info:
             loop._stop(signal.SIGTERM, "Training stopped.\n")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), writing)  # to be closed without a complaint
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), writing
+        )  # to be closed without a complaint
     assert info.value.code == 128 + signal.SIGTERM
 
 
@@ -262,12 +276,16 @@ def test_another_thread_can_stop_training_after_the_running_epoch(tmp_path):
     def ask(info):
         if info.epoch == 2:
             thread = threading.Thread(
-                target=lambda: answers.append(interrupts.stop_after_epoch(signal.SIGINT))
+                target=lambda: answers.append(
+                    interrupts.stop_after_epoch(signal.SIGINT)
+                )
             )
             thread.start()
             thread.join()
 
-    with pytest.raises(KeyboardInterrupt, match=r"after epoch 2 of 5\. The same call .* resumes"):
+    with pytest.raises(
+        KeyboardInterrupt, match=r"after epoch 2 of 5\. The same call .* resumes"
+    ):
         mmlp.fit(model(), loss, X, checkpoint=tmp_path, on_epoch=(ask,), **OPTIONS)
     assert answers == [True]
     assert not interrupts.stop_after_epoch(signal.SIGINT)
@@ -276,7 +294,9 @@ def test_another_thread_can_stop_training_after_the_running_epoch(tmp_path):
 def test_training_that_compiles_or_keeps_no_checkpoint_is_not_waited_for(tmp_path):
     answers = []
 
-    def loss_that_asks(model, batch, key, t):  # Python runs it while the epoch is compiled
+    def loss_that_asks(
+        model, batch, key, t
+    ):  # Python runs it while the epoch is compiled
         answers.append(interrupts.stop_after_epoch(signal.SIGINT))
         return loss(model, batch, key, t)
 
@@ -299,6 +319,10 @@ def test_the_checkpoint_of_an_older_version_is_refused_with_what_to_do(tmp_path)
     assert {name for name in arrays if not name.startswith("state.")} == {
         f"metrics.{name}" for name in Metrics._fields
     }
-    files.write(tmp_path / newest(tmp_path), arrays | {"metrics": np.zeros((5, 8))}, metadata)
-    with pytest.raises(ValueError, match=r"written by matrix-mlp 0\.1\. Finish the run with that"):
+    files.write(
+        tmp_path / newest(tmp_path), arrays | {"metrics": np.zeros((5, 8))}, metadata
+    )
+    with pytest.raises(
+        ValueError, match=r"written by matrix-mlp 0\.1\. Finish the run with that"
+    ):
         mmlp.fit(model(), loss, X, checkpoint=tmp_path, **OPTIONS)

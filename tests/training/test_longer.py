@@ -33,20 +33,30 @@ def ignored(model, batch, key, t):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"validation": X[:9], "patience": 50}, {"loss": eqx.filter_jit(ignored)}]
+    "options",
+    [{}, {"validation": X[:9], "patience": 50}, {"loss": eqx.filter_jit(ignored)}],
 )
-def test_more_epochs_go_on_from_a_finished_run_bit_for_bit(options, tmp_path, each_epoch):
+def test_more_epochs_go_on_from_a_finished_run_bit_for_bit(
+    options, tmp_path, each_epoch
+):
     fit(tmp_path / "a", epochs=3, **options)
     with pytest.raises(StopError):
         fit(tmp_path / "a", epochs=7, on_epoch=stop_after(5), **options)
     seen = []
-    longer = fit(tmp_path / "a", epochs=7, on_epoch=lambda info: seen.append(info.epoch), **options)
+    longer = fit(
+        tmp_path / "a",
+        epochs=7,
+        on_epoch=lambda info: seen.append(info.epoch),
+        **options,
+    )
     assert seen == [6, 7]
     assert same(longer, fit(tmp_path / "b", epochs=7, **options))
     assert kept(tmp_path / "a") == kept(tmp_path / "b")
     with pytest.raises(ValueError, match=r"another run \(it differs in epochs\)"):
         fit(tmp_path / "a", epochs=3, **options)
-    with pytest.raises(ValueError, match=r"another run \(it differs in loss, epochs, batch_size\)"):
+    with pytest.raises(
+        ValueError, match=r"another run \(it differs in loss, epochs, batch_size\)"
+    ):
         fit(tmp_path / "a", epochs=9, batch_size=9, **options)
 
 
@@ -61,10 +71,19 @@ def looped(model, batch, key, t):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"loss": weighted}, "its loss went by t, how far training was, so that it is no first"),
+        (
+            {"loss": weighted},
+            "its loss went by t, how far training was, so that it is no first",
+        ),
         ({"loss": jax.jit(looped)}, "its loss went by t"),
-        ({"optimizer": optimizer_by_progress(), "loss": weighted}, "its loss and optimizer went"),
-        ({"optimizer": None}, "the optimizer is made for all its steps, as the default one is"),
+        (
+            {"optimizer": optimizer_by_progress(), "loss": weighted},
+            "its loss and optimizer went",
+        ),
+        (
+            {"optimizer": None},
+            "the optimizer is made for all its steps, as the default one is",
+        ),
     ],
 )
 def test_what_goes_by_progress_cannot_go_on_and_says_what_to_do(options, why, tmp_path):
@@ -81,7 +100,9 @@ def test_more_patience_goes_on_from_where_a_run_had_stopped(tmp_path, each_epoch
     options = {"epochs": 20, "optimizer": optax.sgd(3.0), "validation": X}
     first = fit(tmp_path / "a", patience=2, **options)
     assert len(first.history["loss"]) == 3
-    assert same(first, fit(tmp_path / "a", patience=2, **options | {"epochs": 30}))  # as it ended
+    assert same(
+        first, fit(tmp_path / "a", patience=2, **options | {"epochs": 30})
+    )  # as it ended
     options["epochs"] = 30
     longer = fit(tmp_path / "a", patience=4, **options)
     assert len(longer.history["loss"]) == 5
@@ -96,7 +117,12 @@ def test_more_patience_goes_on_from_where_a_run_had_stopped(tmp_path, each_epoch
 def test_of_many_models_those_that_rested_cannot_catch_up(tmp_path):
     keys = jax.random.split(KEY, 2)
     models = eqx.filter_vmap(lambda k: eqx.nn.Linear(3, 1, key=k))(keys)
-    options = {"keys": keys, "batch_size": 8, "optimizer": optax.sgd(3.0), "progress": False}
+    options = {
+        "keys": keys,
+        "batch_size": 8,
+        "optimizer": optax.sgd(3.0),
+        "progress": False,
+    }
     options |= {"validation": X, "patience": 2, "rates": (1.0, 0.01)}
 
     def many(folder, **changes):
@@ -107,7 +133,9 @@ def test_of_many_models_those_that_rested_cannot_catch_up(tmp_path):
     longer = many(tmp_path / "a", epochs=8)
     assert same(longer, many(tmp_path / "b", epochs=8))
     assert kept(tmp_path / "a") == kept(tmp_path / "b")
-    with pytest.raises(ValueError, match="models 0 stopped before the others, and rested"):
+    with pytest.raises(
+        ValueError, match="models 0 stopped before the others, and rested"
+    ):
         many(tmp_path / "a", epochs=8, patience=4)
 
 
@@ -125,7 +153,9 @@ def test_t_is_found_wherever_it_is_used():
         return jax.lax.cond(t > 0.5, jnp.sin, jnp.cos, x)
 
     def carried(x, t):
-        return jax.lax.scan(lambda c, _: ((c[1], c[1]), None), (x, t), None, length=2)[0][0]
+        return jax.lax.scan(lambda c, _: ((c[1], c[1]), None), (x, t), None, length=2)[
+            0
+        ][0]
 
     def remat(x, t):
         return jax.checkpoint(lambda x, t: x)(x, t)

@@ -30,7 +30,9 @@ def test_the_best_weights_are_restored_and_patience_ends_the_run():
 
 def test_on_epoch_is_told_of_each_epoch_in_turn():
     infos = []
-    history = fit(model(), loss, (X, Y), validation=(X, Y), on_epoch=[infos.append]).history
+    history = fit(
+        model(), loss, (X, Y), validation=(X, Y), on_epoch=[infos.append]
+    ).history
     assert [(i.epoch, i.epochs) for i in infos] == [(1, 3), (2, 3), (3, 3)]
     assert [i.loss for i in infos] == history["loss"].tolist()
     assert [i.validation for i in infos] == history["validation"].tolist()
@@ -40,7 +42,10 @@ def test_on_epoch_is_told_of_each_epoch_in_turn():
 
 def test_history_lies_beside_the_checkpoint_as_json_lines_without_clock_times(tmp_path):
     history = fit(model(), loss, (X, Y), validation=(X, Y), checkpoint=tmp_path).history
-    lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "history.jsonl").read_text().splitlines()
+    ]
     assert [line.pop("epoch") for line in lines] == [1, 2, 3]
     assert {name: [line[name] for line in lines] for name in lines[0]} == {
         k: v.tolist() for k, v in history.items()

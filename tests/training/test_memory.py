@@ -32,7 +32,9 @@ def fit(number, folder=None):
 
     options = {"epochs": 1, "batch_size": 4, "optimizer": SGD, "progress": False}
     model = eqx.nn.Linear(2, 1, key=KEY)
-    mmlp.fit(model, loss, X, key=KEY, checkpoint=folder and folder / str(number), **options)
+    mmlp.fit(
+        model, loss, X, key=KEY, checkpoint=folder and folder / str(number), **options
+    )
     return weakref.ref(loss)
 
 
@@ -43,7 +45,14 @@ def fit_many(number, folder=None):
     options = {"epochs": 1, "batch_size": 4, "optimizer": SGD, "progress": False}
     keys = jax.random.split(KEY, 2)
     models = eqx.filter_vmap(lambda key: eqx.nn.Linear(2, 1, key=key))(keys)
-    mmlp.fit_many(models, loss, X, keys=keys, checkpoint=folder and folder / str(number), **options)
+    mmlp.fit_many(
+        models,
+        loss,
+        X,
+        keys=keys,
+        checkpoint=folder and folder / str(number),
+        **options,
+    )
     return weakref.ref(loss)
 
 
@@ -68,7 +77,15 @@ def test_the_last_programs_are_kept_and_older_ones_compiled_again(monkeypatch):
 
     compiled = Compiled(scaled)
     one, two = np.ones(1), np.ones(2)
-    for factor, x in ((2, one), (2, two), (2, one), (2, two), (3, one), (2, two), (2, one)):
+    for factor, x in (
+        (2, one),
+        (2, two),
+        (2, one),
+        (2, two),
+        (3, one),
+        (2, two),
+        (2, one),
+    ):
         assert np.array_equal(compiled(factor, x), factor * x)
     assert traces == [(2, (1,)), (2, (2,)), (3, (1,)), (2, (1,))]
 
@@ -93,7 +110,8 @@ def test_less_effort_gives_the_same_values_by_a_lower_level_of_llvm(monkeypatch)
 
 def test_a_program_says_how_hard_to_compile_by_the_work_of_its_steps():
     efforts = [
-        _compiled.choose_effort(*sizes) for sizes in ((400, 8, 3), (401, 8, 3), (2000, 64, 5e4))
+        _compiled.choose_effort(*sizes)
+        for sizes in ((400, 8, 3), (401, 8, 3), (2000, 64, 5e4))
     ]
     assert efforts == ["least", "less", "less"]
     assert _compiled.choose_effort(10**6, 64, 50_000) == "full"

@@ -25,13 +25,19 @@ def test_equal_arguments_give_equal_optimisers_of_one_hash():
     assert one is not two
     assert one == two
     assert hash(one) == hash(two)
-    for other in (default_optimizer(100), default_optimizer(101, 0.01), optax.adam(0.01)):
+    for other in (
+        default_optimizer(100),
+        default_optimizer(101, 0.01),
+        optax.adam(0.01),
+    ):
         assert other != one
     assert equal_by_arguments(optax.sgd, 0.1) == equal_by_arguments(optax.sgd, 0.1)
     assert equal_by_arguments(optax.sgd, 0.1) != equal_by_arguments(optax.adam, 0.1)
 
 
-@pytest.mark.parametrize("make", [default_optimizer, lambda _: equal_by_arguments(optax.sgd, 0.1)])
+@pytest.mark.parametrize(
+    "make", [default_optimizer, lambda _: equal_by_arguments(optax.sgd, 0.1)]
+)
 def test_a_fit_with_an_equal_optimiser_does_not_compile_again(make):
     traces = []
 
@@ -57,7 +63,9 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("waste", [0, muon.WASTE])  # a stack for each shape, and one for all
+@pytest.mark.parametrize(
+    "waste", [0, muon.WASTE]
+)  # a stack for each shape, and one for all
 def test_the_steps_are_those_of_optax_with_joined_arrays(waste, monkeypatch):
     monkeypatch.setattr(muon, "WASTE", waste)
     params = {name: jax.random.normal(KEY, shape) for name, shape in SHAPES.items()}
@@ -66,7 +74,11 @@ def test_the_steps_are_those_of_optax_with_joined_arrays(waste, monkeypatch):
     peer = optax.chain(optax.clip_by_global_norm(CLIP), peer)
     results = []
     for optimizer in (peer, default_optimizer(7)):
-        weights, state, update = params, optimizer.init(params), jax.jit(optimizer.update)
+        weights, state, update = (
+            params,
+            optimizer.init(params),
+            jax.jit(optimizer.update),
+        )
         for size in (1, 1000, 1e-3):  # the second is clipped
             gradient = jax.tree.map(lambda w, size=size: size * jnp.sin(w), weights)
             updates, state = update(gradient, state, weights)
@@ -85,22 +97,36 @@ def test_by_progress_the_steps_are_those_of_a_known_number_of_steps():
             updates, state = optimizer.update(gradient, state, params, t=t)
         return updates
 
-    results = jax.jit(lambda: [last(default_optimizer(2, 0.1)), last(optimizer_by_progress(0.1))])()
+    results = jax.jit(
+        lambda: [last(default_optimizer(2, 0.1)), last(optimizer_by_progress(0.1))]
+    )()
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), *results)
-    assert optimizer_by_progress(0.1) == optimizer_by_progress(0.1) != optimizer_by_progress()
+    assert (
+        optimizer_by_progress(0.1)
+        == optimizer_by_progress(0.1)
+        != optimizer_by_progress()
+    )
 
 
 def test_a_gradient_of_zero_moves_nothing_and_dtypes_stay():
-    params = {"W": jnp.ones((2, 3), jnp.float32), "V": jnp.ones((2, 2)), "b": jnp.ones(2)}
+    params = {
+        "W": jnp.ones((2, 3), jnp.float32),
+        "V": jnp.ones((2, 2)),
+        "b": jnp.ones(2),
+    }
     params |= {"none": jnp.ones((0, 3)), "of none": jnp.ones((3, 0), jnp.float16)}
     optimizer = default_optimizer(7)
     gradient = jax.tree.map(jnp.zeros_like, params)
     updates, _ = optimizer.update(gradient, optimizer.init(params), params)
     jax.tree.map(np.testing.assert_array_equal, updates, gradient)
-    assert {k: u.dtype for k, u in updates.items()} == {k: p.dtype for k, p in params.items()}
+    assert {k: u.dtype for k, u in updates.items()} == {
+        k: p.dtype for k, p in params.items()
+    }
 
 
 def test_what_is_joined_is_parted_again():
     leaves = [jax.random.normal(KEY, shape) for shape in SHAPES.values()]
     layout = muon.Layout(leaves)
-    jax.tree.map(np.testing.assert_array_equal, layout.part(layout.join(leaves)), leaves)
+    jax.tree.map(
+        np.testing.assert_array_equal, layout.part(layout.join(leaves)), leaves
+    )

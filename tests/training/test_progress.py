@@ -50,7 +50,9 @@ def test_where_there_is_no_terminal_progress_is_lines(capsys, at_once):
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_run_that_patience_may_end_says_so_and_at_last_whether_it_did(capsys, at_once):
+def test_a_run_that_patience_may_end_says_so_and_at_last_whether_it_did(
+    capsys, at_once
+):
     options = {"optimizer": optax.sgd(3.0), "validation": (X, Y), "patience": 4}
     fit(model(), loss, (X, Y), epochs=50, progress="1/2 mean", **options)
     *lines, last = capsys.readouterr().err.splitlines()
@@ -63,7 +65,12 @@ def test_a_run_that_patience_may_end_says_so_and_at_last_whether_it_did(capsys, 
 
 def test_many_models_are_told_of_together(capsys, at_once):
     keys = jax.random.split(KEY, 2)
-    options = {"epochs": 30, "batch_size": 8, "optimizer": optax.sgd(3.0), "rates": (1.0, 0.01)}
+    options = {
+        "epochs": 30,
+        "batch_size": 8,
+        "optimizer": optax.sgd(3.0),
+        "rates": (1.0, 0.01),
+    }
     options |= {"validation": (X, Y), "patience": 4}
     mmlp.fit_many(stacked(keys), loss, (X, Y), keys=keys, **options)
     last = capsys.readouterr().err.splitlines()[-1]
@@ -83,7 +90,9 @@ class Clock:
     ("patience", "left"),
     [(None, "1:30 left"), (7, "at most 1:30, stops after 7 epochs without gain")],
 )
-def test_the_time_left_leaves_out_the_epoch_that_compiles(patience, left, capsys, monkeypatch):
+def test_the_time_left_leaves_out_the_epoch_that_compiles(
+    patience, left, capsys, monkeypatch
+):
     monkeypatch.setattr(progress, "time", Clock())
     values = {"validation": None, "skipped": 0, "step_scale": 1.0, "model": int}
     with Progress(200, 100, show=True, patience=patience) as shown:
@@ -97,8 +106,12 @@ def test_the_time_left_leaves_out_the_epoch_that_compiles(patience, left, capsys
 
 
 @pytest.mark.parametrize("on_terminal", [False, True])
-def test_progress_says_that_it_compiles_until_the_first_epoch_is_done(monkeypatch, on_terminal):
-    info = EpochInfo(1, 9, loss=1.0, validation=None, skipped=0, step_scale=1.0, model=int)
+def test_progress_says_that_it_compiles_until_the_first_epoch_is_done(
+    monkeypatch, on_terminal
+):
+    info = EpochInfo(
+        1, 9, loss=1.0, validation=None, skipped=0, step_scale=1.0, model=int
+    )
     for seconds, show, epochs in ((0.0, "named", 0), (0.0, False, 0), (0.05, True, 1)):
         stderr = io.StringIO()
         stderr.isatty = lambda: on_terminal
@@ -123,7 +136,15 @@ def test_on_a_terminal_progress_is_a_bar_and_then_a_line(monkeypatch, at_once):
         def slowly(info):  # or the bar is not drawn again
             time.sleep(0.12 * (info.epoch == 1))
 
-        fit(model(), loss, (X, Y), epochs=50, progress="mean", on_epoch=slowly, **options)
+        fit(
+            model(),
+            loss,
+            (X, Y),
+            epochs=50,
+            progress="mean",
+            on_epoch=slowly,
+            **options,
+        )
         monkeypatch.undo()
     text = b""
     with contextlib.suppress(OSError):  # the end, on Linux
@@ -134,14 +155,18 @@ def test_on_a_terminal_progress_is_a_bar_and_then_a_line(monkeypatch, at_once):
     assert re.search(r"mean: [12]/50 epochs \|", bars)
     assert "validation" in bars
     assert "stops after 4 epochs without gain" in bars
-    assert last.startswith("mean: stopped in epoch 5 of 50, 4 epochs without gain: best epoch 1, ")
+    assert last.startswith(
+        "mean: stopped in epoch 5 of 50, 4 epochs without gain: best epoch 1, "
+    )
 
 
 def metrics(validation, stopped):
     """Of epochs, each a number or one for each model."""
     rest = {"loss": np.array(1.0), "skipped": np.array(0), "scale": np.array(1.0)}
     pairs = zip(validation, stopped, strict=True)
-    return [Metrics(validation=np.array(v), stopped=np.array(s), **rest) for v, s in pairs]
+    return [
+        Metrics(validation=np.array(v), stopped=np.array(s), **rest) for v, s in pairs
+    ]
 
 
 NAN = float("nan")
@@ -151,17 +176,30 @@ NAN = float("nan")
     ("validation", "stopped", "limit", "patience", "text", "best"),
     [
         ([NAN] * 3, [False] * 3, 3, None, "all 3 epochs", []),
-        ([3.0, 1.0, 2.0], [False] * 3, 3, 2, "all 3 epochs", ["best epoch 2", "validation 1"]),
+        (
+            [3.0, 1.0, 2.0],
+            [False] * 3,
+            3,
+            2,
+            "all 3 epochs",
+            ["best epoch 2", "validation 1"],
+        ),
         (
             *([3.0, 1.0, 2.0, 2.0], [False] * 3 + [True], 9, 2),
-            *("stopped in epoch 4 of 9, 2 epochs without gain", ["best epoch 2", "validation 1"]),
+            *(
+                "stopped in epoch 4 of 9, 2 epochs without gain",
+                ["best epoch 2", "validation 1"],
+            ),
         ),
         (
             *([3.0, 1.0, 2.0], [False, False, True], 3, 1),
             *("all 3 epochs, 1 epoch without gain", ["best epoch 2", "validation 1"]),
         ),
         (  # one failed, and rests; the other came to the end
-            *([(1.0, 3.0), (NAN, 2.0), (NAN, 1.0)], [(False, False), (True, False), (True, False)]),
+            *(
+                [(1.0, 3.0), (NAN, 2.0), (NAN, 1.0)],
+                [(False, False), (True, False), (True, False)],
+            ),
             *(3, 2, "all 3 epochs", ["best epochs 1 to 3", "validation 1"]),
         ),
         (
@@ -179,4 +217,9 @@ def test_what_ended_a_run(validation, stopped, limit, patience, text, best):
 
 
 def test_times_are_short():
-    assert [clock(s) for s in (0.4, 7, 754, 3723)] == ["0:00", "0:07", "12:34", "1:02:03"]
+    assert [clock(s) for s in (0.4, 7, 754, 3723)] == [
+        "0:00",
+        "0:07",
+        "12:34",
+        "1:02:03",
+    ]

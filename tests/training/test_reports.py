@@ -50,9 +50,12 @@ def test_after_several_in_a_row_training_goes_back_with_a_smaller_step_and_recov
         return jnp.where(model > 1.0, jnp.nan, (model - 0.9) ** 2) + 0 * jnp.mean(batch)
 
     with pytest.warns(
-        RuntimeWarning, match="the loss was not finite in 5 steps in a row in epoch 2; went back"
+        RuntimeWarning,
+        match="the loss was not finite in 5 steps in a row in epoch 2; went back",
     ):
-        result = fit(jnp.array(0.0), cliff, X, optimizer=optax.sgd(0.8), epochs=20, batch_size=5)
+        result = fit(
+            jnp.array(0.0), cliff, X, optimizer=optax.sgd(0.8), epochs=20, batch_size=5
+        )
     assert abs(result.model - 0.9) < 0.01
     assert result.history["skipped"].sum() == 5
     assert result.history["step_scale"][-1] == 0.5
@@ -69,14 +72,22 @@ def test_lasting_trouble_ends_in_an_error_that_says_what_where_and_what_to_try()
     assert info.value.result.history["skipped"].sum() >= 30
 
 
-def test_a_run_without_a_single_step_is_reported_and_its_progress_line_is_tidy(capsys, monkeypatch):
+def test_a_run_without_a_single_step_is_reported_and_its_progress_line_is_tidy(
+    capsys, monkeypatch
+):
     monkeypatch.setattr(progress, "FIRST", 0.0)
     monkeypatch.setattr(progress, "COMPILING", 1e9)
     with pytest.warns(
         UserWarning,
         match="no step at all was finite, and none was applied; the model is as it began",
     ):
-        fit(Poisoned(model(), jnp.arange(9)), not_a_number, (X, Y), epochs=1, progress=True)
+        fit(
+            Poisoned(model(), jnp.arange(9)),
+            not_a_number,
+            (X, Y),
+            epochs=1,
+            progress=True,
+        )
     assert capsys.readouterr().err.startswith("all 1 epoch: 3 steps left out, 0:")
 
 
@@ -98,13 +109,20 @@ def test_a_validation_loss_that_is_never_finite_is_reported():
 
 def quietly_sick(model, batch, key, t):
     """Not finite for models whose first number is negative, and where it is validated."""
-    return jnp.where((model[0] < 0) | (t == 1), jnp.nan, jnp.mean((model[1] - batch) ** 2))
+    return jnp.where(
+        (model[0] < 0) | (t == 1), jnp.nan, jnp.mean((model[1] - batch) ** 2)
+    )
 
 
 @pytest.mark.parametrize("many", [False, True])
 def test_warnings_point_to_the_line_that_called(many, tmp_path):
     """Of models that go back or rest, of validation that is never finite, of a damaged file."""
-    options = {"epochs": 8, "batch_size": 4, "optimizer": optax.sgd(0.1), "progress": False}
+    options = {
+        "epochs": 8,
+        "batch_size": 4,
+        "optimizer": optax.sgd(0.1),
+        "progress": False,
+    }
     options |= {"validation": X, "checkpoint": tmp_path}
     models, keys = jnp.array([[1.0, 0.0], [-1.0, 0.0]]), jax.random.split(KEY, 2)
 

@@ -16,17 +16,24 @@ from mmlp import Gram, LowRankGram, TraceOneGaussian, TraceOnePowerExponential
 
 AXIS = "rows"
 FUNCTIONS = {  # of factors T and S (n, d, d) and vectors x (n, d), to numbers (n,)
-    **{name: lambda T, S, x, f=f: f(Gram(T), Gram(S)) for name, f in DIVERGENCES.items()},
+    **{
+        name: lambda T, S, x, f=f: f(Gram(T), Gram(S))
+        for name, f in DIVERGENCES.items()
+    },
     "a divergence from a constant": lambda T, S, x: DIVERGENCES["stein"](
         Gram(T), Gram(jnp.eye(3, dtype=T.dtype))
     ),
     "logm": lambda T, S, x: Gram(T).logm()[:, 0, 1],
     "solve": lambda T, S, x: jnp.sum(Gram(T).solve(x), -1),
-    "solve a constant": lambda T, S, x: jnp.sum(Gram(T).solve(jnp.ones(3, T.dtype)), -1),
+    "solve a constant": lambda T, S, x: jnp.sum(
+        Gram(T).solve(jnp.ones(3, T.dtype)), -1
+    ),
     "whiten by a constant": lambda T, S, x: jnp.sum(
         Gram(jnp.eye(3, dtype=x.dtype) + 1).whiten(x), -1
     ),
-    "gaussian": lambda T, S, x: TraceOneGaussian(x, Gram.trace_one(T), 2.0).log_prob(x + 1),
+    "gaussian": lambda T, S, x: TraceOneGaussian(x, Gram.trace_one(T), 2.0).log_prob(
+        x + 1
+    ),
     "power exponential": lambda T, S, x: TraceOnePowerExponential(
         x, Gram.trace_one(T), 2.0, 1.0, 0.7
     ).log_prob(x + 1),
@@ -45,7 +52,9 @@ def drawn(T, x):
 
     def one(T, x):
         q = TraceOnePowerExponential(x, Gram.trace_one(T), 2.0, 1.0, 1 + x[0] ** 2)
-        return q.sample(jax.random.key(jnp.int32(1000 * x[1])))  # a key of its own, as JAX asks for
+        return q.sample(
+            jax.random.key(jnp.int32(1000 * x[1]))
+        )  # a key of its own, as JAX asks for
 
     return jax.vmap(one)(T, x)
 
@@ -65,7 +74,10 @@ def derivatives(f):
 
 def data(dtype=np.float64):
     rng = np.random.default_rng(0)
-    return (*rng.normal(size=(2, 4, 3, 3)).astype(dtype), rng.normal(size=(4, 3)).astype(dtype))
+    return (
+        *rng.normal(size=(2, 4, 3, 3)).astype(dtype),
+        rng.normal(size=(4, 3)).astype(dtype),
+    )
 
 
 def everything(*args):
@@ -101,7 +113,10 @@ def test_numbers_of_rows_are_not_taken_for_common_to_all_devices(name):
 
 @pytest.mark.slow
 def test_values_and_gradients_on_two_devices():
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_ENABLE_X64": "1"}
+    flags = {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "JAX_ENABLE_X64": "1",
+    }
     program = [sys.executable, __file__]
     subprocess.run(program, env=environment(__file__, **flags), check=True, timeout=400)
 

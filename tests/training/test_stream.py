@@ -26,7 +26,9 @@ def maps(tmp_path, monkeypatch):
 def mapped(folder, *arrays):
     for number, array in enumerate(arrays):
         np.save(folder / f"{number}.npy", array)
-    return tuple(np.load(folder / f"{i}.npy", mmap_mode="r") for i in range(len(arrays)))
+    return tuple(
+        np.load(folder / f"{i}.npy", mmap_mode="r") for i in range(len(arrays))
+    )
 
 
 def noisy(model, batch, key, t):
@@ -35,18 +37,23 @@ def noisy(model, batch, key, t):
 
 def same(a, b):
     return equal(a.model, b.model) and all(
-        np.array_equal(a.history[name], b.history[name], equal_nan=True) for name in b.history
+        np.array_equal(a.history[name], b.history[name], equal_nan=True)
+        for name in b.history
     )
 
 
 def close(a, b, rtol=1e-9):
     pairs = [*zip(weights(a.model), weights(b.model), strict=True)]
     pairs += [(a.history[name], b.history[name]) for name in b.history]
-    return all(np.allclose(x, y, rtol=rtol, atol=rtol, equal_nan=True) for x, y in pairs)
+    return all(
+        np.allclose(x, y, rtol=rtol, atol=rtol, equal_nan=True) for x, y in pairs
+    )
 
 
 @pytest.mark.parametrize(("batch_size", "validated"), [(2, 9), (7, 22), (100, None)])
-def test_a_fit_on_mapped_files_is_that_in_memory(batch_size, validated, maps, monkeypatch):
+def test_a_fit_on_mapped_files_is_that_in_memory(
+    batch_size, validated, maps, monkeypatch
+):
     """In six pieces, with a tail, and in one batch that is not full; in a thread that ends."""
     threads, gathered = set(), rows.gathered
 
@@ -56,7 +63,8 @@ def test_a_fit_on_mapped_files_is_that_in_memory(batch_size, validated, maps, mo
 
     monkeypatch.setattr("mmlp.training.stream.gathered", watched)
     held, files = (
-        None if validated is None else tuple(x[:validated] for x in data) for data in ((X, Y), maps)
+        None if validated is None else tuple(x[:validated] for x in data)
+        for data in ((X, Y), maps)
     )
     expected = fit(model(), noisy, (X, Y), batch_size=batch_size, validation=held)
     assert not threads
@@ -80,7 +88,14 @@ def test_files_and_arrays_may_stand_side_by_side_and_results_are_shared(
     results = []
     for run, data in ((tmp_path / "files", maps), (tmp_path / "memory", (X, Y))):
         with pytest.raises(RuntimeError, match="enough"):
-            fit(model(), noisy, (maps[0], Y), checkpoint=run, on_epoch=(stop,), **options)
+            fit(
+                model(),
+                noisy,
+                (maps[0], Y),
+                checkpoint=run,
+                on_epoch=(stop,),
+                **options,
+            )
         assert len(list(run.glob("checkpoint-*"))) == 1
         results.append(fit(model(), noisy, data, checkpoint=run, **options))
     whole = fit(model(), noisy, maps, **options)
@@ -114,7 +129,9 @@ def test_programs_are_compiled_as_hard_as_those_in_memory(maps):
     key, sizes = jax.random.key(0), Sizes(1, 2, None)
     efforts = []
     for data in (maps, (X, Y), (X[:2], Y[:2])):
-        task = checked_task(Models("fit", model()), loss, (data, None), key, sizes, ADAM)
+        task = checked_task(
+            Models("fit", model()), loss, (data, None), key, sizes, ADAM
+        )
         efforts.append(Static(task.program, (3,)).effort)
     assert efforts == ["less", "less", "least"]
 
@@ -129,26 +146,37 @@ def test_pieces_share_a_program_and_cover_each_batch_once():
         assert steps == list(range(-(-n // size)))
         assert sum(piece.count * piece.size for piece in pieces) == n
         assert len({(piece.size, piece.room) for piece in pieces}) <= 2
-        assert all(piece.count <= piece.room <= max(1, 100 // (12 * size)) for piece in pieces)
+        assert all(
+            piece.count <= piece.room <= max(1, 100 // (12 * size)) for piece in pieces
+        )
 
 
 def test_small_files_are_held_and_large_ones_never_are(maps, monkeypatch):
-    assert isinstance(rows.checked_rows("fit", (maps, None), None, many=False)[0][0], rows.Mapped)
+    assert isinstance(
+        rows.checked_rows("fit", (maps, None), None, many=False)[0][0], rows.Mapped
+    )
     view = maps[0][::2, :2]
     assert rows.is_mapped(np.asarray(view))
     assert not rows.is_mapped(np.array(view))
     assert not rows.is_mapped(view + 1)
     monkeypatch.setattr(rows, "CHUNK", maps[0].nbytes)
-    assert isinstance(rows.checked_rows("fit", (maps, None), None, many=False)[0][0], np.ndarray)
+    assert isinstance(
+        rows.checked_rows("fit", (maps, None), None, many=False)[0][0], np.ndarray
+    )
 
 
 def test_wrong_files_are_named_before_anything_is_compiled(maps, tmp_path):
-    compiled = [program.find_program.cache_info() for program in (run_epoch, run_batches)]
+    compiled = [
+        program.find_program.cache_info() for program in (run_epoch, run_batches)
+    ]
     bad = X.copy()
     bad[17, 1] = np.nan
     (holed,) = mapped(tmp_path, bad)
     for data, message in (
-        ((holed, Y), r"`fit\(data=...\)\[0\]` must be finite, got nan in row 17 \(index \(17, 1\)"),
+        (
+            (holed, Y),
+            r"`fit\(data=...\)\[0\]` must be finite, got nan in row 17 \(index \(17, 1\)",
+        ),
         ((maps[0], Y[:-1]), r"as many rows .*22.*21"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -159,7 +187,9 @@ def test_wrong_files_are_named_before_anything_is_compiled(maps, tmp_path):
         ValueError, match=r"`fit_many\(data=...\)\[0\]` must be in memory.*`np.array"
     ):
         mmlp.fit_many(stacked(keys), loss, maps, **options)
-    assert compiled == [program.find_program.cache_info() for program in (run_epoch, run_batches)]
+    assert compiled == [
+        program.find_program.cache_info() for program in (run_epoch, run_batches)
+    ]
 
 
 def test_numbers_beyond_the_precision_of_jax_are_named_and_any_order_of_bytes_is_read(
@@ -170,8 +200,14 @@ def test_numbers_beyond_the_precision_of_jax_are_named_and_any_order_of_bytes_is
     for data in ((huge, whole), mapped(tmp_path, huge, whole)):
         with jax.enable_x64(False):
             for bad, message in (
-                (data[0], r"must fit float32, got 1e\+300 in row 17 \(index \(17, 1\)\).*x64"),
-                (data[1], r"`fit\(data=...\)\[0\]` must fit int32, got -2147483649; .*x64"),
+                (
+                    data[0],
+                    r"must fit float32, got 1e\+300 in row 17 \(index \(17, 1\)\).*x64",
+                ),
+                (
+                    data[1],
+                    r"`fit\(data=...\)\[0\]` must fit int32, got -2147483649; .*x64",
+                ),
                 (data[1].view("uint64"), "must fit uint32, got 18446744071562067967"),
             ):
                 with pytest.raises(ValueError, match=message):
