@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import logsumexp
 
+from mmlp.argument_checks import checked_size
 from mmlp.distributions import TraceOneGaussian, kl_divergence
 from mmlp.divergences import von_neumann
-from mmlp.linalg.checks import checked_size
 from mmlp.networks import Dense, Diagonal, MatrixMLP, Output
 from mmlp.networks.heads import GaussianHead, PowerExponentialHead
 from mmlp.networks.kernels import MercerSigmoid

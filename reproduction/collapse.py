@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 from typing import Any, ClassVar
 
-from mmlp.pages.table import cell
+from mmlp.reporting.table import cell
 from reproduction.harness.claims import judged, judged_cases, more
 from reproduction.harness.jobs import each
 from reproduction.vaes.data import Data

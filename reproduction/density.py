@@ -12,7 +12,7 @@ import scipy.stats
 from matplotlib.figure import Figure
 
 from mmlp.distributions import TraceOnePowerExponential
-from mmlp.pages.table import rounded
+from mmlp.reporting.table import rounded
 from mmlp.spd import Gram
 from reproduction.harness.claims import judged
 from reproduction.harness.jobs import progress

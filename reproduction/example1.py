@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from matplotlib.figure import Figure
 
-from mmlp.pages.table import cell, rounded
+from mmlp.reporting.table import cell, rounded
 from reproduction.harness.claims import advantage, ahead, judged, judged_cases, shares
 from reproduction.spd import tables
 from reproduction.spd.models import (

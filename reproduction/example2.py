@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from mmlp.pages.table import cell, marked, rounded
+from mmlp.reporting.table import cell, marked, rounded
 from reproduction.harness.claims import ahead, judged, shares
 from reproduction.harness.jobs import progress
 from reproduction.spd.models import Model, errors_of_baselines, paper, tuned

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from mmlp.pages.table import cell
+from mmlp.reporting.table import cell
 from mmlp.vae import MODELS
 from reproduction.harness.jobs import each
 from reproduction.vaes import data, flows

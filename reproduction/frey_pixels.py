@@ -23,8 +23,8 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from mmlp.pages.records import describe_device
-from mmlp.pages.table import cell
+from mmlp.reporting.records import describe_device
+from mmlp.reporting.table import cell
 from reproduction.harness.claims import judged, judged_cases, more
 from reproduction.harness.jobs import progress
 from reproduction.vaes import analysers, data

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from mmlp.distributions import TraceOnePowerExponential
 from mmlp.divergences import von_neumann
-from mmlp.pages.table import cell, show
+from mmlp.reporting.table import cell, show
 from mmlp.spd import Gram
 from reproduction.harness.claims import judged
 from reproduction.harness.jobs import progress

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from sphinx.util.docutils import SphinxDirective
 
-from mmlp.pages import page as report
-from mmlp.pages.table import table_html
+from mmlp.reporting import page as report
+from mmlp.reporting.table import table_html
 from reproduction.harness.run import PAPER, find_experiment
 from reproduction.harness.targets import TARGETS
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from mmlp.cli.arguments import Info
 from mmlp.cli.messages import SETTINGS
-from mmlp.columns.terminal import escape_controls
 from mmlp.serialization import header
+from mmlp.terminal import escape_controls
 
 
 def execute(command: Info) -> int:

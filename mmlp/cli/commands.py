@@ -21,9 +21,9 @@ from mmlp.cli.examined import (
     told_by_lines,
 )
 from mmlp.cli.fit_arguments import BESIDE, FitOptions, ReadOptions
-from mmlp.columns.kinds import Words
-from mmlp.columns.number_format import NumberFormat
 from mmlp.estimators.saved import kinds
+from mmlp.tables.kinds import Words
+from mmlp.tables.number_format import NumberFormat
 
 DELAY = 2  # seconds without a bar
 

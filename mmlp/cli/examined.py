@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mmlp.cli.names import format_argument
-from mmlp.columns.cells import Cells, find_mixed_marks
-from mmlp.columns.encoder import Encoder
-from mmlp.columns.kinds import Kind, LeftOut, Numbers, Options, column, kind_of
-from mmlp.columns.problems import Problem, ProblemsError
 from mmlp.tables import Table
+from mmlp.tables.cells import Cells, find_mixed_marks
+from mmlp.tables.encoder import Encoder
+from mmlp.tables.kinds import Kind, LeftOut, Numbers, Options, column, kind_of
+from mmlp.tables.problems import Problem, ProblemsError
 
 LEAK = 0.9999  # the correlation of an input with a target that looks like a copy
 

@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
 from mmlp.cli.names import format_names, parse_names
-from mmlp.columns.number_format import DECIMALS, THOUSANDS_SEPARATORS
+from mmlp.tables.number_format import DECIMALS, THOUSANDS_SEPARATORS
 
 Data = Annotated[Positional[Path], arg(metavar="DATA")]
 NAMES = PrimitiveConstructorSpec(

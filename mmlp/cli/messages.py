@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from mmlp.columns.terminal import escape_controls
+from mmlp.terminal import escape_controls
 
 REMEDIES = {
     FileNotFoundError: "; check the spelling and the folder",

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from mmlp.linalg.checks import checked_size
+from mmlp.argument_checks import checked_size
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import expm
 
+from mmlp.argument_checks import checked_size
 from mmlp.divergences import quadratic, stein, von_neumann
-from mmlp.linalg.checks import checked_size
 from mmlp.spd import Gram
 
 MEASURES = {"quadratic": quadratic, "von_neumann": von_neumann, "stein": stein}

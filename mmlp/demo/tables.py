@@ -1,6 +1,6 @@
 """A table with the best values marked, for the page and for the terminal."""
 
-from mmlp.pages.table import marked
+from mmlp.reporting.table import marked
 
 
 def table(

@@ -11,8 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from mmlp.demo import covariances, regression, vae
 from mmlp.demo.tables import text
-from mmlp.pages.page import BOLD, Heading
-from mmlp.pages.records import make_settings, run_and_record
+from mmlp.reporting.page import BOLD, Heading
+from mmlp.reporting.records import make_settings, run_and_record
 
 HEADING = Heading(
     "A tour of matrix-mlp",

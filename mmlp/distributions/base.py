@@ -21,8 +21,8 @@ from jax import Array, lax
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
+from mmlp.argument_checks import check_trace_one, checked_floats, checked_positive
 from mmlp.distributions import marginals
-from mmlp.linalg.checks import check_trace_one, checked_floats, checked_positive
 from mmlp.spd import SPD, DiagonalGram
 from mmlp.spd.batch import Batched
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from sklearn.utils import check_random_state
 
-from mmlp.linalg.checks import checked_size, checked_sizes
+from mmlp.argument_checks import checked_size, checked_sizes
 
 MAX_SIZE = 2**31 - 1  # of epochs, models, loadings, draws
 

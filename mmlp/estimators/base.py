@@ -17,13 +17,13 @@ from sklearn.utils.validation import (
 )
 
 from mmlp import serialization
-from mmlp.columns.encoder import ColumnsWarning
 from mmlp.estimators import saved
 from mmlp.estimators.arguments import Arguments
 from mmlp.estimators.ensemble import Scaling, Training, unfinished
 from mmlp.estimators.outliers import Columns, check_cells
 from mmlp.estimators.pieces import output_types, predictions
 from mmlp.metrics.scores import rescaled_weights
+from mmlp.tables.encoder import ColumnsWarning
 from mmlp.training.forks import check_not_forked
 
 ROWS = 2**14  # that `predicted_pieces` gives at once

@@ -10,13 +10,13 @@ import numpy as np
 from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import validate_data
 
-from mmlp.columns.cells import MAX_EXACT_FLOAT
-from mmlp.columns.encoder import CHOICES, Encoder
-from mmlp.columns.kinds import Numbers, Options
-from mmlp.columns.problems import ProblemsError
-from mmlp.columns.summary import remarkable, summary
-from mmlp.columns.terminal import escape_controls
 from mmlp.estimators.ensemble import Scaling
+from mmlp.tables.cells import MAX_EXACT_FLOAT
+from mmlp.tables.encoder import CHOICES, Encoder
+from mmlp.tables.kinds import Numbers, Options
+from mmlp.tables.problems import ProblemsError
+from mmlp.tables.summary import remarkable, summary
+from mmlp.terminal import escape_controls
 
 LOOSE: dict[str, Any] = {"dtype": None, "ensure_all_finite": "allow-nan"}
 

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mmlp.argument_checks import checked_positive
 from mmlp.compilation import Compiled
 from mmlp.distributions import Elliptical
 from mmlp.estimators.pieces import PIECE
-from mmlp.linalg.checks import checked_positive
 
 
 def law(family: type[Elliptical], call: str, mean, V, *tail, dtype) -> Elliptical:

@@ -15,11 +15,11 @@ import jax
 import numpy as np
 
 from mmlp import serialization
-from mmlp.columns.encoder import Encoder
-from mmlp.columns.number_format import NumberFormat
+from mmlp.argument_checks import checked_size
 from mmlp.estimators.ensemble import Scaling
-from mmlp.linalg.checks import checked_size
 from mmlp.serialization import files, header
+from mmlp.tables.encoder import Encoder
+from mmlp.tables.number_format import NumberFormat
 from mmlp.training.forks import check_not_forked
 
 NAMES = ("feature_names_in_", "target_names_")  # of columns, where there are any

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mmlp.argument_checks import checked_floats
 from mmlp.estimators.covariance import ROUNDING
-from mmlp.linalg.checks import checked_floats
 
 MAX_NAMES_SHOWN = 5
 

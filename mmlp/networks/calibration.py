@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-from mmlp.linalg.checks import checked_floats
+from mmlp.argument_checks import checked_floats
 from mmlp.networks.layers import calibrated
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import equinox as eqx
 from jax import Array
 
-from mmlp.linalg.checks import checked_size, checked_sizes
+from mmlp.argument_checks import checked_size, checked_sizes
 from mmlp.linalg.primitive import full_precision
 from mmlp.networks.layers import Network, Perceptron
 from mmlp.networks.outputs import Output, Triangular, checked_output

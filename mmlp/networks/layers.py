@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from mmlp.linalg.checks import checked_floats
+from mmlp.argument_checks import checked_floats
 from mmlp.linalg.primitive import full_precision
 from mmlp.registry import register
 from mmlp.spd import SPD

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from mmlp.linalg.checks import checked_size
+from mmlp.argument_checks import checked_size
 from mmlp.networks.layers import MATRIX_SPREAD, MatrixLayer, gain, normal, variances
 from mmlp.networks.outputs import Output
 from mmlp.registry import register

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from mmlp.linalg.checks import checked_size, checked_sizes
+from mmlp.argument_checks import checked_size, checked_sizes
 from mmlp.linalg.primitive import full_precision
 from mmlp.networks.hidden import Hidden
 from mmlp.networks.kernels import Kernel, MercerSigmoid

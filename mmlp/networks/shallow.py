@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 from jax import Array
 
-from mmlp.linalg.checks import checked_size, checked_sizes
+from mmlp.argument_checks import checked_size, checked_sizes
 from mmlp.linalg.primitive import full_precision
 from mmlp.networks.kernels import Kernel, MercerSigmoid
 from mmlp.networks.layers import Network, Perceptron

@@ -4,10 +4,10 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from mmlp.metrics import calibration_error
-from mmlp.pages.panels import panels_html
 from mmlp.plotting import plot_calibration
 from mmlp.reporting.baselines import Errors
 from mmlp.reporting.drawing import panel, percent, plain
+from mmlp.reporting.panels import panels_html
 from mmlp.reporting.rows import Rows, listed
 from mmlp.reporting.scores import MOST, Scored
 from mmlp.reporting.section import EVEN, GOOD, Section

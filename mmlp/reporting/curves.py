@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from mmlp.pages.panels import panels_html
 from mmlp.plotting import plot_history
 from mmlp.reporting.drawing import panel
+from mmlp.reporting.panels import panels_html
 from mmlp.reporting.section import EVEN, GOOD, Section
 
 STAGES = {"history_": "training", "covariance_history_": "covariance"}

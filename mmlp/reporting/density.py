@@ -6,11 +6,11 @@ from collections.abc import Callable
 import numpy as np
 from matplotlib.axes import Axes
 
-from mmlp.pages.panels import panels_html
 from mmlp.reporting import baselines, curves
 from mmlp.reporting.baselines import FEWEST, ConstantError, held_out
 from mmlp.reporting.drawing import panel, plain
 from mmlp.reporting.observed import compared, shortened
+from mmlp.reporting.panels import panels_html
 from mmlp.reporting.rows import Rows
 from mmlp.reporting.section import Section
 from mmlp.reporting.verdicts import compare, marked, mean_cell

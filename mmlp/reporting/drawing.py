@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mmlp.pages.panels import Panel
+from mmlp.reporting.panels import Panel
 
 DPI, SHOWN = (
     160,

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from mmlp.pages.panels import Panel, panels_html
 from mmlp.reporting.baselines import Errors
 from mmlp.reporting.drawing import panel, plain
 from mmlp.reporting.importance import (
@@ -18,6 +17,7 @@ from mmlp.reporting.importance import (
     permutation_importance,
 )
 from mmlp.reporting.observed import SHOWN, correlations, deviations, strongest
+from mmlp.reporting.panels import Panel, panels_html
 from mmlp.reporting.rows import Column, Rows, listed
 from mmlp.reporting.section import EVEN, GOOD, Section
 

@@ -8,14 +8,14 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from mmlp.distributions import Elliptical
-from mmlp.pages.panels import panels_html
-from mmlp.pages.table import MINUS
 from mmlp.plotting import plot_ellipses
 from mmlp.reporting.baselines import Errors
 from mmlp.reporting.drawing import panel, percent, plain
+from mmlp.reporting.panels import panels_html
 from mmlp.reporting.rows import Rows
 from mmlp.reporting.scores import Scored, part
 from mmlp.reporting.section import Section
+from mmlp.reporting.table import MINUS
 
 SHOWN, POINTS, BARS = (
     6,

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from mmlp.columns.cells import Cells
-from mmlp.columns.kinds import (
+from mmlp.estimators.outliers import names_of
+from mmlp.tables.cells import Cells
+from mmlp.tables.kinds import (
     NO_VALUE,
     Dates,
     LeftOut,
@@ -17,7 +18,6 @@ from mmlp.columns.kinds import (
     column,
     kind_of,
 )
-from mmlp.estimators.outliers import names_of
 
 
 @dataclasses.dataclass(frozen=True)

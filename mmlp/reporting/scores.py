@@ -8,11 +8,11 @@ import numpy as np
 from sklearn.metrics import r2_score
 
 from mmlp import metrics
-from mmlp.pages.table import MINUS
 from mmlp.reporting import baselines
 from mmlp.reporting.baselines import ConstantError, Errors, held_out
 from mmlp.reporting.rows import Rows
 from mmlp.reporting.section import Section
+from mmlp.reporting.table import MINUS
 from mmlp.reporting.verdicts import compare, marked, mean_cell
 
 BASELINES = {"linear": baselines.linear, "constant": baselines.constant}

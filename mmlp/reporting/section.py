@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from mmlp.pages.page import Heading, bullets, claims_html, write
-from mmlp.pages.table import table_html
+from mmlp.reporting.page import Heading, bullets, claims_html, write
+from mmlp.reporting.table import table_html
 
 GOOD, BAD, EVEN = "holds", "does not hold", "depends"  # the tones of a verdict
 

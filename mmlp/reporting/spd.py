@@ -9,14 +9,14 @@ from sklearn.model_selection import KFold
 from sklearn.neighbors import KNeighborsRegressor
 
 from mmlp import divergences
-from mmlp.pages.panels import Panel, panels_html
-from mmlp.pages.table import MINUS
 from mmlp.plotting import plot_covariance
 from mmlp.reporting import curves, inputs
 from mmlp.reporting.baselines import FEWEST, FOLDS
 from mmlp.reporting.drawing import panel
+from mmlp.reporting.panels import Panel, panels_html
 from mmlp.reporting.rows import Rows
 from mmlp.reporting.section import Section
+from mmlp.reporting.table import MINUS
 from mmlp.reporting.verdicts import compare, marked, mean_cell
 from mmlp.spd import Gram
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mmlp.pages.table import show
 from mmlp.reporting.section import BAD, EVEN, GOOD, Section
+from mmlp.reporting.table import show
 
 SURE = 2.0  # standard errors
 

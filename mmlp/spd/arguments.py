@@ -7,7 +7,7 @@ from jax import Array
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from mmlp.linalg.checks import checked_floats
+from mmlp.argument_checks import checked_floats
 
 
 def checked(x: ArrayLike, argument: str, shape: str, *, ndim: int):

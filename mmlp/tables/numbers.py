@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mmlp.columns.cells import number
+from mmlp.tables.cells import number
 from mmlp.tables.text import MAGIC, declared_separator, faulty_names, separator_of
 
 SEPARATORS = (",", ";", "\t")

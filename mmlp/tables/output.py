@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from mmlp import atomic_files
-from mmlp.columns.terminal import escape_controls
 from mmlp.tables.table import extension
+from mmlp.terminal import escape_controls
 
 OUTPUTS = (".csv", ".npz", ".npy")
 ROWS = 4096  # that are text at once

@@ -14,17 +14,17 @@ from pathlib import Path
 import numpy as np
 
 from mmlp import atomic_files
-from mmlp.columns.cells import MAX_EXACT_FLOAT, Cells, decimal_commas
-from mmlp.columns.kinds import Numbers, column, unread
-from mmlp.columns.number_format import (
+from mmlp.tables.arrays import matrix, read_npy, read_npz
+from mmlp.tables.cells import MAX_EXACT_FLOAT, Cells, decimal_commas
+from mmlp.tables.kinds import Numbers, column, unread
+from mmlp.tables.number_format import (
     BY_COLUMN,
     NumberFormat,
     find_ambiguous,
     find_decimal_comma,
 )
-from mmlp.columns.problems import Problem, listed
-from mmlp.tables.arrays import matrix, read_npy, read_npz
 from mmlp.tables.numbers import read_numbers
+from mmlp.tables.problems import Problem, listed
 from mmlp.tables.text import Row, read_arff, read_csv
 
 INPUTS = (".csv", ".csv.gz", ".arff", ".npy", ".npz")

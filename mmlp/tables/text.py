@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mmlp.columns.cells import number
-from mmlp.columns.problems import listed
+from mmlp.tables.cells import number
+from mmlp.tables.problems import listed
 
 MAGIC = {  # how files begin that are often given a wrong name
     b"\x1f\x8b": "is compressed by gzip; add .gz to its name",

@@ -11,8 +11,8 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
+from mmlp.argument_checks import checked_size
 from mmlp.compilation import choose_effort
-from mmlp.linalg.checks import checked_size
 from mmlp.training.devices import all_devices
 from mmlp.training.optimizers import default_optimizer
 from mmlp.training.parts import with_parts

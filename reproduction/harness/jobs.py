@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from mmlp import atomic_files
 from mmlp.compilation import compile_all_quickly
-from mmlp.pages.records import list_versions
+from mmlp.reporting.records import list_versions
 from mmlp.training.progress import FIRST
 
 

@@ -1,6 +1,6 @@
 """Run experiments by name: one with an option for each of its settings, or several in turn.
 
-An experiment is a module of this package as `mmlp.pages.records` describes it.
+An experiment is a module of this package as `mmlp.reporting.records` describes it.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mmlp.pages import page
-from mmlp.pages.records import make_settings, option_name, run_and_record
+from mmlp.reporting import page
+from mmlp.reporting.records import make_settings, option_name, run_and_record
 from reproduction.harness.targets import TARGETS
 
 PAPER = page.Heading(

@@ -18,7 +18,7 @@ import numpy as np
 import tyro
 
 from mmlp import atomic_files
-from mmlp.pages.records import describe_device
+from mmlp.reporting.records import describe_device
 from reproduction.frey_pixels import ROTATED, coordinates
 from reproduction.vaes.data import Data
 from reproduction.vaes.fits import fit_recipes, score

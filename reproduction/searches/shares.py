@@ -18,7 +18,7 @@ import numpy as np
 import tyro
 
 from mmlp import atomic_files
-from mmlp.pages.records import describe_device
+from mmlp.reporting.records import describe_device
 from reproduction.shares import market as data
 from reproduction.shares.forecasts import forecasts
 from reproduction.shares.networks import BEST, HORIZONS, LARGE, SMALL, Choice

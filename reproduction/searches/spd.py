@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from mmlp import atomic_files
-from mmlp.pages.records import list_versions
+from mmlp.reporting.records import list_versions
 from mmlp.training import NonFiniteError
 from reproduction.harness.jobs import each
 from reproduction.spd.models import Recipe, outcome

@@ -29,7 +29,7 @@ from matplotlib.figure import Figure
 from sklearn.covariance import ledoit_wolf
 
 from mmlp.divergences import quadratic, stein, von_neumann
-from mmlp.pages.table import cell, rounded
+from mmlp.reporting.table import cell, rounded
 from mmlp.spd import Gram
 from reproduction.harness.claims import advantage
 from reproduction.shares.forecasts import (

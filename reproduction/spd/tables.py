@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mmlp.pages.table import cell, marked, rounded
+from mmlp.reporting.table import cell, marked, rounded
 from reproduction.harness.jobs import progress
 from reproduction.spd.models import FLOOR_ROW, Model, errors_of_baselines
 from reproduction.spd.tasks import HEADINGS, Budget, Task, data_of

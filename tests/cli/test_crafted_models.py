@@ -7,8 +7,8 @@ import fuzz
 import pytest
 from command import run
 
-from mmlp.columns.terminal import escape_controls
 from mmlp.serialization import files
+from mmlp.terminal import escape_controls
 
 ESCAPE = "\x1b]0;owned\x07"
 VALUES = [

@@ -10,11 +10,11 @@ import pytest
 from command import run
 
 from mmlp import Gram, estimators, fit
+from mmlp.argument_checks import checked_size
 from mmlp.cli import commands
 from mmlp.cli.messages import in_words
 from mmlp.estimators import covariance, pieces
 from mmlp.estimators.spd import factored
-from mmlp.linalg.checks import checked_size
 from mmlp.serialization import files
 
 PYTHON = re.compile(

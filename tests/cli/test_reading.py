@@ -10,11 +10,11 @@ import mmlp
 from mmlp.cli import fitting
 from mmlp.cli.examined import Examined, leaks
 from mmlp.cli.parsing import parse
-from mmlp.columns.encoder import Encoder
-from mmlp.columns.kinds import Numbers, Options, Words
-from mmlp.columns.number_format import NumberFormat
 from mmlp.estimators import ensemble
 from mmlp.estimators.saved import kinds
+from mmlp.tables.encoder import Encoder
+from mmlp.tables.kinds import Numbers, Options, Words
+from mmlp.tables.number_format import NumberFormat
 
 ROWS = 300
 QUICK = ("--epochs", "2", "--models", "2", "--quiet")

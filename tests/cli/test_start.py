@@ -12,8 +12,8 @@ from mmlp.cli.start import postpone, start
 start()
 import mmlp.cli.commands
 import numpy as np
-from mmlp.columns.encoder import Encoder
-from mmlp.columns.kinds import Options
+from mmlp.tables.encoder import Encoder
+from mmlp.tables.kinds import Options
 X = np.arange(20.0).reshape(10, 2)
 assert Encoder.of(X, ["a", "b"], Options(), [False] * 2)(X, ["a", "b"]).shape == (10, 2)
 loaded = [name for name in sys.modules if name.startswith(("scipy.stats.", "pandas", "matplotlib"))]

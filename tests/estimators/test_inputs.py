@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 
 import mmlp
-from mmlp.columns.encoder import ColumnsWarning
-from mmlp.columns.kinds import Dates, Numbers, Words
-from mmlp.columns.problems import ProblemsError
 from mmlp.estimators import base
 from mmlp.estimators.inputs import by_cells
+from mmlp.tables.encoder import ColumnsWarning
+from mmlp.tables.kinds import Dates, Numbers, Words
+from mmlp.tables.problems import ProblemsError
 
 TINY = {"max_epochs": 2, "hidden_dims": (), "hidden_features": (4,), "n_models": 2}
 rng = np.random.default_rng(0)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import mmlp
-from mmlp.columns.problems import ProblemsError
+from mmlp.tables.problems import ProblemsError
 
 rng = np.random.default_rng(0)
 FRAME = pd.DataFrame(

@@ -14,9 +14,9 @@ import mmlp
 ROOT = Path(mmlp.__file__).parent
 # A folder or module may import what stands before it.
 ORDER = """
-_version _lazy registry temporary_files atomic_files program_cache compilation linalg spd
-divergences distributions networks vae serialization training metrics datasets
- plotting columns estimators tables pages reporting demo cli
+_version _lazy registry terminal temporary_files atomic_files program_cache compilation
+argument_checks linalg spd divergences distributions networks vae serialization training
+metrics datasets plotting tables estimators reporting demo cli
 """.split()
 MOVED = {
     "checkpoint",

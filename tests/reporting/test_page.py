@@ -8,10 +8,10 @@ from oracle import INPUTS, TARGETS, Oracle, inputs
 from report_pages import PNG
 
 import mmlp
-from mmlp.columns.kinds import Words
 from mmlp.reporting import document, drawing, regression
 from mmlp.reporting.inputs import binned
 from mmlp.reporting.rows import Column
+from mmlp.tables.kinds import Words
 
 SECTIONS = [
     "scores",

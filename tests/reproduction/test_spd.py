@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmlp.pages.page import build
+from mmlp.reporting.page import build
 from reproduction import example1, example1_mlp, example2
 from reproduction.harness import claims as _claims
 from reproduction.harness.run import PAPER

@@ -36,8 +36,8 @@ import pandas as pd
 from sources import SOURCES, Columns, cells_of, write_text
 
 from mmlp import tables
-from mmlp.columns.encoder import Encoder
-from mmlp.columns.kinds import Options
+from mmlp.tables.encoder import Encoder
+from mmlp.tables.kinds import Options
 
 Rng = np.random.Generator
 MISSING_TEXTS = ("", "NA", "nan", "null", "?", "n/a")

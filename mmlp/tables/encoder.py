@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from mmlp.columns import plain
-from mmlp.columns.cells import Cells, missing
-from mmlp.columns.kinds import (
+from mmlp.tables import plain
+from mmlp.tables.cells import Cells, missing
+from mmlp.tables.kinds import (
     NO_VALUE,
     Dates,
     Kind,
@@ -26,9 +26,9 @@ from mmlp.columns.kinds import (
     unread,
     with_order_of,
 )
-from mmlp.columns.kinds import column as read_column
-from mmlp.columns.number_format import find_ambiguous
-from mmlp.columns.problems import Problem, ProblemsError
+from mmlp.tables.kinds import column as read_column
+from mmlp.tables.number_format import find_ambiguous
+from mmlp.tables.problems import Problem, ProblemsError
 
 SHOWN = 5  # unknown levels that are named
 CHOICES = {

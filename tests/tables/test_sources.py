@@ -8,8 +8,8 @@ import pytest
 from sources import SOURCES, cells_of
 
 from mmlp import tables
-from mmlp.columns.encoder import Encoder
-from mmlp.columns.kinds import Dates, LeftOut, Numbers, Options, Words
+from mmlp.tables.encoder import Encoder
+from mmlp.tables.kinds import Dates, LeftOut, Numbers, Options, Words
 
 N = 24
 DAY = datetime.date(2021, 11, 3)

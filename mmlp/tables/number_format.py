@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from mmlp.columns.cells import Cells, looks_like_number, missing, number
-from mmlp.columns.problems import Problem
+from mmlp.tables.cells import Cells, looks_like_number, missing, number
+from mmlp.tables.problems import Problem
 
 DECIMALS = (".", ",")
 THOUSANDS_SEPARATORS = (".", ",", " ", "'", "_")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mmlp.columns.dates import Duration, duration
+from mmlp.tables.dates import Duration, duration
 
 MAX_EXACT_FLOAT = 2**53  # below it, every whole number is a float
 BOOLEANS = {"true": True, "false": False}

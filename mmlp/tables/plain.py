@@ -4,7 +4,7 @@ import sys
 from dataclasses import asdict, fields
 from typing import Any
 
-from mmlp.columns.kinds import NO_VALUE, RARE, Dates, Kind, LeftOut, Numbers, Words
+from mmlp.tables.kinds import NO_VALUE, RARE, Dates, Kind, LeftOut, Numbers, Words
 
 KINDS = {"numbers": Numbers, "dates": Dates, "words": Words, "left out": LeftOut}
 NAME_OF = {kind: name for name, kind in KINDS.items()}

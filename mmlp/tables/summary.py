@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from mmlp.columns import dates as days
-from mmlp.columns.encoder import Encoder
-from mmlp.columns.kinds import Dates, Kind, LeftOut, Numbers, Words
+from mmlp.tables import dates as days
+from mmlp.tables.encoder import Encoder
+from mmlp.tables.kinds import Dates, Kind, LeftOut, Numbers, Words
 
 SHOWN = 8  # names in a line
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from report_pages import PNG, RECORD, write
 
-from mmlp.pages import page as report
+from mmlp.reporting import page as report
 
 HEADING = report.Heading("Results", "What was found.", "Claims")
 HOSTILE = "<script>alert('x')</script> & \" </style>"

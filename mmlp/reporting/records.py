@@ -3,7 +3,7 @@
 An experiment is a module (or any object) with
 
 - `Settings`, a frozen dataclass whose class variable `QUICK` holds what a quick run changes,
-- `run(settings) -> result`, where `mmlp.pages.page` lists the entries that the page shows,
+- `run(settings) -> result`, where `mmlp.reporting.page` lists the entries that the page shows,
 - `draw(record, out)`, if the result has figures; it reads the record only.
 """
 
@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from mmlp import atomic_files
 from mmlp._version import __version__
-from mmlp.pages import page
+from mmlp.reporting import page
 
 LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")  # what results may depend on
 COUNTS = ("seeds", "duel", "jobs")  # settings that must be at least one
@@ -102,7 +102,7 @@ def run_and_record(
 
     skipped = page.build(out, heading, order)
     if path.name in skipped:
-        reason = f"{skipped[path.name]} (see mmlp/pages/page.py)"
+        reason = f"{skipped[path.name]} (see mmlp/reporting/page.py)"
         raise ValueError(f"the result of {name} does not fit the page: {reason}")
     for claim in result.get("claims", []):
         print(

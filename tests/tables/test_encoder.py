@@ -10,10 +10,10 @@ import pytest
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
-from mmlp.columns.encoder import ColumnsWarning, Encoder
-from mmlp.columns.kinds import Dates, LeftOut, Numbers, Options, Words
-from mmlp.columns.problems import ProblemsError
-from mmlp.columns.summary import remarkable, summary
+from mmlp.tables.encoder import ColumnsWarning, Encoder
+from mmlp.tables.kinds import Dates, LeftOut, Numbers, Options, Words
+from mmlp.tables.problems import ProblemsError
+from mmlp.tables.summary import remarkable, summary
 
 
 def table(**columns):

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mmlp.columns import dates as days
-from mmlp.columns.cells import (
+from mmlp.tables import dates as days
+from mmlp.tables.cells import (
     MAX_EXACT_FLOAT,
     Cells,
     canonical,
@@ -29,7 +29,7 @@ from mmlp.columns.cells import (
     missing,
     number,
 )
-from mmlp.columns.problems import Problem
+from mmlp.tables.problems import Problem
 
 LEAST, MOST = 5, 30  # rows of a level that gets an indicator; such levels of a column
 MOSTLY = 0.9  # of the cells are numbers, or dates: the others are mistakes

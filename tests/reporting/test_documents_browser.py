@@ -7,7 +7,7 @@ import pytest
 from browser import CONTRAST, Browser
 from report_pages import RECORD, TABLE, write
 
-from mmlp.pages import page as report
+from mmlp.reporting import page as report
 from reproduction.harness.run import PAPER, run_several
 from reproduction.harness.targets import TARGETS
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mmlp.columns import dates
-from mmlp.columns.cells import (
+from mmlp.tables import dates
+from mmlp.tables.cells import (
     Cells,
     canonical,
     decimal_commas,

@@ -7,7 +7,7 @@ A record has "experiment" (the name of its file), "command", "quick", "seconds",
     about      a paragraph
     claims     [{"claim": what the paper says, "verdict", "evidence": text}]; the verdict is
                "holds", "does not hold" or "depends on ..."
-    tables     see `mmlp.pages.table`
+    tables     see `mmlp.reporting.table`
     figures    [{"file": "x.png", "caption", "alt"}], files of the same folder, PNG or SVG
     notes      [what is not like for like with the paper, ...]
 
@@ -26,7 +26,7 @@ from string import Template
 from typing import NamedTuple
 
 from mmlp import atomic_files
-from mmlp.pages.table import duration, table_html
+from mmlp.reporting.table import duration, table_html
 
 IMAGES = {".png": "image/png", ".svg": "image/svg+xml"}
 COLOURS = {

@@ -1,1 +1,0 @@
-"""Columns of tables as they are, text, dates and blanks too, and as the numbers of a network."""

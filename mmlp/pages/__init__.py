@@ -1,1 +1,0 @@
-"""One HTML page of tables, figures and verdicts that works offline."""
