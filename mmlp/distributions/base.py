@@ -21,7 +21,7 @@ from jax import Array, lax
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from mmlp.argument_checks import check_trace_one, checked_floats, checked_positive
+from mmlp.argument_checks import check_floats, check_positive, check_trace_one
 from mmlp.distributions import marginals
 from mmlp.spd import SPD, DiagonalGram
 from mmlp.spd.batch import Batched
@@ -197,7 +197,7 @@ class Elliptical(Batched):
             raise ValueError(
                 f"`{name}` must be an SPD value, got {kind}; use `Gram.from_dense`."
             )
-        trace = checked_positive(covariance.trace(), f"trace of {name}", None)
+        trace = check_positive(covariance.trace(), f"trace of {name}", None)
         omega = covariance.scaled(1 / trace)
         unit = cls._construct(mean, omega, jnp.ones_like(trace), *tail)
         unit._check_variance("from_moments")
@@ -512,7 +512,7 @@ def _bind_tail(
 
 def parameters(name: str, loc: ArrayLike, omega: SPD, **scalars: ArrayLike):
     """loc, omega, and the scalars as arrays, checked where they are concrete."""
-    loc = jnp.asarray(checked_floats(loc, f"{name}(loc=...)", "(..., d)", ndim=1))
+    loc = jnp.asarray(check_floats(loc, f"{name}(loc=...)", "(..., d)", ndim=1))
     if not isinstance(omega, SPD):
         got = f"got {type(omega).__name__}; use `Gram.from_dense`"
         wanted = "must be an SPD value such as Gram or DiagonalGram"
@@ -522,8 +522,7 @@ def parameters(name: str, loc: ArrayLike, omega: SPD, **scalars: ArrayLike):
         raise ValueError(f"`{name}(loc=...)` {wanted}, got shape {loc.shape}.")
     check_trace_one(omega, f"{name}(omega=...)")
     values = [
-        checked_positive(x, f"{name}({key}=...)", loc.dtype)
-        for key, x in scalars.items()
+        check_positive(x, f"{name}({key}=...)", loc.dtype) for key, x in scalars.items()
     ]
     try:
         jnp.broadcast_shapes(

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from mmlp.argument_checks import checked_size
+from mmlp.argument_checks import check_size
 from mmlp.compilation import choose_effort
 from mmlp.training.devices import all_devices
 from mmlp.training.optimizers import default_optimizer
@@ -110,7 +110,7 @@ def checked_task(
     """What is to be done."""
     for size, value in sizes._asdict().items():
         if size != "patience" or value is not None:
-            checked_size(value, f"{models.name}({size}=...)")
+            check_size(value, f"{models.name}({size}=...)")
     name, many, own_data = models.name, models.many, models.own_data
     key, key_type = _checked_key(
         key, f"{name}({'keys' if many else 'key'}=...)", many=many
