@@ -21,7 +21,7 @@ from mmlp.estimators.ensemble import Scaling
 from mmlp.estimators.saved import check_scaling
 from mmlp.serialization import files
 from mmlp.training import FitResult, NonFiniteError
-from mmlp.training.runs import AnotherRunError, RunDirectory, lock_directory
+from mmlp.training.checkpoints import AnotherRunError, RunDirectory, lock_directory
 from mmlp.training.state import Metrics
 
 
