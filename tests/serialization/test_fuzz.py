@@ -20,7 +20,7 @@ import pytest
 import mmlp
 from mmlp import estimators
 from mmlp.compilation import partition_model
-from mmlp.estimators import ensemble
+from mmlp.estimators import cross_fitting
 from mmlp.serialization import architecture
 from mmlp.training import checkpoints
 from mmlp.training.arguments import Program
@@ -52,7 +52,7 @@ def fitted():
     sizes = {"n_models": 2, "max_epochs": 1, "random_state": 0}
     spd = np.eye(2) + X[:, :2, None] * X[:, None, :2]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ensemble, "fit_many", untrained)
+        patch.setattr(cross_fitting, "fit_many", untrained)
         yield estimators.SPDRegressor(hidden_dims=(3,), **sizes).fit(X, spd)
         sizes.pop("n_models")
         yield estimators.MatrixVAE(hidden_dims=(3,), n_samples=2, **sizes).fit(X)

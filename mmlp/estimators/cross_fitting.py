@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from mmlp.compilation import Compiled, combine_model, partition_model
 from mmlp.estimators import batches
 from mmlp.estimators.batches import own_rows, shared_rows, some_of_them
-from mmlp.estimators.pieces import one_of_few
+from mmlp.estimators.chunks import one_of_few
 from mmlp.training import FitResult, fit_many
 from mmlp.training.arguments import MAX_STEPS
 from mmlp.training.fit import compile_many
