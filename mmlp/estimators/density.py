@@ -13,10 +13,10 @@ from sklearn.utils.validation import validate_data
 
 from mmlp.argument_checks import check_size
 from mmlp.estimators.base import NetworkEstimator, guarded
+from mmlp.estimators.chunks import predictions
 from mmlp.estimators.covariance import form_for
-from mmlp.estimators.ensemble import Scaling, check_alike, fit_folds
-from mmlp.estimators.low_rank import chosen_rank, evenly, fitted_rank
-from mmlp.estimators.pieces import predictions
+from mmlp.estimators.cross_fitting import Scaling, check_alike, fit_folds
+from mmlp.estimators.low_rank_covariance import chosen_rank, evenly, fitted_rank
 from mmlp.estimators.target_columns import is_constant, name_columns
 from mmlp.networks import CholeskyMLP, JointMatrixMLP, LowRank
 from mmlp.networks.calibration import calibrate

@@ -12,7 +12,7 @@ import numpy as np
 from mmlp.argument_checks import check_positive
 from mmlp.compilation import Compiled
 from mmlp.distributions import Elliptical
-from mmlp.estimators.pieces import PIECE
+from mmlp.estimators.chunks import PIECE
 
 
 def law(family: type[Elliptical], call: str, mean, V, *tail, dtype) -> Elliptical:

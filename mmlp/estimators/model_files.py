@@ -16,7 +16,7 @@ import numpy as np
 
 from mmlp import serialization
 from mmlp.argument_checks import check_size
-from mmlp.estimators.ensemble import Scaling
+from mmlp.estimators.cross_fitting import Scaling
 from mmlp.serialization import files, header
 from mmlp.tables.encoder import Encoder
 from mmlp.tables.number_format import NumberFormat
