@@ -21,7 +21,7 @@ from jax import Array, lax
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from mmlp.argument_checks import check_trace_one, checked_floats, checked_positive
+from mmlp.argument_checks import check_floats, check_positive, check_trace_one
 from mmlp.distributions import marginals
 from mmlp.spd import SPD, DiagonalGram
 from mmlp.spd.batch import Batched
@@ -256,7 +256,7 @@ class Elliptical(Batched):
             raise ValueError(
                 f"`{name}` must be an SPD value, got {kind}; use `Gram.from_dense`."
             )
-        trace = checked_positive(covariance.trace(), f"trace of {name}", None)
+        trace = check_positive(covariance.trace(), f"trace of {name}", None)
         omega = covariance.scaled(1 / trace)
         with_unit_scale = cls._construct(mean, omega, jnp.ones_like(trace), *tail)
         with_unit_scale._check_variance("from_moments")
@@ -661,7 +661,7 @@ def _check_parameters(
     name: str, loc: ArrayLike, omega: SPD, scalars: dict[str, ArrayLike]
 ) -> tuple[Array, SPD, dict[str, Array]]:
     """Return loc, omega and the scalars as arrays, checked where they are concrete."""
-    loc = jnp.asarray(checked_floats(loc, f"{name}(loc=...)", "(..., d)", ndim=1))
+    loc = jnp.asarray(check_floats(loc, f"{name}(loc=...)", "(..., d)", ndim=1))
     if not isinstance(omega, SPD):
         raise ValueError(
             f"`{name}(omega=...)` must be an SPD value such as Gram or DiagonalGram, "
@@ -674,7 +674,7 @@ def _check_parameters(
         )
     check_trace_one(omega, f"{name}(omega=...)")
     values = {
-        argument: checked_positive(value, f"{name}({argument}=...)", loc.dtype)
+        argument: check_positive(value, f"{name}({argument}=...)", loc.dtype)
         for argument, value in scalars.items()
     }
 
