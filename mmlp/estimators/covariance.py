@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from mmlp.estimators.ensemble import compile_folds
-from mmlp.estimators.pieces import as_one, predictions
+from mmlp.estimators.chunks import as_one, predictions
+from mmlp.estimators.cross_fitting import compile_folds
 from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP, Perceptron
 from mmlp.networks.calibration import calibrate
 from mmlp.networks.heads import GaussianHead, Head, PowerExponentialHead, StudentTHead

@@ -11,9 +11,9 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from mmlp import divergences
-from mmlp.estimators import saved
+from mmlp.estimators import model_files
 from mmlp.estimators.base import NetworkEstimator, guarded
-from mmlp.estimators.ensemble import Scaling, check_alike, fit_folds, folds
+from mmlp.estimators.cross_fitting import Scaling, check_alike, fit_folds, folds
 from mmlp.estimators.inputs import LOOSE, TableInputs, by_cells
 from mmlp.estimators.outliers import Columns
 from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP
@@ -161,7 +161,7 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
     results: ClassVar = {"covariance": predict}
 
     def _check_fitted(self) -> None:
-        saved.check_scaling(self.trace_, "trace_", 1)
+        model_files.check_scaling(self.trace_, "trace_", 1)
         self._check_outputs("network", _outputs, self.models_, (1,), (None, None))
 
 
