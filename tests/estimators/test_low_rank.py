@@ -222,7 +222,7 @@ def test_held_residuals_correct_both_parts():
         ({"rank": 0}, r"rank=.*at least 1, got 0"),
         (
             {"covariance": "full"},
-            r'rank=2.*low-rank.*"full"; use covariance="low_rank", or leave',
+            r'rank=.*low-rank.*"full", got 2; use covariance="low_rank", or leave',
         ),
         (
             {"hidden_features": (8, 8)},
