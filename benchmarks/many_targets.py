@@ -36,7 +36,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mmlp import LowRankGram, TraceOneGaussian
-from mmlp.estimators import MultivariateRegressor, low_rank
+from mmlp.estimators import MultivariateRegressor, low_rank_covariance
 from mmlp.estimators.regression import FORMS
 
 RANK, INPUTS, TEST = 10, 10, 500
@@ -67,7 +67,7 @@ def rows(n: int, d: int, seed: int):
     return X, mean + errors, float(jnp.mean(p.log_prob(jnp.asarray(errors, "f4"))))
 
 
-class Diagonal(low_rank.Build):
+class Diagonal(low_rank_covariance.Build):
     """Loadings of zero, which stay so: U'U has no derivative there."""
 
     def __call__(self, key, X, targets):
@@ -157,7 +157,7 @@ def many(d: int, n: int, *, diagonal: bool) -> None:
         print(f"score {seconds:.0f} s, peak of both {peak:.2f} GB: {json.loads(out)}")
     print(f"log score: truth {best:.2f}", flush=True)
     if diagonal:
-        low_rank.Build = Diagonal
+        low_rank_covariance.Build = Diagonal
         print("diagonal, trained alike: {:.2f}, {:.0f} s".format(*fitted(n, d, rank=1)))
 
 

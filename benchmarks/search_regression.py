@@ -32,7 +32,8 @@ from made_tables import TABLES, made
 from regression import read, split
 
 from mmlp import Gram, metrics
-from mmlp.estimators import corrections, covariance, mean
+from mmlp.estimators import covariance, covariance_calibration, mean
+from mmlp.estimators.chunks import predictions
 from mmlp.estimators.covariance import (
     FAMILIES,
     FLOOR,
@@ -40,9 +41,8 @@ from mmlp.estimators.covariance import (
     Separated,
     minus_log_density,
 )
-from mmlp.estimators.ensemble import Scaling, Training, fit_folds, folds, held
-from mmlp.estimators.full import Full, drawn_in
-from mmlp.estimators.pieces import predictions
+from mmlp.estimators.cross_fitting import Scaling, Training, fit_folds, folds, held
+from mmlp.estimators.full_covariance import Full, drawn_in
 from mmlp.networks import Dense, JointMatrixMLP, MatrixMLP, Perceptron, Triangular
 from mmlp.networks.calibration import calibrate
 from mmlp.networks.kernels import Linear
@@ -117,14 +117,16 @@ class Table:
         seconds = time.perf_counter() - start
         learnt = predictions(FORM.learnt, fitted.model, self.rows[0])
         log_V, *tail = (held(a, parts) for a in learnt)
-        best = corrections.contrast(HEAD.distribution, log_V, tail, self.e, self.weight)
+        best = covariance_calibration.contrast(
+            HEAD.distribution, log_V, tail, self.e, self.weight
+        )
         test = predictions(FORM.learnt, fitted.model, self.rows[1])
         result: dict[str, Any] = {"seconds": seconds, "contrast": best}
         epochs = fitted.history["validation"]
         result["epochs"] = [len(epochs), *np.nanargmin(epochs, axis=0).tolist()]
         for rule, c in self.rules(log_V, tail, best).items():
             drawn = drawn_in(log_V, c)
-            gain = corrections.gain(
+            gain = covariance_calibration.gain(
                 drawn, self.e, self.apart, self.weight, 2 * len(parts)
             )
             result[rule] = (c, gain, *self.score(test, c, gain))

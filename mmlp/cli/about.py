@@ -25,9 +25,9 @@ def summary(path: Path) -> dict:
 
 
 def _by_loading(path: Path) -> dict:
-    from mmlp.estimators import saved  # with all that it needs
+    from mmlp.estimators import model_files  # with all that it needs
 
-    return saved.about(saved.load(path))
+    return model_files.about(model_files.load(path))
 
 
 def show(entries: dict, *, as_json: bool) -> None:

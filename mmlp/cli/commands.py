@@ -21,7 +21,7 @@ from mmlp.cli.examined import (
     told_by_lines,
 )
 from mmlp.cli.fit_arguments import BESIDE, FitOptions, ReadOptions
-from mmlp.estimators.saved import kinds
+from mmlp.estimators.model_files import kinds
 from mmlp.tables.kinds import Words
 from mmlp.tables.number_format import NumberFormat
 

@@ -17,14 +17,14 @@ from mmlp.cli.fit_arguments import BESIDE, FitOptions
 from mmlp.cli.messages import describe
 from mmlp.cli.names import explain_split_name
 from mmlp.errors import AnotherRunError, UnusableCheckpointError
+from mmlp.estimators.model_files import kinds, save
 from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
-from mmlp.estimators.saved import kinds, save
 from mmlp.estimators.spd import factored
 from mmlp.estimators.target_columns import ConstantTargetWarning, describe_constants
 from mmlp.tables.number_format import BY_COLUMN, NumberFormat
 from mmlp.tables.problems import ProblemsError, listed
 from mmlp.terminal import escape_controls
-from mmlp.training.runs import lock_directory
+from mmlp.training.checkpoints import lock_directory
 
 
 class Rows(NamedTuple):

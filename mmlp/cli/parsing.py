@@ -76,7 +76,9 @@ def listed(words: Sequence[str], last: str = "or") -> str:
 
 def _added(word: str, group: Group) -> type | None:
     """The arguments of an estimator that another package has added to the kinds."""
-    known = sys.modules.get("mmlp.estimators.saved")  # where it has entered itself
+    known = sys.modules.get(
+        "mmlp.estimators.model_files"
+    )  # where it has entered itself
     kinds = known.kinds() if known and group is KINDS else {}
     return fit_arguments.for_estimator(kinds[word]) if word in kinds else None
 

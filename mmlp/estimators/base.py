@@ -18,11 +18,11 @@ from sklearn.utils.validation import (
 
 from mmlp import serialization
 from mmlp.errors import ArgumentError, CallWarning, CellError
-from mmlp.estimators import saved
+from mmlp.estimators import model_files
 from mmlp.estimators.arguments import Arguments
-from mmlp.estimators.ensemble import Scaling, Training, unfinished
+from mmlp.estimators.chunks import output_types, predictions
+from mmlp.estimators.cross_fitting import Scaling, Training, unfinished
 from mmlp.estimators.outliers import Columns, check_cells
-from mmlp.estimators.pieces import output_types, predictions
 from mmlp.metrics.scores import rescaled_weights
 from mmlp.tables.encoder import ColumnsWarning
 from mmlp.training.forks import check_not_forked
@@ -88,7 +88,7 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        saved.CLASSES.setdefault(cls.__name__, cls)
+        model_files.CLASSES.setdefault(cls.__name__, cls)
 
     @abc.abstractmethod
     def scores(self, X, y: Any = None) -> dict[str, float]:
@@ -130,7 +130,7 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
         A `random_state` that is a generator is left out: what is fitted does not depend on it.
         """
         check_is_fitted(self)
-        saved.save(self, path)
+        model_files.save(self, path)
 
     def __getstate__(self):
         """With the networks as arrays and a description: `jnp.tanh` cannot be pickled."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mmlp.estimators.pieces import one_of_few
+from mmlp.estimators.chunks import one_of_few
 
 EPOCH = (
     2**17

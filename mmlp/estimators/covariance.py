@@ -12,8 +12,8 @@ import numpy as np
 from jax import Array
 
 from mmlp.errors import ArgumentError, CallError
-from mmlp.estimators.ensemble import compile_folds
-from mmlp.estimators.pieces import as_one, predictions
+from mmlp.estimators.chunks import as_one, predictions
+from mmlp.estimators.cross_fitting import compile_folds
 from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP, Perceptron
 from mmlp.networks.calibration import calibrate
 from mmlp.networks.heads import GaussianHead, Head, PowerExponentialHead, StudentTHead

@@ -11,7 +11,7 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import validate_data
 
 from mmlp.errors import CallError, CallWarning
-from mmlp.estimators.ensemble import Scaling
+from mmlp.estimators.cross_fitting import Scaling
 from mmlp.tables.cells import MAX_EXACT_FLOAT
 from mmlp.tables.encoder import CHOICES, Encoder
 from mmlp.tables.kinds import Numbers, Options

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mmlp.distributions import marginals
-from mmlp.estimators.ensemble import Scaling
-from mmlp.estimators.pieces import by_pieces, check_memory
+from mmlp.estimators.chunks import by_pieces, check_memory
+from mmlp.estimators.cross_fitting import Scaling
 from mmlp.estimators.target_columns import TargetColumns
 from mmlp.spd.arguments import some_of
 

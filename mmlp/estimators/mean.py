@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mmlp.estimators import saved
+from mmlp.estimators import model_files
+from mmlp.estimators.chunks import as_one, only, predictions
 from mmlp.estimators.covariance import FEW
-from mmlp.estimators.ensemble import Part, among, fit_folds, held
-from mmlp.estimators.pieces import as_one, only, predictions
-from mmlp.estimators.smooth import MOST, shares, smooth_mean
+from mmlp.estimators.cross_fitting import Part, among, fit_folds, held
+from mmlp.estimators.gaussian_process import MOST, shares, smooth_mean
 from mmlp.networks import Perceptron
 from mmlp.networks.calibration import calibrate
 from mmlp.training import FitResult
@@ -223,7 +223,7 @@ def predicted_mean(
 
 def check_share(share, models: dict[str, Any], d: int) -> None:
     """Refuse parts, of a file, that cannot be, or that are of nothing."""
-    if not saved.is_finite(share, (d,)) or share.min() < 0 or share.max() > 1:
+    if not model_files.is_finite(share, (d,)) or share.min() < 0 or share.max() > 1:
         raise ValueError(f"its share_ is not {d} numbers from 0 to 1")
     if share.any() != ("smooth" in models) or models.keys() - {
         "mean",

@@ -19,15 +19,15 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from mmlp import metrics
 from mmlp.distributions import Elliptical
-from mmlp.estimators import saved
-from mmlp.estimators.ahead import ahead
+from mmlp.estimators import model_files
+from mmlp.estimators.background_compilation import ahead
 from mmlp.estimators.base import NetworkEstimator, guarded
+from mmlp.estimators.chunks import by_pieces, predictions
 from mmlp.estimators.covariance import FAMILIES, Form, form_for, minus_log_density
-from mmlp.estimators.ensemble import fit_folds, folds
-from mmlp.estimators.full import Full
+from mmlp.estimators.cross_fitting import fit_folds, folds
+from mmlp.estimators.full_covariance import Full
 from mmlp.estimators.inputs import TableInputs
-from mmlp.estimators.laws import law, log_densities
-from mmlp.estimators.low_rank import Thinned, fitted_rank
+from mmlp.estimators.low_rank_covariance import Thinned, fitted_rank
 from mmlp.estimators.marginals import Marginals
 from mmlp.estimators.mean import (
     STEPS,
@@ -38,7 +38,7 @@ from mmlp.estimators.mean import (
     stages,
 )
 from mmlp.estimators.outliers import Columns, names_of
-from mmlp.estimators.pieces import by_pieces, predictions
+from mmlp.estimators.predictive_distribution import law, log_densities
 from mmlp.estimators.starts import (
     check_networks,
     rows_of_validation,
@@ -364,7 +364,7 @@ class MultivariateRegressor(
         if self.family not in FAMILIES:
             raise ValueError(f"its family is {self.family!r:.80}")
         d, models = np.size(self.target_.scale), self.models_
-        saved.check_scaling(self.target_, "target_", d)
+        model_files.check_scaling(self.target_, "target_", d)
         check_constants(self)
         if not isinstance(self.is_vector_, bool) or (
             self.is_vector_ and self.n_targets > 1
@@ -373,9 +373,9 @@ class MultivariateRegressor(
                 f"its is_vector_ is {self.is_vector_!r:.80} for {self.n_targets} targets"
             )
         shapes = self._form.check(self.shape_, self.contrast_, d)
-        saved.check_number(self.gain_, "gain_", np.finfo(float).tiny, 1)
+        model_files.check_number(self.gain_, "gain_", np.finfo(float).tiny, 1)
         shapes += ((),) * (FAMILIES[self.family].extra - 1)
-        saved.check_number(self.epochs_, "epochs_", 1, float("inf"))
+        model_files.check_number(self.epochs_, "epochs_", 1, float("inf"))
         check_share(self.share_, models, d)
         for name in models.keys() - {"covariance"}:
             self._check_outputs(name, call, models[name], (d,))

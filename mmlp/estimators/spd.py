@@ -11,11 +11,11 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from mmlp import divergences
-from mmlp.argument_checks import checked_floats
+from mmlp.argument_checks import check_floats
 from mmlp.errors import CallError, MatrixError
-from mmlp.estimators import saved
+from mmlp.estimators import model_files
 from mmlp.estimators.base import NetworkEstimator, guarded
-from mmlp.estimators.ensemble import Scaling, check_alike, fit_folds, folds
+from mmlp.estimators.cross_fitting import Scaling, check_alike, fit_folds, folds
 from mmlp.estimators.inputs import LOOSE, TableInputs, by_cells
 from mmlp.estimators.outliers import Columns
 from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP
@@ -163,7 +163,7 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
     results: ClassVar = {"covariance": predict}
 
     def _check_fitted(self) -> None:
-        saved.check_scaling(self.trace_, "trace_", 1)
+        model_files.check_scaling(self.trace_, "trace_", 1)
         self._check_outputs("network", _outputs, self.models_, (1,), (None, None))
 
 
@@ -225,7 +225,7 @@ def _but_for_rounding(log_trace: np.ndarray, d: int) -> np.ndarray:
 
 def factored(Y: np.ndarray, what: str = "y") -> tuple[np.ndarray, np.ndarray]:
     """Upper triangular factors (n, d, d) of Y / tr Y, in float64, and log tr Y (n, 1)."""
-    checked_floats(Y, f"SPDRegressor.fit({what}=...)", "(n, d, d)", ndim=3)
+    check_floats(Y, f"SPDRegressor.fit({what}=...)", "(n, d, d)", ndim=3)
     trace = np.trace(Y, axis1=1, axis2=2)
     size = np.where(trace == 0, 1.0, np.abs(trace))[:, None, None]
     try:

@@ -7,7 +7,7 @@ import numpy as np
 
 from mmlp.errors import CallError
 from mmlp.estimators.covariance import Form
-from mmlp.estimators.ensemble import Scaling, check_alike
+from mmlp.estimators.cross_fitting import Scaling, check_alike
 from mmlp.estimators.mean import Mean
 from mmlp.estimators.target_columns import (
     TargetColumns,

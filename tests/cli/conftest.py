@@ -9,7 +9,7 @@ import pytest
 from command import no_training
 
 from mmlp import cli
-from mmlp.estimators import ensemble
+from mmlp.estimators import cross_fitting
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
     ]
     summaries = {}
     with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ensemble, "fit_many", no_training)
+        patch.setattr(cross_fitting, "fit_many", no_training)
         for kind, data, *more in fits:
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 out_file = ("-o", f"{kind}.safetensors", "--epochs", "2", "--quiet")

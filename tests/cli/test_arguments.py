@@ -5,7 +5,7 @@ from command import run
 
 from mmlp.cli.messages import print_message
 from mmlp.cli.parsing import parse
-from mmlp.estimators.saved import kinds
+from mmlp.estimators.model_files import kinds
 
 
 @pytest.mark.parametrize(

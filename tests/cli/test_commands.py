@@ -15,7 +15,7 @@ from command import no_training, run, start, without_jax
 import mmlp
 from mmlp import cli, metrics, tables
 from mmlp.cli import commands
-from mmlp.estimators import MultivariateRegressor, base, ensemble
+from mmlp.estimators import MultivariateRegressor, base, cross_fitting
 from mmlp.serialization import files
 
 
@@ -91,7 +91,7 @@ def test_a_bar_is_shown_on_a_terminal_where_rows_take_long(
 
 
 def test_a_covariance_of_low_rank_is_predicted_by_its_parts(here, capsys, monkeypatch):
-    monkeypatch.setattr(ensemble, "fit_many", no_training)
+    monkeypatch.setattr(cross_fitting, "fit_many", no_training)
     data = "fit regression wind.csv --targets u,v --ignore station --epochs 2 --quiet"
     form = "--covariance low_rank --rank 1 -o thin.safetensors"
     assert run(capsys, *data.split(), *form.split())[0] == 0

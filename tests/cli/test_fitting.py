@@ -15,13 +15,13 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from mmlp import Gram, tables
-from mmlp.estimators import ensemble, saved
+from mmlp.estimators import cross_fitting, model_files
 from mmlp.estimators.base import NetworkEstimator
-from mmlp.estimators.ensemble import Scaling
-from mmlp.estimators.saved import check_scaling
+from mmlp.estimators.cross_fitting import Scaling
+from mmlp.estimators.model_files import check_scaling
 from mmlp.serialization import files
 from mmlp.training import FitResult, NonFiniteError
-from mmlp.training.runs import AnotherRunError, RunDirectory, lock_directory
+from mmlp.training.checkpoints import AnotherRunError, RunDirectory, lock_directory
 from mmlp.training.state import Metrics
 
 
@@ -42,7 +42,7 @@ def test_a_checkpoint_of_another_run_is_not_touched(here, capsys, monkeypatch):
     def refuse(*_, checkpoint, **__):
         raise AnotherRunError("`fit(checkpoint=...)`: holds another run.")
 
-    monkeypatch.setattr(ensemble, "fit_many", refuse)
+    monkeypatch.setattr(cross_fitting, "fit_many", refuse)
     status, out, err = run(capsys, "fit", "vae", "X.npy", "-o", "other.safetensors")
     assert (status, out) == (1, "")
     assert err == (
@@ -80,7 +80,7 @@ def test_overwrite_starts_anew_after_an_interrupted_fit_with_other_settings(
     monkeypatch.chdir(tmp_path)
     shutil.copy(here / "X.npy", tmp_path)
     training = Training()
-    monkeypatch.setattr(ensemble, "fit_many", training)
+    monkeypatch.setattr(cross_fitting, "fit_many", training)
     words = ("fit", "vae", "X.npy", "-o", "m.safetensors", "--quiet", "--epochs")
     assert run(capsys, *words, "7")[0] == 130
     training.interrupted = False
@@ -104,7 +104,7 @@ def test_overwrite_leaves_a_training_in_another_process_alone(
     monkeypatch.chdir(tmp_path)
     shutil.copy(here / "X.npy", tmp_path)
     training = Training()
-    monkeypatch.setattr(ensemble, "fit_many", training)
+    monkeypatch.setattr(cross_fitting, "fit_many", training)
     words = ("fit", "vae", "X.npy", "-o", "m.safetensors", "--quiet", "--epochs")
     assert run(capsys, *words, "7")[0] == 130
     folder = tmp_path / "m.safetensors.checkpoint"
@@ -121,7 +121,7 @@ def test_overwrite_leaves_a_training_in_another_process_alone(
 
 
 def test_a_checkpoint_that_cannot_be_kept_is_told(here, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(ensemble, "fit_many", Training())
+    monkeypatch.setattr(cross_fitting, "fit_many", Training())
     (tmp_path / "m.safetensors.checkpoint").touch()
     status, out, err = run(
         capsys, "fit", "vae", "X.npy", "-o", tmp_path / "m.safetensors"
@@ -139,7 +139,7 @@ def test_overwrite_resumes_an_interrupted_fit_with_the_same_settings(
     monkeypatch.chdir(tmp_path)
     shutil.copy(here / "X.npy", tmp_path)
     training = Training()
-    monkeypatch.setattr(ensemble, "fit_many", training)
+    monkeypatch.setattr(cross_fitting, "fit_many", training)
     words = ("fit", "vae", "X.npy", "-o", "m.safetensors", "--quiet", "--epochs", "7")
     assert run(capsys, *words, "--overwrite")[0] == 130
     training.interrupted = False
@@ -154,7 +154,7 @@ def test_overwrite_starts_anew_where_a_checkpoint_cannot_be_used(
     shutil.copy(here / "X.npy", tmp_path)
     training = Training()
     training.interrupted = False
-    monkeypatch.setattr(ensemble, "fit_many", training)
+    monkeypatch.setattr(cross_fitting, "fit_many", training)
     folder = tmp_path / "m.safetensors.checkpoint" / "vae"
     folder.mkdir(parents=True)
     files.write(
@@ -172,7 +172,7 @@ def test_overwrite_starts_anew_where_a_checkpoint_cannot_be_used(
 def test_names_of_columns_do_not_control_the_terminal(
     here, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(ensemble, "fit_many", no_training)
+    monkeypatch.setattr(cross_fitting, "fit_many", no_training)
     lines = (here / "wind.csv").read_text().splitlines()
     data = tmp_path / "wind.csv"
     data.write_text("\n".join(["sta\x1b[2Jtion,a,b,u,v", *lines[1:]]))
@@ -188,7 +188,7 @@ def test_training_that_fails_is_one_line_and_leaves_no_model(here, capsys, monke
         warnings.warn("two\nlines", RuntimeWarning, stacklevel=1)
         raise NonFiniteError("`fit_many`: the loss was not finite")
 
-    monkeypatch.setattr(ensemble, "fit_many", fail)
+    monkeypatch.setattr(cross_fitting, "fit_many", fail)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         status, out, err = run(
@@ -236,7 +236,7 @@ def test_a_cell_far_out_is_named_by_its_line_and_its_column(here, capsys, monkey
 
 
 def test_a_constant_target_is_named_and_has_no_variance(here, capsys, monkeypatch):
-    monkeypatch.setattr(ensemble, "fit_many", no_training)
+    monkeypatch.setattr(cross_fitting, "fit_many", no_training)
     data = np.random.default_rng(0).normal(size=(40, 4))
     data[:, 2] = 4.5
     tables.write(here / "fixed.csv", {"X": data}, ["a", "u", "k", "v"])
@@ -272,7 +272,7 @@ def test_a_fit_that_ends_at_its_limit_is_told_by_the_option(here, capsys, monkey
         falling = np.linspace(1, 0, epochs)[:, None] * np.ones(5)
         return FitResult(models, {"loss": falling, "validation": falling})
 
-    monkeypatch.setattr(ensemble, "fit_many", improving)
+    monkeypatch.setattr(cross_fitting, "fit_many", improving)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         status, _, err = run(
@@ -326,7 +326,7 @@ def averages():
 
 
 def test_a_new_estimator_is_known_to_every_command(here, capsys, monkeypatch):
-    monkeypatch.setattr(saved, "CLASSES", dict(saved.CLASSES))
+    monkeypatch.setattr(model_files, "CLASSES", dict(model_files.CLASSES))
     averages()
     words = "wind.csv --targets u,v --ignore station --test 0.2 -o averages.safetensors --json"
     out = json.loads(run(capsys, "fit", "averages", *words.split())[1])
@@ -401,7 +401,7 @@ def content(path):
 def test_report_is_about_the_rows_of_the_test_and_baselines_learn_from_the_others(
     here, capsys, monkeypatch
 ):
-    monkeypatch.setattr(ensemble, "fit_many", no_training)
+    monkeypatch.setattr(cross_fitting, "fit_many", no_training)
     words = "fit regression wind.csv --targets u,v --ignore station --epochs 2 --quiet --json"
     status, out, _ = run(
         capsys, *words.split(), *"-o told.safetensors --test 0.5 --report".split()

@@ -19,9 +19,9 @@ from mmlp.errors import (
     DirectoryInUseError,
     UnusableCheckpointError,
 )
-from mmlp.estimators import covariance, pieces
+from mmlp.estimators import chunks, covariance
 from mmlp.estimators.covariance import form_for
-from mmlp.estimators.ensemble import check_steps
+from mmlp.estimators.cross_fitting import check_steps
 from mmlp.estimators.spd import factored
 from mmlp.serialization import files
 
@@ -80,7 +80,7 @@ ERRORS = {
         ["--epochs must be at most", f"got {2**31}"],
     ),
     "memory": (
-        lambda: raised(pieces.check_memory, "SPDRegressor.predict", 10**6, 100),
+        lambda: raised(chunks.check_memory, "SPDRegressor.predict", 10**6, 100),
         ["give fewer rows."],
     ),
     "range": (

@@ -10,8 +10,8 @@ import mmlp
 from mmlp.cli import fitting
 from mmlp.cli.examined import Examined, leaks
 from mmlp.cli.parsing import parse
-from mmlp.estimators import ensemble
-from mmlp.estimators.saved import kinds
+from mmlp.estimators import cross_fitting
+from mmlp.estimators.model_files import kinds
 from mmlp.tables.encoder import Encoder
 from mmlp.tables.kinds import Numbers, Options, Words
 from mmlp.tables.number_format import NumberFormat
@@ -24,7 +24,7 @@ QUICK = ("--epochs", "2", "--models", "2", "--quiet")
 def at(tmp_path, monkeypatch):
     """A folder to work in, where nothing is trained."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(ensemble, "fit_many", no_training)
+    monkeypatch.setattr(cross_fitting, "fit_many", no_training)
     return tmp_path
 
 

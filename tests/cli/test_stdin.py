@@ -13,7 +13,7 @@ from command import no_training, run
 from processes import environment
 
 from mmlp.cli import stdin
-from mmlp.estimators import ensemble
+from mmlp.estimators import cross_fitting
 
 
 class Piped(io.TextIOWrapper):
@@ -35,7 +35,7 @@ def test_a_table_comes_from_stdin(here, capsys, monkeypatch):
         monkeypatch.setattr(sys, "stdin", Piped(text))
         assert run(capsys, *words, "-") == direct
         assert direct[0] == 0
-    monkeypatch.setattr(ensemble, "fit_many", no_training)
+    monkeypatch.setattr(cross_fitting, "fit_many", no_training)
     monkeypatch.setattr(sys, "stdin", Piped(text))
     words = "fit regression - --targets u,v --ignore station --epochs 2 --quiet --json"
     status, out, err = run(capsys, *words.split(), "-o", "piped.safetensors")
@@ -79,7 +79,7 @@ def test_a_pipe_between_two_commands(here):
 
 
 def test_a_model_file_is_replaced_only_with_overwrite(here, capsys, monkeypatch):
-    monkeypatch.setattr(ensemble, "fit_many", no_training)
+    monkeypatch.setattr(cross_fitting, "fit_many", no_training)
     words = (
         "fit",
         "vae",

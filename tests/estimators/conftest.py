@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from small_estimators import DENSITY, MATRICES, REGRESSION, SPD, X, Y
 
-from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor, ensemble
+from mmlp.estimators import (
+    MatrixVAE,
+    MultivariateRegressor,
+    SPDRegressor,
+    cross_fitting,
+)
 from mmlp.training import FitResult
 
 
@@ -26,7 +31,7 @@ def density():
         return FitResult(models, {"loss": np.zeros(1), "validation": np.zeros(1)})
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ensemble, "fit_many", no_training)
+        patch.setattr(cross_fitting, "fit_many", no_training)
         return MatrixVAE(**DENSITY).fit(X)
 
 

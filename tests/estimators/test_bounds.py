@@ -11,7 +11,7 @@ from small_estimators import DENSITY, MATRICES, REGRESSION, SPD, X, Y
 
 from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor
 from mmlp.estimators.base import FewRowsWarning
-from mmlp.estimators.corrections import shape
+from mmlp.estimators.covariance_calibration import shape
 from mmlp.metrics.scores import checked_weight, weighted_mean
 from mmlp.training import forks
 

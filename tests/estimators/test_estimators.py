@@ -13,7 +13,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from small_estimators import DENSITY, MATRICES, REGRESSION, SPD, X, Y, outputs
 
-from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor, ensemble
+from mmlp.estimators import (
+    MatrixVAE,
+    MultivariateRegressor,
+    SPDRegressor,
+    cross_fitting,
+)
 
 
 @pytest.mark.parametrize("name", ["regressor", "spd", "density"])
@@ -105,9 +110,9 @@ def test_a_fit_that_ends_at_its_limit_says_so(regressor, spd):
 )
 def test_a_network_is_unfinished_if_its_last_epochs_brought_much(scores, expected):
     history = {"validation": np.array(scores).T}
-    np.testing.assert_array_equal(ensemble.unfinished(history, 5, 2), expected)
-    np.testing.assert_array_equal(ensemble.unfinished(history, 5, 50), expected)
-    assert not ensemble.unfinished(history, 5, None).any()
+    np.testing.assert_array_equal(cross_fitting.unfinished(history, 5, 2), expected)
+    np.testing.assert_array_equal(cross_fitting.unfinished(history, 5, 50), expected)
+    assert not cross_fitting.unfinished(history, 5, None).any()
 
 
 def test_a_pipeline_is_searched():

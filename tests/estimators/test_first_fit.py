@@ -6,7 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor, ahead
+from mmlp.estimators import (
+    MatrixVAE,
+    MultivariateRegressor,
+    SPDRegressor,
+    background_compilation,
+)
 
 COMPILATION = "/jax/core/compile/backend_compile_duration"
 rng = np.random.default_rng(0)
@@ -58,9 +63,9 @@ def test_the_covariance_is_compiled_meanwhile_with_the_same_result(
 ):
     model, y = KINDS["regression"]
     model.set_params(hidden_features=(6,))  # which no other test has compiled
-    monkeypatch.setattr(ahead, "cores", lambda: 1)
+    monkeypatch.setattr(background_compilation, "cores", lambda: 1)
     alone = model.fit(X, y).predict_covariance(X)
-    monkeypatch.setattr(ahead, "cores", lambda: 2)
+    monkeypatch.setattr(background_compilation, "cores", lambda: 2)
     if fails:
         monkeypatch.setattr(type(model._form), "compile", lambda *_, **__: 1 / 0)
     model.set_params(hidden_features=(7,) if not fails else (8,)).fit(X, y)

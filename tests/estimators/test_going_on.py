@@ -13,7 +13,7 @@ from mmlp.estimators import (
     MatrixVAE,
     MultivariateRegressor,
     SPDRegressor,
-    ensemble,
+    cross_fitting,
     mean,
 )
 from mmlp.training import FitResult
@@ -37,7 +37,7 @@ def seen(monkeypatch, regressor, spd, density):
         losses = np.zeros((3, len(keys)))
         return FitResult(models, {"loss": losses, "validation": losses})
 
-    monkeypatch.setattr(ensemble, "fit_many", no_training)
+    monkeypatch.setattr(cross_fitting, "fit_many", no_training)
     return calls
 
 

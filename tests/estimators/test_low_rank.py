@@ -10,12 +10,12 @@ from mmlp import estimators, metrics
 from mmlp.estimators import (
     MatrixVAE,
     MultivariateRegressor,
+    chunks,
     covariance,
-    ensemble,
-    low_rank,
-    pieces,
+    cross_fitting,
+    low_rank_covariance,
 )
-from mmlp.estimators.corrections import gain
+from mmlp.estimators.covariance_calibration import gain
 from mmlp.training import FitResult
 
 D = 5
@@ -42,7 +42,7 @@ def no_training(models, *_, **__):
 @pytest.fixture
 def untrained(monkeypatch):
     """Networks as they begin: their training takes long to compile, and few tests need it."""
-    monkeypatch.setattr(ensemble, "fit_many", no_training)
+    monkeypatch.setattr(cross_fitting, "fit_many", no_training)
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +83,9 @@ def test_columns_are_blocks_of_the_covariance(model, regressor):
 
 
 def test_covariances_that_need_too_much_memory_are_refused(model, monkeypatch):
-    monkeypatch.setattr(pieces, "LARGEST", 8 * 60 * D**2 - 1)
+    monkeypatch.setattr(chunks, "LARGEST", 8 * 60 * D**2 - 1)
     with pytest.raises(
-        ValueError, match=r"60 matrices of 5 x 5, .* GiB.*fewer rows.*`columns`"
+        ValueError, match=r"60 matrices of 5 x 5 .* GiB.*fewer rows.*`columns`"
     ):
         model.predict_covariance(X)
     assert model.predict_covariance(X, [1]).shape == (60, 1, 1)
@@ -140,8 +140,8 @@ def test_pieces_of_rows_give_the_same_and_are_all_that_is_held(
 
     whole, form = results(), type(fitted._form)
     assembled = form.assembled
-    monkeypatch.setattr(pieces, "PIECE", 25)
-    monkeypatch.setattr(pieces, "PIECES", 1)
+    monkeypatch.setattr(chunks, "PIECE", 25)
+    monkeypatch.setattr(chunks, "PIECES", 1)
     monkeypatch.setattr(
         form,
         "assembled",
@@ -170,9 +170,9 @@ def test_averages_of_networks_keep_variances():
     rng = np.random.default_rng(0)
     scale, U = np.exp(rng.standard_normal((3, 1, 6))), rng.standard_normal((3, 2, 6))
     whole = np.exp(np.log(scale).mean(axis=0)[0]) ** 2 + np.sum(U**2, axis=(0, 1)) / 3
-    s, left, main, *_ = low_rank.averaged(scale[:, 0], U)
+    s, left, main, *_ = low_rank_covariance.averaged(scale[:, 0], U)
     np.testing.assert_allclose(s**2 + left + np.sum(main**2, axis=0), whole, rtol=1e-6)
-    s, left, main, *_ = low_rank.averaged(scale[:1, 0], U[:1])
+    s, left, main, *_ = low_rank_covariance.averaged(scale[:1, 0], U[:1])
     np.testing.assert_allclose(left, 0)
     np.testing.assert_allclose(main.T @ main, U[0].T @ U[0], atol=1e-6)
 
@@ -186,10 +186,12 @@ def test_ranks_are_correlations_beyond_chance():
     )
     ones = np.ones(200)
     factors = rng.standard_normal((200, 4)) @ rng.standard_normal((4, 40))
-    assert low_rank.chosen_rank(None, noise, ones) == 1
-    assert low_rank.chosen_rank(None, noise + factors, ones) == 4
-    assert low_rank.chosen_rank(None, (noise + factors)[:30], ones[:30]) <= 4  # n < d
-    assert low_rank.chosen_rank(7, noise, ones) == 7
+    assert low_rank_covariance.chosen_rank(None, noise, ones) == 1
+    assert low_rank_covariance.chosen_rank(None, noise + factors, ones) == 4
+    assert (
+        low_rank_covariance.chosen_rank(None, (noise + factors)[:30], ones[:30]) <= 4
+    )  # n < d
+    assert low_rank_covariance.chosen_rank(7, noise, ones) == 7
 
 
 def test_held_residuals_correct_both_parts():
@@ -198,7 +200,9 @@ def test_held_residuals_correct_both_parts():
     s, U = np.exp(rng.normal(0, 0.3, (n, d))), rng.standard_normal((n, 2, d))
     e = 2 * s * rng.standard_normal((n, d))
     e += np.einsum("nmd,nm->nd", U / 2, rng.standard_normal((n, 2)))
-    held = low_rank.Held(d, *low_rank._spectrum(np.stack([e, e], axis=1), s, U), [])
+    held = low_rank_covariance.Held(
+        d, *low_rank_covariance._spectrum(np.stack([e, e], axis=1), s, U), []
+    )
     a, b = held.contrast(MultivariateRegressor(family="gaussian")._family, np.ones(n))
     assert a == pytest.approx(4, rel=0.05)
     assert b == pytest.approx(0.25, rel=0.3)
@@ -208,7 +212,9 @@ def test_held_residuals_correct_both_parts():
     w, vectors = np.linalg.eigh(V)
     log_V = (vectors * np.log(w)[:, None]) @ vectors.mT
     assert gain(log_V, e, e, np.ones(n), 4) == pytest.approx(
-        low_rank.corrections.gain_of(*(x.mean() for x in held.squares(a, b)), 4)
+        low_rank_covariance.covariance_calibration.gain_of(
+            *(x.mean() for x in held.squares(a, b)), 4
+        )
     )
 
 

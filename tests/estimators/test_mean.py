@@ -8,8 +8,14 @@ from sklearn.linear_model import LinearRegression
 from small_estimators import REGRESSION
 
 from mmlp import estimators
-from mmlp.estimators import MultivariateRegressor, batches, ensemble, mean, smooth
-from mmlp.estimators.ensemble import Training, among, fit_folds, folds
+from mmlp.estimators import (
+    MultivariateRegressor,
+    batches,
+    cross_fitting,
+    gaussian_process,
+    mean,
+)
+from mmlp.estimators.cross_fitting import Training, among, fit_folds, folds
 from mmlp.training import fit_many
 
 RNG = np.random.default_rng(0)
@@ -23,7 +29,9 @@ TWICE = [folds(40, 4, np.random.default_rng(seed)) for seed in range(2)]
 def smooth_mean(x, z, weight=None, partitions=TWICE):
     weight = np.ones(len(x)) if weight is None else weight
     rng = np.random.default_rng(1)
-    return smooth.smooth_mean(x, z, weight, partitions, dtype="float32", rng=rng)
+    return gaussian_process.smooth_mean(
+        x, z, weight, partitions, dtype="float32", rng=rng
+    )
 
 
 @pytest.mark.parametrize("rates", [1, 3])
@@ -31,8 +39,8 @@ def test_the_derivative_of_the_evidence(rates):
     logs = np.r_[[0.2, -0.3, 0.1][:rates], 0.3, -0.5, -2.0]
     arguments = (X, Z[:, 0], 1 / WEIGHT)
     error = check_grad(
-        lambda x: smooth.minus_evidence(x, *arguments)[0],
-        lambda x: smooth.minus_evidence(x, *arguments)[1],
+        lambda x: gaussian_process.minus_evidence(x, *arguments)[0],
+        lambda x: gaussian_process.minus_evidence(x, *arguments)[1],
         logs,
     )
     assert error < 1e-4
@@ -41,17 +49,17 @@ def test_the_derivative_of_the_evidence(rates):
 def test_the_evidence_and_the_mean_are_those_of_scikit_learn():
     """Of one kernel: an RBF with three length scales, a linear part, and noise."""
     logs = np.array([0.2, -0.3, 0.1, 0.3, -0.5, -2.0])
-    k = smooth.Kernel.of(logs, 3)
+    k = gaussian_process.Kernel.of(logs, 3)
     kernel = kernels.ConstantKernel(k.a) * kernels.RBF(1 / k.s)
     kernel += kernels.ConstantKernel(k.b / 4) * kernels.DotProduct(1.0)
     model = GaussianProcessRegressor(
         kernel + kernels.WhiteKernel(k.v), alpha=0, optimizer=None
     )
     likelihood = model.fit(X, Z[:, 0]).log_marginal_likelihood_value_
-    value = smooth.minus_evidence(logs, X, Z[:, 0], np.ones(40))[0]
+    value = gaussian_process.minus_evidence(logs, X, Z[:, 0], np.ones(40))[0]
     assert -value - 20 * np.log(2 * np.pi) == pytest.approx(likelihood)
-    P, _ = smooth.inverse(k.covariance(X, np.ones(40)))
-    near = smooth.Kernel(k.s, k.a, k.b, 0.0).covariance(X, np.ones(40))
+    P, _ = gaussian_process.inverse(k.covariance(X, np.ones(40)))
+    near = gaussian_process.Kernel(k.s, k.a, k.b, 0.0).covariance(X, np.ones(40))
     np.testing.assert_allclose(near @ P @ Z[:, 0], model.predict(X), atol=1e-8)
 
 
@@ -62,8 +70,8 @@ def between(kernel, x, others):
 
 
 def test_what_is_said_of_held_rows_is_that_of_a_fit_without_them(monkeypatch):
-    k = smooth.Kernel(np.array([1.0, 0.5, 0.7]), 1.0, 0.5, 0.01)
-    monkeypatch.setattr(smooth, "chosen", lambda *_: k)
+    k = gaussian_process.Kernel(np.array([1.0, 0.5, 0.7]), 1.0, 0.5, 0.01)
+    monkeypatch.setattr(gaussian_process, "chosen", lambda *_: k)
     said, noise = smooth_mean(X, Z, WEIGHT)[1], WEIGHT.mean() / WEIGHT
     for values, parts in zip(said, TWICE, strict=True):
         for seen, rows in parts:
@@ -76,8 +84,8 @@ def test_a_weight_of_two_is_a_row_twice(monkeypatch):
     """Up to v, which is the noise of a row of mean weight."""
     weight, rows = np.r_[np.full(20, 2.0), np.ones(20)], np.r_[:40, :20]
     for v, x, z, w in ((0.02, X, Z, weight), (0.03, X[rows], Z[rows], np.ones(60))):
-        k = smooth.Kernel(np.ones(3), 1.0, 0.5, v)
-        monkeypatch.setattr(smooth, "chosen", lambda *_, k=k: k)
+        k = gaussian_process.Kernel(np.ones(3), 1.0, 0.5, v)
+        monkeypatch.setattr(gaussian_process, "chosen", lambda *_, k=k: k)
         model = smooth_mean(x, z, w, [])[0]
         said = [np.asarray(model(row)) for row in X[:5].astype("float32")]
         if v == 0.02:
@@ -112,9 +120,13 @@ def test_any_table_has_a_smooth_mean(x, z):
 def test_shares_are_those_of_the_nearest_mixture():
     one, other = RNG.standard_normal((2, 50, 4))
     parts = np.array([0.0, 0.3, 1.0, 1.7])
-    found = smooth.shares(one + parts * (other - one), np.ones(50), one, other)
+    found = gaussian_process.shares(
+        one + parts * (other - one), np.ones(50), one, other
+    )
     np.testing.assert_allclose(found, [0, 0.3, 1, 1], atol=1e-12)
-    np.testing.assert_array_equal(smooth.shares(one, np.ones(50), other, other), 0)
+    np.testing.assert_array_equal(
+        gaussian_process.shares(one, np.ones(50), other, other), 0
+    )
 
 
 @pytest.fixture
@@ -126,7 +138,7 @@ def stages(monkeypatch):
         names.append(progress)
         return fit_many(*given, progress=False, **options)
 
-    monkeypatch.setattr(ensemble, "fit_many", noted)
+    monkeypatch.setattr(cross_fitting, "fit_many", noted)
     return names
 
 
@@ -219,7 +231,7 @@ def test_many_rows_are_not_copied_and_each_is_seen_in_turn(monkeypatch):
     monkeypatch.setattr(batches, "JUDGES", 30)
     rng, given = np.random.default_rng(0), {}
     monkeypatch.setattr(
-        ensemble, "fit_many", lambda *_, **options: given.update(options)
+        cross_fitting, "fit_many", lambda *_, **options: given.update(options)
     )
     data, weight, parts = (
         rng.standard_normal((333, 2)),

@@ -8,8 +8,8 @@ from small_estimators import REGRESSION, X, Y, rows
 
 from mmlp import estimators, metrics
 from mmlp.estimators import MultivariateRegressor
-from mmlp.estimators.full import Triangles
-from mmlp.estimators.pieces import by_pieces
+from mmlp.estimators.chunks import by_pieces
+from mmlp.estimators.full_covariance import Triangles
 
 
 def test_covariances_are_positive_definite_and_agree_with_the_distribution(regressor):
@@ -160,7 +160,7 @@ def test_an_interrupted_fit_goes_on(tmp_path, regressor, monkeypatch):
     def stop(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mmlp.estimators.corrections.shape", stop)
+    monkeypatch.setattr("mmlp.estimators.covariance_calibration.shape", stop)
     with pytest.raises(KeyboardInterrupt):
         clone(regressor).fit(X, Y, checkpoint=tmp_path)
     monkeypatch.undo()

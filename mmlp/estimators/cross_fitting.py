@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
-from mmlp.compilation import Compiled
+from mmlp.compilation import Compiled, combine_model, partition_model
 from mmlp.errors import ArgumentError, CallError
 from mmlp.estimators import batches
 from mmlp.estimators.batches import own_rows, shared_rows, some_of_them
-from mmlp.estimators.pieces import one_of_few
+from mmlp.estimators.chunks import one_of_few
 from mmlp.training import FitResult, fit_many
-from mmlp.training.data import MAX_STEPS, join, split
+from mmlp.training.arguments import MAX_STEPS
 from mmlp.training.fit import compile_many
 from mmlp.training.optimizers import optimizer_by_progress
 
@@ -196,7 +196,7 @@ def _arranged(
     params, frozen, keys, static = _initial(
         (build, len(parts)), np.uint32(seed), *first
     )
-    fresh = join(params, frozen, static.value)
+    fresh = combine_model(params, frozen, static.value)
     seen, judging = (list(rows) for rows in zip(*parts, strict=True))
     rows = shared_rows if max(map(len, seen)) > batches.EPOCH else own_rows
     rows = rows(data, weight, seen, batch_size)
@@ -315,7 +315,7 @@ def _initial(static, seed, X, *start):
     """Networks that are drawn, and keys to train them with."""
     build, count = static
     keys = jax.random.split(jax.random.key(seed), (2, count))
-    params, frozen, rest = split(_drawn(build, keys[0], X, *start))
+    params, frozen, rest = partition_model(_drawn(build, keys[0], X, *start))
     return params, frozen, jax.random.key_data(keys[1]), _Static(rest)
 
 

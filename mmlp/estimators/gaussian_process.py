@@ -17,8 +17,8 @@ from jax import Array
 from scipy.linalg import get_lapack_funcs
 from scipy.optimize import minimize
 
-from mmlp.estimators.ensemble import Part
-from mmlp.estimators.pieces import PIECE, one_of_few
+from mmlp.estimators.chunks import PIECE, one_of_few
+from mmlp.estimators.cross_fitting import Part
 from mmlp.registry import register
 
 MOST = 1000  # rows for which there are any: solving takes n^3 for each target

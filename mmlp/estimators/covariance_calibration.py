@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 
 from mmlp.compilation import Compiled
 from mmlp.distributions import Elliptical
-from mmlp.estimators.pieces import PIECE, one_of_few
+from mmlp.estimators.chunks import PIECE, one_of_few
 from mmlp.spd import DiagonalGram
 
 

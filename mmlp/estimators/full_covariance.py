@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from mmlp.estimators import corrections, saved
+from mmlp.estimators import covariance_calibration, model_files
+from mmlp.estimators.chunks import predictions
 from mmlp.estimators.covariance import (
     FAMILIES,
     Covariance,
@@ -14,8 +15,7 @@ from mmlp.estimators.covariance import (
     check_range,
     check_rounding,
 )
-from mmlp.estimators.ensemble import held
-from mmlp.estimators.pieces import predictions
+from mmlp.estimators.cross_fitting import held
 from mmlp.estimators.target_columns import TargetColumns
 from mmlp.spd import Gram
 
@@ -61,7 +61,7 @@ class Full(Form):
     together = False
 
     def shape(self, residuals: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        return corrections.shape(residuals, weight)
+        return covariance_calibration.shape(residuals, weight)
 
     def standard(self, shape: np.ndarray, residuals: np.ndarray) -> np.ndarray:
         return np.linalg.solve(shape, residuals.T).T
@@ -83,9 +83,11 @@ class Full(Form):
         log_V, *tail = (
             held(x, parts) for x in predictions(self.learnt, models, inputs)
         )
-        contrast = corrections.contrast(family, log_V, tail, e, weight)
+        contrast = covariance_calibration.contrast(family, log_V, tail, e, weight)
         log_V = drawn_in(log_V, contrast)
-        return contrast, corrections.gain(log_V, e, apart, weight, 2 * len(parts))
+        return contrast, covariance_calibration.gain(
+            log_V, e, apart, weight, 2 * len(parts)
+        )
 
     @staticmethod
     def learnt(model, x):
@@ -107,9 +109,9 @@ class Full(Form):
         return {"covariance": Triangles.dense}
 
     def check(self, shape, contrast, d: int) -> tuple[tuple, ...]:
-        if not saved.is_finite(shape, (d, d)):
+        if not model_files.is_finite(shape, (d, d)):
             raise ValueError(f"its shape_ is not a matrix ({d}, {d}) of finite numbers")
-        saved.check_number(contrast, "contrast_", 0, 1)
+        model_files.check_number(contrast, "contrast_", 0, 1)
         return ((d, d),)
 
 

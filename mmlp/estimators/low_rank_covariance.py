@@ -15,7 +15,8 @@ import numpy as np
 from jax import Array
 from scipy.optimize import minimize
 
-from mmlp.estimators import corrections, saved
+from mmlp.estimators import covariance_calibration, model_files
+from mmlp.estimators.chunks import PIECE, each, only, predictions
 from mmlp.estimators.covariance import (
     FAMILIES,
     Centred,
@@ -23,8 +24,7 @@ from mmlp.estimators.covariance import (
     check_range,
     check_rounding,
 )
-from mmlp.estimators.ensemble import Part
-from mmlp.estimators.pieces import PIECE, each, only, predictions
+from mmlp.estimators.cross_fitting import Part
 from mmlp.estimators.target_columns import TargetColumns
 from mmlp.networks import CholeskyMLP, JointMatrixMLP, LowRank
 from mmlp.networks.calibration import calibrate
@@ -122,7 +122,7 @@ class Thinned(Form):
         whole, other = (
             float(np.average(x, weights=weight)) for x in held.squares(*contrast)
         )
-        return contrast, corrections.gain_of(whole, other, 2 * len(parts))
+        return contrast, covariance_calibration.gain_of(whole, other, 2 * len(parts))
 
     @staticmethod
     def learnt(models, x):
@@ -146,7 +146,7 @@ class Thinned(Form):
 
     def check(self, shape, contrast, d: int) -> tuple[tuple, ...]:
         for array, name, size in ((shape, "shape_", d), (contrast, "contrast_", 2)):
-            if not saved.is_finite(array, (size,)) or not (array > 0).all():
+            if not model_files.is_finite(array, (size,)) or not (array > 0).all():
                 raise ValueError(f"its {name} is not {size} positive numbers")
         return ((d,), (d,), (None, d))
 
@@ -237,7 +237,7 @@ class Held(NamedTuple):
         return both[:, 0], both[:, 1]
 
     def contrast(self, family: Any, weight: np.ndarray) -> np.ndarray:
-        """(a, b) for which e is most likely; see `corrections.contrast`."""
+        """(a, b) for which e is most likely; see `covariance_calibration.contrast`."""
         zero = jnp.zeros(self.dim)
         p = family.from_moments(zero, DiagonalGram(jnp.ones(self.dim)), *self.tail)
         rows = Held(self.dim, *jax.tree.map(jnp.asarray, self[1:]))
