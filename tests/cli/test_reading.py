@@ -88,6 +88,7 @@ def test_1_600_beside_decimal_commas_is_refused_with_both_readings(at, capsys):
     assert "line 43, column 'price'" in refuse(capsys, "fit", "vae", "offers.csv")
 
 
+@pytest.mark.slow
 def test_separators_settle_it_and_the_model_remembers_them(at, capsys):
     write_offers(at / "offers.csv")
     rows = (at / "offers.csv").read_text()
@@ -168,6 +169,7 @@ def test_a_prediction_file_is_read_as_the_table_of_training(column, at, capsys):
     assert out == as_point
 
 
+@pytest.mark.slow
 def test_a_vae_remembers_decimal_commas_too(at, capsys):
     write_offers(at / "offers.csv", "600")
     status, _, err = run(capsys, "fit", "vae", "offers.csv", "--epochs", "1", "--quiet")
@@ -488,6 +490,7 @@ def test_a_decimal_comma_in_a_column_of_whole_numbers_is_read_with_the_option(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("always")
 def test_long_codes_of_a_file_of_numbers_stay_different(at, capsys):
     """A float holds no whole number of more than 53 bits."""

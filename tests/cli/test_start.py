@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 from processes import environment
 
 CODE = """
@@ -31,6 +32,7 @@ assert len(LinearRegression().fit(pandas.DataFrame({"a": [0, 1]}), [1, 2]).featu
 """
 
 
+@pytest.mark.slow
 def test_scipy_s_statistics_and_pandas_wait_until_they_are_used():
     command = [sys.executable, "-c", CODE]
     options = {
