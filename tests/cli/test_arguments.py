@@ -3,8 +3,8 @@
 import pytest
 from command import run
 
+from mmlp.cli.arguments import parse
 from mmlp.cli.messages import print_message
-from mmlp.cli.parsing import parse
 from mmlp.estimators.model_files import kinds
 
 

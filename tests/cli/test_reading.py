@@ -8,8 +8,8 @@ from command import no_training, run
 
 import mmlp
 from mmlp.cli import fitting
+from mmlp.cli.arguments import parse
 from mmlp.cli.examined import Examined, leaks
-from mmlp.cli.parsing import parse
 from mmlp.estimators import cross_fitting
 from mmlp.estimators.model_files import kinds
 from mmlp.tables.encoder import Encoder
