@@ -24,11 +24,12 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mmlp.cli.names import parse_names
 
 REQUIRED = dataclasses.MISSING
+T = TypeVar("T")
 
 
 def option(
@@ -182,7 +183,8 @@ def parse_fields(
     try:
         values, unknown = parser.parse_known_args(argv)
     except argparse.ArgumentError as error:
-        raise ValueError(f"{error.argument_name} {error.message}.") from None
+        end = "" if error.message.endswith("?") else "."
+        raise ValueError(f"{error.argument_name} {error.message}{end}") from None
     if not unknown:
         return vars(values)
 
@@ -198,6 +200,31 @@ def parse_fields(
                 hint = f"; it is one of `{parent} {name}`."
                 break
     raise ValueError(f"`{program}` has no option {names[0]}{hint}")
+
+
+def parse_or_exit(cls: type[T], program: str, argv: Sequence[str] | None = None) -> T:
+    """Parse the options of a script; a wrong one ends it with a line and status 2.
+
+    Parameters
+    ----------
+    cls : dataclass
+        Its fields are the options.
+    program : str
+        How the script is started, for help and errors.
+    argv : sequence of str, optional
+        The words; by default those of this process.
+
+    Returns
+    -------
+    cls
+    """
+    words = sys.argv[1:] if argv is None else argv
+    try:
+        values = parse_fields(words, [cls], program)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+    return cls(**values)
 
 
 def list_options(classes: Iterable[type]) -> list[str]:
@@ -365,10 +392,9 @@ def _parse_names(word: str) -> tuple[str, ...]:
 def _check_choice(word: str, choices: Sequence[str]) -> str:
     if word in choices:
         return word
-    known = join_words(
-        [choice if choice.strip() else repr(choice) for choice in choices]
-    )
-    hint = suggest(word, choices).removesuffix(".")
+    are_words = all(len(choice) > 1 for choice in choices)
+    known = join_words(choices if are_words else [*map(repr, choices)])
+    hint = suggest(word, choices) if are_words else ""
     raise argparse.ArgumentTypeError(f"must be {known}, got {word!r:.40}{hint}")
 
 

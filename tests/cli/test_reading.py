@@ -238,10 +238,10 @@ def test_numbers_of_a_format_are_read_and_others_are_refused(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--decimal x", "--decimal: it must be one of '.', ',', got 'x'."),
+        ("--decimal x", "--decimal must be '.' or ',', got 'x'."),
         (
             "--thousands ..",
-            "--thousands: it must be one of '.', ',', ' ', \"'\", '_', got '..'.",
+            "--thousands must be '.', ',', ' ', \"'\" or '_', got '..'.",
         ),
         (
             "--decimal , --thousands ,",
@@ -403,7 +403,7 @@ def test_a_list_of_names_that_cannot_be_split(capsys):
     for text in ('"speed', '"speed"x,v'):
         status, out, err = run(capsys, "fit", "regression", "t.csv", "--targets", text)
         assert (status, out) == (2, "")
-        assert "--targets: it must be names separated by commas" in err
+        assert "--targets must be names separated by commas" in err
         assert err.count("\n") == 1
 
 
