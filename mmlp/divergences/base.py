@@ -11,9 +11,9 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array
 
-from mmlp.linalg.double import by_double
-from mmlp.linalg.log import Spectrum, log_ratio, spectrum
+from mmlp.linalg.float64 import uses_float64
 from mmlp.linalg.lu import Root
+from mmlp.linalg.matrix_log import Spectrum, log_ratio, spectrum
 from mmlp.linalg.primitive import is_zero
 from mmlp.spd import SPD
 from mmlp.spd.arguments import check_pair, together
@@ -33,7 +33,7 @@ def factors(A: SPD, B: SPD, name: str) -> tuple[Array, Array]:
 def spectra(A: SPD, B: SPD, name: str) -> tuple[Spectrum, Spectrum]:
     """The decompositions of both factors, each taken once, before batch dimensions broadcast."""
     T_A, T_B = _blocks(A, B, name)
-    if T_A.shape != T_B.shape or T_A.dtype != T_B.dtype or not by_double(T_A):
+    if T_A.shape != T_B.shape or T_A.dtype != T_B.dtype or not uses_float64(T_A):
         return together(spectrum(T_A), spectrum(T_B), trailing=3)
     _, V, s = spectrum(
         jnp.stack([T_A, T_B])

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from mmlp.divergences.base import by_traces, factors, roots, spectra
-from mmlp.linalg.log import log_gram
+from mmlp.linalg.matrix_log import log_gram
 from mmlp.linalg.polar import polar
 from mmlp.linalg.primitive import full_precision, is_zero, primitive
 from mmlp.spd import SPD

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from mmlp.divergences.base import bregman_of_log, by_traces, roots
-from mmlp.linalg.log import log_gram, singular_values, spectrum, symmetric_part
 from mmlp.linalg.lu import Root, log_abs_det, solve
+from mmlp.linalg.matrix_log import log_gram, singular_values, spectrum, symmetric_part
 from mmlp.linalg.primitive import is_zero, primitive
 from mmlp.spd import SPD
 
@@ -44,7 +44,7 @@ def _stein_by_traces(A: SPD, B: SPD, symmetric: bool) -> Array:
 
 def _ratio(T: Array, denominator: Root) -> Array:
     """T D^-1 for the factors T and D of two matrices; infinite when D is singular."""
-    return solve(denominator.factorised(), T.mT, transpose=True, refine=True).mT
+    return solve(denominator.factorise(), T.mT, transpose=True, refine=True).mT
 
 
 def _finite_ratio(T: Array, denominator: Root) -> Array:
@@ -55,7 +55,7 @@ def _finite_ratio(T: Array, denominator: Root) -> Array:
 
 def _singular(T: Root) -> Array:
     """Whether T has no inverse: the singular values of a ratio show it only to rounding."""
-    return jnp.isneginf(log_abs_det(T.factorised()))
+    return jnp.isneginf(log_abs_det(T.factorise()))
 
 
 def _of_ratio(
@@ -122,7 +122,7 @@ def _stein_rule(primals, tangents):
     """The same function is |Q|^2 - d - 2 log|det T_A| + 2 log|det T_B|, Q = T_A T_B^-1."""
 
     def formula(A: Root, B: Root) -> Array:
-        logdet = log_abs_det(A.factorised()) - log_abs_det(B.factorised())
+        logdet = log_abs_det(A.factorise()) - log_abs_det(B.factorised())
         return jnp.sum(_ratio(A.matrix, B) ** 2, axis=(-2, -1)) - 2 * logdet
 
     def known(T, T_dot):

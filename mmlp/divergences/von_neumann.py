@@ -7,7 +7,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from mmlp.divergences.base import along, bregman_of_log, spectra
-from mmlp.linalg.log import Spectrum, dlog_gram, factor_log_gram, log_gram, log_ratio
+from mmlp.linalg.matrix_log import (
+    Spectrum,
+    dlog_gram,
+    factor_log_gram,
+    log_gram,
+    log_ratio,
+)
 from mmlp.linalg.primitive import primitive
 from mmlp.spd import SPD
 

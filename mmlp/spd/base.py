@@ -15,8 +15,8 @@ from jax import Array
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from mmlp.linalg.log import log_gram, spectrum
 from mmlp.linalg.lu import factorise, log_abs_det, solve
+from mmlp.linalg.matrix_log import log_gram, spectrum
 from mmlp.linalg.primitive import full_precision
 from mmlp.linalg.products import gram
 from mmlp.registry import register

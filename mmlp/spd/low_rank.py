@@ -140,7 +140,9 @@ class LowRankGram(SPD):
 
     def color(self, eps: ArrayLike) -> Array:
         columns = self._columns(eps, "color(eps=...)")
-        return columns.restore(low_rank.times_root(self._thin(columns), columns.array))
+        return columns.restore(
+            low_rank.multiply_by_root(self._thin(columns), columns.array)
+        )
 
     def logdet_and_whiten(self, x: ArrayLike) -> tuple[Array, Array]:
         columns = self._columns(x, "whiten(x=...)")
@@ -190,6 +192,6 @@ class LowRankGram(SPD):
         own = low_rank_trace.trace_solve(*together(F, other.scale, trailing=1))
         return 2 * low_rank.half_log_det(F), own + jnp.sum(y**2, axis=(0, -1))
 
-    def _thin(self, columns) -> low_rank.Thin:
+    def _thin(self, columns) -> low_rank.Factorised:
         scale = columns.matrix(self.scale[..., None])[..., 0]
         return low_rank.factorise(scale, columns.matrix(self.U))
