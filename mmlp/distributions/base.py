@@ -252,7 +252,11 @@ class Elliptical(Batched):
 
     def __getitem__(self, index) -> Self:
         """Those at this index of the batch dimensions; what all have in common stays common."""
-        place, batch, own = self._place(index), self.batch_shape, self.omega.batch_shape
+        place, batch, own = (
+            self._complete_index(index),
+            self.batch_shape,
+            self.omega.batch_shape,
+        )
 
         def some(x: Array, own: tuple[int, ...]) -> Array:
             if own != batch and math.prod(own) == 1:

@@ -1,9 +1,9 @@
 """Decompositions of large float32 matrices in float64, on GPUs where that is faster.
 
 On GPUs an LU decomposition of a matrix larger than 32 takes ten times as long as a
-Cholesky decomposition, and a batch of SVDs takes a second. The decompositions
-T'T = LL' and T'T = V diag(s^2) V' are fast, and in float64 squaring T loses nothing that
-float32 had: errors are of the order 1e-16 cond(T)^2, those of float32 6e-8 cond(T).
+Cholesky decomposition, and a batch of SVDs takes a second. The decompositions T'T = LL'
+and T'T = V diag(s^2) V' are fast, and in float64 squaring T loses nothing that float32
+had: errors are of the order 1e-16 cond(T)^2, those of float32 6e-8 cond(T).
 
 A program in float32 carries L as its bits. Every use of float64 is inside a primitive:
 it sees whole batches, so that the fallback for a few singular matrices is computed only
@@ -64,8 +64,8 @@ def spectrum_of_square(T: Array) -> Array:
 def polar_by_eigh(M: Array) -> Array:
     """Return the orthogonal factor UV' of M = USV' (..., d, d).
 
-    [0 M'; M 0] has eigenvalues s and eigenvectors (v, u) / sqrt(2). Where s is zero they
-    are not determined, and the SVD is taken.
+    [0 M'; M 0] has eigenvalues s and eigenvectors (v, u) / sqrt(2). Where s is zero
+    they are not determined, and the SVD is taken.
     """
     d = M.shape[-1]
     with jax.enable_x64(True):

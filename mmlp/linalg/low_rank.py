@@ -1,15 +1,15 @@
-"""A square root of A = diag(s)(I + P'P) diag(s), with P = U / s (..., m, d), in O(d m^2).
+"""A square root of A = diag(s)(I + P'P) diag(s), P = U / s (..., m, d), in O(d m^2).
 
     A = MM',   M = diag(s) R,   R = I + P'(I + C)^-1 P,   R^-1 = I - P'(I + C)^-T C^-1 P
 
-for the lower triangle C with CC' = I + PP'. Proof: with Q = I + C, RR' = I + P'P holds if
-QQ' = Q + Q' + PP', which is (Q - I)(Q - I)' = I + PP'. Only a matrix of size m is
+for the lower triangle C with CC' = I + PP'. Proof: with Q = I + C, RR' = I + P'P holds
+if QQ' = Q + Q' + PP', which is (Q - I)(Q - I)' = I + PP'. Only a matrix of size m is
 decomposed, and derivatives are not singular at equal eigenvalues.
 
 R^-1 x is small where x, P and R are large, so that float32 would lose digits like
-cond(R). Values are therefore computed in float64 and rounded, at the cost of products of
-size d m^2 at most. So is W = C^-1 P, in terms of which the derivatives are written: its
-entries are below one, and 1 - |W_i|^2 is tiny where s_i is.
+cond(R). Values are therefore computed in float64 and rounded, at the cost of products
+of size d m^2 at most. So is W = C^-1 P, in terms of which the derivatives are written:
+its entries are below one, and 1 - |W_i|^2 is tiny where s_i is.
 
 Functions do not broadcast: their arguments share the leading dimensions.
 """
@@ -33,7 +33,8 @@ from mmlp.linalg.primitive import (
 class Factorised(NamedTuple):
     """`scale` and U, which carry the derivatives, and the triangle C, a constant.
 
-    C is rounded to the dtype of the other arrays. `remainder` is what rounding left off.
+    C is rounded to the dtype of the other arrays. `remainder` is what rounding left
+    off.
     """
 
     scale: Array  # s, (..., d)

@@ -1,9 +1,9 @@
 """tr(A^-1 diag(b^2)) for A = diag(s^2) + U'U, to all digits of float32.
 
-    (A^-1)_ij = (delta_ij - W_i . W_j) / (s_i s_j),   W = C^-1 P as in `linalg/low_rank.py`
+    (A^-1)_ij = (delta_ij - W_i . W_j) / (s_i s_j),
 
-cancels where s_i is tiny, so that the value and its first derivatives are each computed
-in float64.
+with W = C^-1 P as in `linalg/low_rank.py`, cancels where s_i is tiny. The value and its
+first derivatives are therefore each computed in float64.
 """
 
 from collections.abc import Callable

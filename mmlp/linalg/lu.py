@@ -103,7 +103,7 @@ def _log_abs_det(F):
 def solve(
     F: Factorised, b: Array, *, transpose: bool = False, refine: bool = False
 ) -> Array:
-    """Return T^-1 b, or T^-T b, for columns b (..., d, k); infinite where T is singular.
+    """Return T^-1 b, or T^-T b, for columns b; infinite where T is singular.
 
     d(T^-1 b) = T^-1 (db - dT T^-1 b).
 
@@ -177,8 +177,8 @@ def _residual(T: Array, x: Array, b: Array) -> Array:
 
     Each array is split into a leading part, of so few bits that the product of leading
     parts is exact in whatever order its terms are added, and a remainder (the idea of
-    Ozaki et al., 2012). The exact product cancels b; the other products are smaller, and
-    so are their rounding errors.
+    Ozaki et al., 2012). The exact product cancels b; the other products are smaller,
+    and so are their rounding errors.
     """
     bits = (24 - (T.shape[-1] - 1).bit_length()) // 2
     T_lead = _leading_bits(T, bits, axis=-1)

@@ -1,10 +1,10 @@
 """The logarithm of A = T'T from one SVD T = USV', with two orders of derivative.
 
 Differentiating through eigenvectors divides by differences of eigenvalues, which is NaN
-or noise where they meet. The rules here use divided differences of log instead (Daleckii
-and Krein; Higham, "Functions of Matrices", 2008, ch. 3), accurate for equal, close and
-widely spread singular values. Nothing is clamped. Functions do not broadcast: their
-arguments share the leading dimensions.
+or noise where they meet. The rules here use divided differences of log instead
+(Daleckii and Krein; Higham, "Functions of Matrices", 2008, ch. 3), accurate for equal,
+close and widely spread singular values. Nothing is clamped. Functions do not broadcast:
+their arguments share the leading dimensions.
 """
 
 from collections.abc import Callable
@@ -185,7 +185,7 @@ def log_ratio(p: Array, q: Array) -> Array:
 
 
 def _log_difference(a: Array, b: Array) -> Array:
-    """log[a^2, b^2] = 2 log(a/b) / ((a - b)(a + b)), and its limit 1/a^2 where a = b."""
+    """log[a^2, b^2] = 2 log(a/b) / ((a - b)(a + b)), or its limit 1/a^2 at a = b."""
     equal = a == b
     gap = jnp.where(equal, 1, a - b)
     return jnp.where(equal, 1 / (a * b), 2 * log_ratio(a, b) / gap / (a + b))
@@ -208,10 +208,10 @@ def _log_second_difference(a: Array, b: Array, c: Array) -> Array:
 def _log_second_series(a: Array, b: Array, c: Array, terms: int = 18) -> Array:
     """Return log[a^2, b^2, c^2] for close a, b and c.
 
-    sum_k (-1)^(k+1) h_k(x, y, z) / ((k+2) m^2), where m is the mean of a^2, b^2 and c^2,
-    x = a^2/m - 1 and likewise y and z. The h_k are complete homogeneous polynomials;
-    since x + y + z = 0, h_k = -e_2 h_{k-2} + e_3 h_{k-3}. With |x| below 1/8, 18 terms
-    leave less than 1e-14 of the sum.
+    sum_k (-1)^(k+1) h_k(x, y, z) / ((k+2) m^2), where m is the mean of a^2, b^2 and
+    c^2, x = a^2/m - 1 and likewise y and z. The h_k are complete homogeneous
+    polynomials; since x + y + z = 0, h_k = -e_2 h_{k-2} + e_3 h_{k-3}. With |x| below
+    1/8, 18 terms leave less than 1e-14 of the sum.
     """
     m = (a * a + b * b + c * c) / 3
     x = a * a / m - 1
