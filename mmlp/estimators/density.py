@@ -12,6 +12,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import validate_data
 
 from mmlp.argument_checks import check_size
+from mmlp.errors import ArgumentError, CallError
 from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.chunks import predictions
 from mmlp.estimators.covariance import form_for
@@ -78,8 +79,10 @@ class MatrixVAE(
         self._one_of("model", MODELS)
         share = self.validation_fraction
         if not 0 < share < 1:
-            raise ValueError(
-                f"`MatrixVAE(validation_fraction=...)` must lie between 0 and 1, got {share!r}."
+            raise ArgumentError(
+                f"must lie between 0 and 1, got {share!r}",
+                call="MatrixVAE",
+                argument="validation_fraction",
             )
         latent, widths = self._size("n_components"), self._sizes("hidden_dims")
         self._check_decoder()
@@ -202,9 +205,11 @@ class MatrixVAE(
             names = getattr(self, "feature_names_in_", getattr(self, "names", None))
             listed = name_columns(constant, names, "column")
             verb = "is" if len(constant) == 1 else "are"
-            raise ValueError(
-                f"`MatrixVAE.fit`: {listed} {verb} constant over the {len(X)} rows that are used, "
-                "so that rows have no density; leave out what is constant."
+            raise CallError(
+                f"{listed} {verb} constant over the {len(X)} rows that are used, so that "
+                "rows have no density",
+                call="MatrixVAE.fit",
+                remedy="leave out what is constant",
             )
 
     def _check_fitted(self) -> None:
