@@ -63,9 +63,9 @@ def fit(command: FitOptions) -> int:
         remedy = "--overwrite replaces it, or choose another -o"
         raise ValueError(f"{out} is there already; {remedy}.")
     if command.report is not None:
-        from mmlp.reporting.document import checked_folder
+        from mmlp.reporting.model_report import check_folder
 
-        checked_folder(fitting.report_folder(command.report, out))
+        check_folder(fitting.report_folder(command.report, out))
     scores = fitting.fit(command, out)
     about.show(about.summary(out) | scores, as_json=command.json)
     return 0
@@ -109,11 +109,11 @@ def score(command: Score) -> int:
 
 @execute.register
 def report(command: Report) -> int:
-    from mmlp.reporting import document
+    from mmlp.reporting import model_report
 
     estimator, inputs, targets = _loaded(command.model)
     folder = fitting.report_folder(command.out or DEFAULT_REPORT_FOLDER, command.model)
-    document.checked_folder(folder)
+    model_report.check_folder(folder)
     names: dict[str, Any] = {"inputs": inputs, "targets": targets}
     table = None
     if estimator.targets == "matrices":
@@ -132,7 +132,7 @@ def report(command: Report) -> int:
     how: dict[str, Any] = {"title": title, "progress": not command.quiet}
     X, y = (*data, None)[:2]
     with told_by_lines(table):
-        print(document.report(estimator, X, y, folder, **how, **names))
+        print(model_report.report(estimator, X, y, folder, **how, **names))
     return 0
 
 
