@@ -8,8 +8,8 @@ from command import no_training, run
 
 import mmlp
 from mmlp.cli import fitting
+from mmlp.cli.arguments import parse
 from mmlp.cli.examined import Examined, leaks
-from mmlp.cli.parsing import parse
 from mmlp.estimators import cross_fitting
 from mmlp.estimators.model_files import kinds
 from mmlp.tables.encoder import Encoder
@@ -240,10 +240,10 @@ def test_numbers_of_a_format_are_read_and_others_are_refused(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--decimal x", "--decimal: it must be one of '.', ',', got 'x'."),
+        ("--decimal x", "--decimal must be '.' or ',', got 'x'."),
         (
             "--thousands ..",
-            "--thousands: it must be one of '.', ',', ' ', \"'\", '_', got '..'.",
+            "--thousands must be '.', ',', ' ', \"'\" or '_', got '..'.",
         ),
         (
             "--decimal , --thousands ,",
@@ -405,7 +405,7 @@ def test_a_list_of_names_that_cannot_be_split(capsys):
     for text in ('"speed', '"speed"x,v'):
         status, out, err = run(capsys, "fit", "regression", "t.csv", "--targets", text)
         assert (status, out) == (2, "")
-        assert "--targets: it must be names separated by commas" in err
+        assert "--targets must be names separated by commas" in err
         assert err.count("\n") == 1
 
 
