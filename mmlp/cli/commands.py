@@ -13,14 +13,22 @@ from tqdm import tqdm
 
 from mmlp import atomic_files, estimators, tables
 from mmlp.cli import about, fitting
-from mmlp.cli.arguments import Demo, Predict, Report, Sample, Score
+from mmlp.cli.arguments import (
+    DEFAULT_REPORT_FOLDER,
+    Demo,
+    FitOptions,
+    Predict,
+    ReadOptions,
+    Report,
+    Sample,
+    Score,
+)
 from mmlp.cli.examined import (
     expects_decimal_commas,
     known_rows,
     read_for,
     told_by_lines,
 )
-from mmlp.cli.fit_arguments import BESIDE, FitOptions, ReadOptions
 from mmlp.estimators.model_files import kinds
 from mmlp.tables.kinds import Words
 from mmlp.tables.number_format import NumberFormat
@@ -104,7 +112,7 @@ def report(command: Report) -> int:
     from mmlp.reporting import model_report
 
     estimator, inputs, targets = _loaded(command.model)
-    folder = fitting.report_folder(command.out or Path(BESIDE), command.model)
+    folder = fitting.report_folder(command.out or DEFAULT_REPORT_FOLDER, command.model)
     model_report.check_folder(folder)
     names: dict[str, Any] = {"inputs": inputs, "targets": targets}
     table = None

@@ -98,6 +98,7 @@ def test_one_target_has_no_ellipses_or_correlations(tmp_path):
     assert "correlation along" not in page
 
 
+@pytest.mark.slow
 @quick
 def test_many_targets_are_cut_short_and_this_is_said(tmp_path):
     page = made(tmp_path, Oracle(d=40), n=25, targets=[f"t{i}" for i in range(40)])
