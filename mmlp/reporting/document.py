@@ -119,7 +119,7 @@ def arranged(model, X, y, *, inputs, targets, place) -> tuple[Rows, int]:
             )
     columns = named(inputs, X, model, "feature_names_in_", "x", X.shape[1])
     answers = named(targets, given, model, "target_names_", "y", model.n_targets)
-    kinds = getattr(getattr(model, "columns_", None), "kinds", ())
+    kinds = getattr(getattr(model, "columns_", None), "kinds_", ())
     y = y if dim else np.zeros((len(X), 0))
     rows = Rows(X, y, columns, answers, np.arange(len(X)), place, kinds)
     return (rows if known.all() else rows.take(np.flatnonzero(known))), int(

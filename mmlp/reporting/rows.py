@@ -8,16 +8,9 @@ import numpy as np
 
 from mmlp.estimators.outliers import names_of
 from mmlp.tables.cells import Cells
-from mmlp.tables.kinds import (
-    NO_VALUE,
-    Dates,
-    LeftOut,
-    Numbers,
-    Options,
-    Words,
-    column,
-    kind_of,
-)
+from mmlp.tables.classification import classify_column
+from mmlp.tables.kinds import MISSING_LEVEL, Categories, Dates, LeftOut, Numbers
+from mmlp.tables.problems import Problem
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,14 +83,17 @@ class Column:
     @classmethod
     def of(cls, name: str, cells: np.ndarray, kind: Any = None) -> "Column":
         """As the model reads it, or as it looks."""
-        if cells.dtype.kind in "biuf" and not isinstance(kind, Words):
+        if cells.dtype.kind in "biuf" and not isinstance(kind, Categories):
             return cls(name, "number", cells.astype(float))
         some = Cells.of(cells.tolist() if cells.dtype == object else cells)
-        kind = kind or kind_of(name, some, Options(), forced=False)
+        if kind is None:
+            kind = classify_column(name, cells)
+            if not isinstance(kind, Problem):
+                kind = kind.learn(cells)
         if isinstance(kind, Numbers):
-            return cls(name, "number", column(kind, some))
+            return cls(name, "number", kind.read_column(some))
         if isinstance(kind, Dates):
-            days = column(kind, some)
+            days = kind.read_column(some)
             if kind.alone:
                 return cls(f"{name} (hours)", "number", 24 * days)
             seconds = [
@@ -105,9 +101,11 @@ class Column:
                 for day in days
             ]
             return cls(name, "date", np.array(seconds, "datetime64[s]"))
-        words = [Words.word(cell) for cell in some.values]
-        if isinstance(kind, Words):
-            words = [word if word == NO_VALUE else kind.level(word) for word in words]
+        words = [Categories.name_level(cell) for cell in some.values]
+        if isinstance(kind, Categories):
+            words = [
+                word if word == MISSING_LEVEL else kind.pool(word) for word in words
+            ]
         return cls(name, "text", np.array(words, object)[some.codes])
 
 

@@ -11,7 +11,7 @@ import mmlp
 from mmlp.reporting import document, drawing, regression
 from mmlp.reporting.inputs import binned
 from mmlp.reporting.rows import Column
-from mmlp.tables.kinds import Words
+from mmlp.tables.kinds import Categories
 
 SECTIONS = [
     "scores",
@@ -203,7 +203,7 @@ def test_columns_are_read_as_numbers_dates_or_words():
     words = Column.of("a", np.array(["x", "", "y"] * 5, object))
     assert words.kind == "text"
     assert list(words.values[:3]) == ["x", "(missing)", "y"]
-    rare = Words(("x",), rare=5)
+    rare = Categories(("x",), rare=5)
     assert (
         Column.of("a", np.array(["x", "y"], object), rare).values[1]
         == rare.indicators[1]
