@@ -8,8 +8,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from mmlp.compilation import Compiled
-from mmlp.training.data import join, split
+from mmlp.compilation import Compiled, combine_model, partition_model
+from mmlp.errors import CallError
 
 PIECE = 256  # rows that are predicted at once: one shape, and no row depends on how many others
 PIECES, BYTES = 16, 2**20  # of them, where what goes in and comes out has no more bytes
@@ -33,11 +33,14 @@ def check_memory(call: str, n: int, d: int) -> None:
     """Refuse matrices (n, d, d) in float64 that are too large."""
     size = 8 * n * d**2
     if size > LARGEST:
-        raise ValueError(
-            f"`{call}` would make {n} matrices of {d} x {d}, {size / 2**30:.1f} GiB, which is "
-            f"refused above {LARGEST / 2**30:g} GiB: give fewer rows, or the `columns` that are "
-            "wanted; `predict_distribution(X).covariance` has `diagonal()`, `marginal(columns)` "
-            "and products without it."
+        raise CallError(
+            f"{n} matrices of {d} x {d} would take {size / 2**30:.1f} GiB, more than the "
+            f"limit of {LARGEST / 2**30:g} GiB",
+            call=call,
+            remedy="give fewer rows",
+            python_remedy="give fewer rows, or the `columns` that are wanted; "
+            "`predict_distribution(X).covariance` has `diagonal()`, `marginal(columns)` "
+            "and products without it",
         )
 
 
@@ -80,7 +83,7 @@ def predictions(function: Callable, models, X: np.ndarray):
     """function(model, x) of rows x of X and stacked models: a tree of arrays (n, models, ...)."""
     n = len(X)
     padded = np.concatenate([X, np.broadcast_to(X[:1], (-n % PIECE, X.shape[1]))])
-    params, frozen, static = split(models)
+    params, frozen, static = partition_model(models)
     weights, starts = jax.device_put((params, frozen)), range(0, len(padded), PIECE)
     apply = _applied.program((function, static), *weights, padded[:PIECE])
     pieces = [apply(*weights, padded[i : i + PIECE]) for i in starts]
@@ -92,7 +95,7 @@ def predictions(function: Callable, models, X: np.ndarray):
 @functools.partial(Compiled, effort="less")
 def _applied(static, params, frozen, X):
     function, rest = static
-    return each(function, join(params, frozen, rest), X)
+    return each(function, combine_model(params, frozen, rest), X)
 
 
 def each(function: Callable, models, X):

@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
-from mmlp.compilation import Compiled
+from mmlp.compilation import Compiled, combine_model, partition_model
+from mmlp.errors import ArgumentError, CallError
 from mmlp.estimators import batches
 from mmlp.estimators.batches import own_rows, shared_rows, some_of_them
 from mmlp.estimators.chunks import one_of_few
 from mmlp.training import FitResult, fit_many
-from mmlp.training.data import MAX_STEPS, join, split
+from mmlp.training.arguments import MAX_STEPS
 from mmlp.training.fit import compile_many
 from mmlp.training.optimizers import optimizer_by_progress
 
@@ -195,7 +196,7 @@ def _arranged(
     params, frozen, keys, static = _initial(
         (build, len(parts)), np.uint32(seed), *first
     )
-    fresh = join(params, frozen, static.value)
+    fresh = combine_model(params, frozen, static.value)
     seen, judging = (list(rows) for rows in zip(*parts, strict=True))
     rows = shared_rows if max(map(len, seen)) > batches.EPOCH else own_rows
     rows = rows(data, weight, seen, batch_size)
@@ -227,9 +228,10 @@ def check_steps(epochs: int, n: int, batch_size: int) -> None:
     steps_per_epoch = one_of_few(min(n, batches.EPOCH), batch_size) // batch_size
     most = MAX_STEPS // steps_per_epoch
     if epochs > most:
-        raise ValueError(
-            f"`max_epochs` must be at most {most} for this number of rows, because steps are "
-            f"counted in 32 bits, got {epochs}."
+        raise ArgumentError(
+            f"must be at most {most} for this number of rows, because steps are counted in "
+            f"32 bits, got {epochs}",
+            argument="max_epochs",
         )
 
 
@@ -254,10 +256,11 @@ def check_alike(
             return
         key, x, y = wrong[0] if wrong else ((), "another dtype", X.dtype)
         differ = f"weights {jax.tree_util.keystr(key)} of shape {y}, not {x}"
-    raise ValueError(
-        f"`{name}(warm_start=True)` goes on from the networks that were fitted, but its arguments "
-        f"or the number of rows now ask for {differ}; set the widths, `n_models` and so on as they "
-        "were, or `warm_start=False`."
+    raise CallError(
+        "training continues from the networks that were fitted, but the arguments or the "
+        f"number of rows now ask for {differ}",
+        call=f"{name}(warm_start=True)",
+        remedy="set the widths, `n_models` and so on as they were, or `warm_start=False`",
     )
 
 
@@ -312,7 +315,7 @@ def _initial(static, seed, X, *start):
     """Networks that are drawn, and keys to train them with."""
     build, count = static
     keys = jax.random.split(jax.random.key(seed), (2, count))
-    params, frozen, rest = split(_drawn(build, keys[0], X, *start))
+    params, frozen, rest = partition_model(_drawn(build, keys[0], X, *start))
     return params, frozen, jax.random.key_data(keys[1]), _Static(rest)
 
 
