@@ -9,7 +9,7 @@ from tyro.conf import Positional, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
 from mmlp.cli.names import format_names, parse_names
-from mmlp.tables.number_format import DECIMALS, THOUSANDS_SEPARATORS
+from mmlp.tables.number_format import DECIMAL_MARKS, THOUSANDS_SEPARATORS
 
 Data = Annotated[Positional[Path], arg(metavar="DATA")]
 NAMES = PrimitiveConstructorSpec(
@@ -73,7 +73,7 @@ def default(text: str | int, metavar: str | None = None, *aliases: str):
     )
 
 
-DECIMAL = _one_of(DECIMALS)
+DECIMAL = _one_of(DECIMAL_MARKS)
 THOUSANDS = _one_of(THOUSANDS_SEPARATORS)
 HERE = default("the name of DATA, with .safetensors, here", "MODEL", "-o")
 # `max_epochs` of the estimators, which are not asked: scikit-learn takes seconds to import

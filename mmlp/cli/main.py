@@ -167,13 +167,13 @@ def check(command) -> None:
             f"--test must be a share below 1, such as 0.2, got {command.test:g}."
         )
     model = given.get("model")
-    if model is not None and model.name.lower().endswith(tables.INPUTS):
+    if model is not None and model.name.lower().endswith(tables.INPUT_EXTENSIONS):
         raise ValueError(
             f"{model} is a table, not a model; the model comes first, such as wind.safetensors."
         )
     if isinstance(command, fit_arguments.FitOptions) and command.out is not None:
-        tables.extension(command.out, (".safetensors",), "write")
+        tables.find_extension(command.out, (".safetensors",), "write")
     if isinstance(command, arguments.Predict | arguments.Sample):
         results = tables.find_results_file(command.out)
         if results is not None:
-            tables.output_format(results)
+            tables.find_output_format(results)

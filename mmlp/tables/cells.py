@@ -69,7 +69,9 @@ class Cells(NamedTuple):
                 )
                 for cell, fold in zip(column, folds, strict=False)
             ]
-            normalized = [(fold, normalize_cell(cell)) for _, fold, cell in index_of_cell]
+            normalized = [
+                (fold, normalize_cell(cell)) for _, fold, cell in index_of_cell
+            ]
             value_of_cell = [
                 index_of_value.setdefault(
                     (isinstance(value, bool), fold, value), len(index_of_value)

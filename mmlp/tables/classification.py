@@ -231,9 +231,7 @@ def _describe_numbers(cells: Cells, present: list[int]) -> Numbers:
     """Return how the numbers of a column would be read."""
     values = [cells.values[k] for k in present]
     if all(parse_duration(value) is not None for value in values):
-        return Numbers(
-            commas=has_decimal_commas(values), durations=True, binary=False
-        )
+        return Numbers(commas=has_decimal_commas(values), durations=True, binary=False)
     numbers = Numbers(commas=has_decimal_commas(values))
     if numbers.holds_only_binary(cells):
         return numbers

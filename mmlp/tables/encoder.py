@@ -4,10 +4,11 @@
 list of kinds of columns and nothing else, so that a model file can hold it as JSON.
 """
 
+import copy
 import dataclasses
+import functools
 import warnings
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -229,6 +230,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ProblemsError("X", problems)
         return dataclasses.replace(table, kinds=tuple(kinds))
 
+    def check_information(self, table: ColumnTable) -> None:
+        """Raise a ValueError if nothing can be learnt from a classified table."""
+        _learn_kinds(table)
+
     def fit_table(self, table: ColumnTable) -> np.ndarray:
         """Learn from a table whose values have been validated.
 
@@ -256,7 +261,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         self.kinds_ = kinds
         self.n_features_in_ = len(kinds)
-        vars(self).pop("_transformers", None)
         return rows
 
     def transform(self, X: Any) -> np.ndarray:
@@ -367,17 +371,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     @property
     def fill_values(self) -> np.ndarray:
         """What stands for missing values in the features of numbers and dates."""
-        features = [np.empty(0)]
-        for kind in self._numeric_kinds:
-            features += kind.make_features(np.array([kind.fill]))
-        return np.concatenate(features)
+        return _make_fill_values(self.kinds_)
 
     @property
     def indicator_mask(self) -> np.ndarray:
         """Which features are indicators, so 0 or 1, (n_features,)."""
         n_numeric = len(self.fill_values)
-        n_flags = sum(kind.missing > 0 for kind in self._numeric_kinds)
-        n_levels = sum(len(kind.indicators) for kind in self._category_kinds)
+        n_flags = sum(kind.missing > 0 for kind in _select_numeric(self.kinds_))
+        n_levels = sum(len(kind.indicators) for kind in _select_categories(self.kinds_))
         return np.arange(n_numeric + n_flags + n_levels) >= n_numeric
 
     def with_date_order_of(self, X: Any) -> "TableEncoder":
@@ -392,9 +393,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             else kind
             for j, kind in enumerate(self.kinds_)
         )
-        encoder = TableEncoder(self.missing, self.categories, self.dates)
-        vars(encoder).update(vars(self))
-        vars(encoder).pop("_transformers", None)
+        encoder = copy.copy(self)
         encoder.kinds_ = kinds
         return encoder
 
@@ -446,14 +445,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         return [str(name) for name in names]
 
-    @property
-    def _numeric_kinds(self) -> list[Numbers | Dates]:
-        return [kind for kind in self.kinds_ if isinstance(kind, Numbers | Dates)]
-
-    @property
-    def _category_kinds(self) -> list[Categories]:
-        return [kind for kind in self.kinds_ if isinstance(kind, Categories)]
-
     def _join(
         self, n_rows: int, features: list[np.ndarray], levels: list[np.ndarray]
     ) -> np.ndarray:
@@ -463,32 +454,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             numbers = np.column_stack(features)
             if np.isfinite(numbers).all():
                 # There is nothing to fill in, and the imputers take long to import.
-                n_flags = sum(kind.missing > 0 for kind in self._numeric_kinds)
+                n_flags = sum(kind.missing > 0 for kind in _select_numeric(self.kinds_))
                 blocks += [numbers, np.zeros((n_rows, n_flags))]
             else:
                 flagged = numbers[:, self._first_features()]
+                transformers = _make_transformers(self.kinds_)
                 blocks += [
-                    self._transformers.imputer.transform(numbers),
-                    self._transformers.flags.transform(flagged),
+                    transformers.imputer.transform(numbers),
+                    transformers.flags.transform(flagged),
                 ]
         if levels:
-            table = np.column_stack(levels)
-            blocks.append(self._transformers.indicators.transform(table))
+            indicators = _make_transformers(self.kinds_).indicators
+            blocks.append(indicators.transform(np.column_stack(levels)))
         return np.concatenate(blocks, axis=1)
 
     def _first_features(self) -> list[int]:
         """Return the index of the first feature of each number or date."""
-        sizes = [len(kind.name_features("")) for kind in self._numeric_kinds]
+        sizes = [len(kind.name_features("")) for kind in _select_numeric(self.kinds_)]
         return np.cumsum([0, *sizes[:-1]]).tolist()
-
-    @cached_property
-    def _transformers(self) -> "_Transformers":
-        return _Transformers(self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        state.pop("_transformers", None)
-        return state
 
 
 class _Transformers:
@@ -497,19 +480,20 @@ class _Transformers:
     Each is fitted to a row or two that show it what the kinds know.
     """
 
-    def __init__(self, encoder: TableEncoder) -> None:
-        self._fill_values = encoder.fill_values
-        self._has_missing = [kind.missing > 0 for kind in encoder._numeric_kinds]
-        self._levels = [kind.indicators for kind in encoder._category_kinds]
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        numeric = _select_numeric(kinds)
+        self._fill_values = _make_fill_values(kinds)
+        self._has_missing = [kind.missing > 0 for kind in numeric]
+        self._levels = [kind.indicators for kind in _select_categories(kinds)]
 
-    @cached_property
+    @functools.cached_property
     def imputer(self) -> Any:
         """Fills missing numbers."""
         from sklearn.impute import SimpleImputer
 
         return SimpleImputer(strategy="median").fit(self._fill_values[None])
 
-    @cached_property
+    @functools.cached_property
     def flags(self) -> Any:
         """Marks missing numbers of columns that had missing ones in training."""
         from sklearn.impute import MissingIndicator
@@ -519,7 +503,7 @@ class _Transformers:
         rows = np.stack([complete, incomplete])
         return MissingIndicator(error_on_new=False).fit(rows)
 
-    @cached_property
+    @functools.cached_property
     def indicators(self) -> Any:
         """Makes the indicators of categories."""
         from sklearn.preprocessing import OneHotEncoder
@@ -533,12 +517,39 @@ class _Transformers:
         return encoder.fit(np.array([row], object))
 
 
+@functools.lru_cache(maxsize=8)
+def _make_transformers(kinds: tuple[Kind, ...]) -> _Transformers:
+    """Return the transformers for these kinds, which take a while to make."""
+    return _Transformers(kinds)
+
+
+def _select_numeric(kinds: Sequence[Kind]) -> list[Numbers | Dates]:
+    """Return the kinds whose features are numbers."""
+    return [kind for kind in kinds if isinstance(kind, Numbers | Dates)]
+
+
+def _select_categories(kinds: Sequence[Kind]) -> list[Categories]:
+    """Return the kinds whose features are indicators."""
+    return [kind for kind in kinds if isinstance(kind, Categories)]
+
+
+def _make_fill_values(kinds: Sequence[Kind]) -> np.ndarray:
+    """Return the features that stand for missing numbers and dates."""
+    features = [np.empty(0)]
+    for kind in _select_numeric(kinds):
+        features += kind.make_features(np.array([kind.fill]))
+    return np.concatenate(features)
+
+
 # The options of `validate_data` for tables of any type, with missing values.
 LOOSE_VALIDATION: dict[str, Any] = {"dtype": None, "ensure_all_finite": "allow-nan"}
 
 
 def find_declared_categories(
-    X: Any, categories: Any, names: Sequence[str] | None = None, who: str = "TableEncoder"
+    X: Any,
+    categories: Any,
+    names: Sequence[str] | None = None,
+    who: str = "TableEncoder",
 ) -> list[bool]:
     """Return which columns hold categories by the user's word.
 
