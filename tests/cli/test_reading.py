@@ -153,7 +153,7 @@ def test_a_prediction_file_is_read_as_the_table_of_training(column, at, capsys):
     (at / "new.csv").write_text("area;price\n{area};{price}\n".format(**cells))
     err = refuse(capsys, "predict", "offers.safetensors", "new.csv")
     assert err == (
-        f"mmlp: new.csv, line 2, column '{column}': '1.600' may be 1.6 or 1600, as the table of "
+        f"mmlp: new.csv, line 2, column '{column}': '1.600' may be 1.6 or 1600, as the training "
         "training had decimal commas; add --decimal , --thousands . if it is 1600, or --decimal . "
         "if it is 1.6.\n"
     )
