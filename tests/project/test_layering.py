@@ -107,7 +107,7 @@ import sys
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):
-        blocked = "sklearn matplotlib tyro pooch tqdm safetensors numpyro torch pyriemann".split()
+        blocked = "sklearn matplotlib pooch tqdm safetensors numpyro torch pyriemann".split()
         if name.partition(".")[0] in blocked:
             raise ImportError(f"{name} is not installed")
 
