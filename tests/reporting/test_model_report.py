@@ -5,10 +5,9 @@ import re
 import numpy as np
 import pytest
 from oracle import INPUTS, TARGETS, Oracle, inputs
-from report_pages import PNG
 
 import mmlp
-from mmlp.reporting import figures, model_report, regression_report
+from mmlp.reporting import model_report, regression_report
 from mmlp.reporting.rows import Column, read_column
 from mmlp.reporting.spread import bin_column
 from mmlp.tables.kinds import Categories
@@ -22,12 +21,6 @@ SECTIONS = [
     "worst",
     "training",
 ]
-
-
-@pytest.fixture
-def unpainted(monkeypatch):
-    """Pictures are drawn but not painted, which takes most of the time."""
-    monkeypatch.setattr(figures, "render_png", lambda figure: PNG)
 
 
 quick = pytest.mark.usefixtures("unpainted")
