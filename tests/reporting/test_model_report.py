@@ -10,7 +10,7 @@ import mmlp
 from mmlp.reporting import model_report, regression_report
 from mmlp.reporting.rows import Column, read_column
 from mmlp.reporting.spread import bin_column
-from mmlp.tables.kinds import Words
+from mmlp.tables.kinds import Categories
 
 SECTIONS = [
     "scores",
@@ -199,7 +199,7 @@ def test_columns_are_read_as_numbers_dates_or_words():
     words = read_column("a", np.array(["x", "", "y"] * 5, object))
     assert words.kind == "text"
     assert list(words.values[:3]) == ["x", "(missing)", "y"]
-    rare = Words(("x",), rare=5)
+    rare = Categories(("x",), rare=5)
     assert (
         read_column("a", np.array(["x", "y"], object), rare).values[1]
         == rare.indicators[1]
