@@ -203,7 +203,7 @@ def arrange_rows(
         ),
         row_numbers=np.arange(len(X)),
         describe_row=describe_row,
-        kinds=getattr(getattr(model, "columns_", None), "kinds", ()),
+        kinds=getattr(getattr(model, "columns_", None), "kinds_", ()),
     )
 
     known = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)

@@ -398,6 +398,7 @@ def content(path):
     }, metadata
 
 
+@pytest.mark.slow
 def test_report_is_about_the_rows_of_the_test_and_baselines_learn_from_the_others(
     here, capsys, monkeypatch
 ):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from oracle import INPUTS, TARGETS, Oracle, inputs
 from scipy.stats import kstest
+from sweeps import sweep
 
 from mmlp.metrics import mahalanobis_pit
 from mmlp.reporting import baselines
@@ -66,7 +67,7 @@ def test_the_importance_of_words_and_blanks_is_that_of_the_column_as_it_is():
     assert np.array_equal(X, before)
 
 
-@pytest.mark.parametrize(("d", "beta"), [(1, None), (2, None), (2, 0.5), (3, 2.0)])
+@sweep(("d", "beta"), [(1, None), (2, None), (2, 0.5), (3, 2.0)], quick=2)
 def test_the_pit_of_a_right_model_is_uniform_and_of_a_wrong_one_is_not(d, beta):
     """By Kolmogorov and Smirnov: one of 1,000 seeds would fail for each PIT; these do not."""
     X = inputs(800, seed=4)

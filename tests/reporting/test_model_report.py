@@ -5,13 +5,12 @@ import re
 import numpy as np
 import pytest
 from oracle import INPUTS, TARGETS, Oracle, inputs
-from report_pages import PNG
 
 import mmlp
-from mmlp.reporting import figures, model_report, regression_report
+from mmlp.reporting import model_report, regression_report
 from mmlp.reporting.rows import Column, read_column
 from mmlp.reporting.spread import bin_column
-from mmlp.tables.kinds import Words
+from mmlp.tables.kinds import Categories
 
 SECTIONS = [
     "scores",
@@ -22,12 +21,6 @@ SECTIONS = [
     "worst",
     "training",
 ]
-
-
-@pytest.fixture
-def unpainted(monkeypatch):
-    """Pictures are drawn but not painted, which takes most of the time."""
-    monkeypatch.setattr(figures, "render_png", lambda figure: PNG)
 
 
 quick = pytest.mark.usefixtures("unpainted")
@@ -105,6 +98,7 @@ def test_one_target_has_no_ellipses_or_correlations(tmp_path):
     assert "correlation along" not in page
 
 
+@pytest.mark.slow
 @quick
 def test_many_targets_are_cut_short_and_this_is_said(tmp_path):
     page = made(tmp_path, Oracle(d=40), n=25, targets=[f"t{i}" for i in range(40)])
@@ -205,7 +199,7 @@ def test_columns_are_read_as_numbers_dates_or_words():
     words = read_column("a", np.array(["x", "", "y"] * 5, object))
     assert words.kind == "text"
     assert list(words.values[:3]) == ["x", "(missing)", "y"]
-    rare = Words(("x",), rare=5)
+    rare = Categories(("x",), rare=5)
     assert (
         read_column("a", np.array(["x", "y"], object), rare).values[1]
         == rare.indicators[1]

@@ -5,19 +5,13 @@ import re
 import numpy as np
 import pytest
 from oracle import Density, Matrices, inputs
-from report_pages import PNG
 from scipy.linalg import expm, logm
 
 import mmlp
-from mmlp.reporting import baselines, figures
+from mmlp.reporting import baselines
 from mmlp.reporting.density_report import find_correlated_pairs
 
 pytestmark = pytest.mark.usefixtures("unpainted")
-
-
-@pytest.fixture
-def unpainted(monkeypatch):
-    monkeypatch.setattr(figures, "render_png", lambda figure: PNG)
 
 
 def made(folder, model, X, y=None, **options):
