@@ -7,8 +7,8 @@ import pytest
 from command import no_training, run
 
 import mmlp
-from mmlp.cli import fitting
 from mmlp.cli.arguments import parse
+from mmlp.cli.training_rows import read_training_rows
 from mmlp.estimators import cross_fitting
 from mmlp.estimators.model_files import kinds
 from mmlp.tables.encoder import ColumnTable, TableEncoder
@@ -61,10 +61,10 @@ def read(*words):
     """Return the kinds of the inputs, by name, that a fit with these words would learn from."""
     command = parse(["fit", *words])
     estimator = kinds()[command.kind](**command.params())
-    rows = fitting._read(command, estimator)
+    rows = read_training_rows(command, estimator)
     encoder = TableEncoder(missing=estimator.missing)
-    encoder.fit_table(rows.columns)
-    return dict(zip(rows.inputs, encoder.kinds_, strict=True))
+    encoder.fit_table(rows.inputs)
+    return dict(zip(rows.inputs.names, encoder.kinds_, strict=True))
 
 
 # European thousands
