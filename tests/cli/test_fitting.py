@@ -412,7 +412,7 @@ def test_report_is_about_the_rows_of_the_test_and_baselines_learn_from_the_other
     assert status == 0
     assert json.loads(out)["report"] == "told-report/index.html"
     page = (here / "told-report/index.html").read_text()
-    assert "20 rows. Baselines learnt from 20 rows of training" in page
+    assert "20 rows. Baselines were fitted to 20 training rows" in page
     lines = {int(line) for line in re.findall('<th scope="row">line ([0-9]+)', page)}
     assert len(lines) == 10
     assert max(lines) <= 41
