@@ -7,6 +7,7 @@ import numpy as np
 import optax
 import pytest
 from checkpoints import ADAM, KEY, StopError, X, fit, loss, same, stop_after
+from sweeps import sweep
 
 import mmlp
 from mmlp.serialization import files
@@ -68,7 +69,7 @@ def looped(model, batch, key, t):
     return jax.lax.fori_loop(0, 2, lambda i, x: x * (1 + t), loss(model, batch, key, t))
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("options", "why"),
     [
         (
