@@ -212,6 +212,9 @@ def prepare_scored_data(
             stacklevel=2,
         )
     is_scored = ~(lacks_target | data.is_incomplete)
+    if encoder is not None and not is_scored.all():
+        # The estimator would count the rows of the problems without those left out.
+        table.check_usable(_find_encoding_problems(encoder, data.inputs, inputs))
     if not is_scored.any():
         raise ValueError(f"{table.path} has no row with all values that a score needs.")
     return data.inputs[is_scored], data.targets[is_scored]
