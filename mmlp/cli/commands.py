@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from mmlp import atomic_files, estimators, tables
-from mmlp.cli import about, fitting
+from mmlp.cli import fitting, info
 from mmlp.cli.arguments import (
     DEFAULT_REPORT_FOLDER,
     Demo,
@@ -64,7 +64,7 @@ def fit(command: FitOptions) -> int:
 
         check_folder(fitting.report_folder(command.report, out))
     scores = fitting.fit(command, out)
-    about.show(about.summary(out) | scores, as_json=command.json)
+    info.print_entries(info.summarize_model(out) | scores, as_json=command.json)
     return 0
 
 
@@ -101,7 +101,7 @@ def score(command: Score) -> int:
     with explain_problems(table):
         found = fitting.scores(estimator, *data)
     model = {"model": str(command.model), "kind": estimator.kind}
-    about.show(model | found, as_json=command.json)
+    info.print_entries(model | found, as_json=command.json)
     return 0
 
 

@@ -356,6 +356,7 @@ def test_columns_that_fit_left_out_are_neither_listed_nor_needed(
     assert "has no column 'a'" in refuse(capsys, "predict", "t.safetensors", "few.csv")
 
 
+@pytest.mark.slow
 def test_the_report_is_about_the_columns_that_are_used(with_empty_column, at, capsys):
     status, out, err = run(capsys, "report", "t.safetensors", "less.csv", "--quiet")
     assert (status, err) == (0, "")
@@ -364,6 +365,7 @@ def test_the_report_is_about_the_columns_that_are_used(with_empty_column, at, ca
     assert "always" not in page
 
 
+@pytest.mark.slow
 def test_names_with_commas_are_quoted(at, capsys):
     header = '"speed, m/s","say ""hi""","a,b,c",v'
     lines = [f"{i / 3:.3f},{i % 7}.5,{i % 4},{i % 5}" for i in range(40)]
