@@ -399,7 +399,8 @@ def _settle_numbers(X: np.ndarray, kinds: Sequence[Kind]) -> np.ndarray:
     if X.dtype != object:
         return X
     for j, kind in enumerate(kinds):
-        if not isinstance(kind, Numbers):
+        # A duration stays as it is: its number has no unit that the encoder could check.
+        if not isinstance(kind, Numbers) or kind.durations:
             continue
         cells = Cells.of(X[:, j])
         if kind.commas and find_mixed_marks(cells.values):
