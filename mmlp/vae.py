@@ -19,7 +19,7 @@ from mmlp.divergences import von_neumann
 from mmlp.networks import Dense, Diagonal, MatrixMLP, Output
 from mmlp.networks.heads import GaussianHead, PowerExponentialHead
 from mmlp.networks.kernels import MercerSigmoid
-from mmlp.networks.layers import calibrated
+from mmlp.networks.layers import calibrate_model
 from mmlp.registry import register
 from mmlp.spd import DiagonalGram
 
@@ -78,8 +78,8 @@ class VAE(eqx.Module):
         """
         keys = jax.random.split(key, 3)
         s = self.prior.sample(keys[2], (len(X),)).astype(X.dtype)
-        encoder = calibrated(self.encoder, X, key=keys[0])
-        decoder = calibrated(self.decoder, s, key=keys[1], targets=targets)
+        encoder = calibrate_model(self.encoder, X, key=keys[0])
+        decoder = calibrate_model(self.decoder, s, key=keys[1], targets=targets)
         return eqx.tree_at(lambda m: (m.encoder, m.decoder), self, (encoder, decoder))
 
     def encode(self, x: Array):
