@@ -8,7 +8,8 @@ import jax
 import numpy as np
 from sklearn.utils import check_random_state
 
-from mmlp.argument_checks import checked_size, checked_sizes
+from mmlp.argument_checks import check_size, check_sizes
+from mmlp.errors import ArgumentError
 
 MAX_SIZE = 2**31 - 1  # of epochs, models, loadings, draws
 
@@ -49,8 +50,10 @@ class Arguments:
         with contextlib.suppress(TypeError):
             dtype = np.dtype(given)
         if dtype not in (np.float32, np.float64):
-            raise ValueError(
-                f'`{name}(dtype=...)` must be "float32" or "float64", got {given!r}.'
+            raise ArgumentError(
+                f'must be "float32" or "float64", got {given!r}',
+                call=name,
+                argument="dtype",
             )
         if jax.dtypes.canonicalize_dtype(dtype) != dtype:
             remedy = 'call `jax.config.update("jax_enable_x64", True)` first'
@@ -63,15 +66,17 @@ class Arguments:
         )
         if not known and not (number and 0 < float(rate or 0) < float("inf")):
             wanted = "a positive number, such as 0.01"
-            raise ValueError(
-                f"`{name}(learning_rate=...)` must be {wanted}, got {rate!r}."
+            raise ArgumentError(
+                f"must be {wanted}, got {rate!r}", call=name, argument="learning_rate"
             )
         for argument in ("max_epochs", "batch_size", "patience"):
             if argument not in self._may_be_none or getattr(self, argument) is not None:
                 self._size(argument)
         if not isinstance(self.warm_start, bool | np.bool_):
-            raise ValueError(
-                f"`{name}(warm_start=...)` must be True or False, got {self.warm_start!r}."
+            raise ArgumentError(
+                f"must be True or False, got {self.warm_start!r}",
+                call=name,
+                argument="warm_start",
             )
         known = isinstance(self.random_state, int | np.integer)
         if directory is not None and not known:
@@ -90,15 +95,19 @@ class Arguments:
     def _size(self, argument: str) -> int:
         """Return the argument, a whole number of at least 1."""
         name = f"{type(self).__name__}({argument}=...)"
-        size = checked_size(getattr(self, argument), name)
+        size = check_size(getattr(self, argument), name)
         # More patience than epochs is patience without end, and a batch larger than the table is
         # the table; everything else is counted in 32 bits.
         if size > MAX_SIZE and argument not in ("patience", "batch_size"):
-            raise ValueError(f"`{name}` must be at most {MAX_SIZE}, got {size}.")
+            raise ArgumentError(
+                f"must be at most {MAX_SIZE}, got {size}",
+                call=type(self).__name__,
+                argument=argument,
+            )
         return size
 
     def _sizes(self, argument: str) -> tuple[int, ...]:
-        return checked_sizes(
+        return check_sizes(
             getattr(self, argument), f"{type(self).__name__}({argument}=...)"
         )
 
@@ -110,7 +119,7 @@ class Arguments:
             self._sizes("hidden_dims"),
             f"{type(self).__name__}(hidden_features=...)",
         )
-        vectors = checked_sizes(features, name)
+        vectors = check_sizes(features, name)
         if network == "joint" and matrices and len(matrices) != len(vectors):
             raise ValueError(
                 f"`{name}` must have one width for each of the {len(matrices)} hidden_dims, got "
@@ -119,19 +128,22 @@ class Arguments:
         return matrices, vectors
 
     def _one_of(self, argument: str, known) -> None:
-        value, name = getattr(self, argument), f"{type(self).__name__}({argument}=...)"
+        value = getattr(self, argument)
         if value not in known:
-            raise ValueError(
-                f"`{name}` must be one of {', '.join(known)}, got {value!r}."
+            raise ArgumentError(
+                f"must be one of {', '.join(known)}, got {value!r}",
+                call=type(self).__name__,
+                argument=argument,
             )
 
     def _folds(self, n: int) -> int:
         """`n_models`, checked; no more than rows."""
         count = self._size("n_models")
         if count < 2:
-            why = "so that each is judged by rows that others see"
-            name = type(self).__name__
-            raise ValueError(
-                f"`{name}(n_models=...)` must be at least 2, {why}, got 1."
+            raise ArgumentError(
+                "must be at least 2, so that each network is validated on rows that "
+                "others are trained on, got 1",
+                call=type(self).__name__,
+                argument="n_models",
             )
         return min(count, n)

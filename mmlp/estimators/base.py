@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
 )
 
 from mmlp import serialization
+from mmlp.errors import ArgumentError, CallWarning, CellError
 from mmlp.estimators import model_files
 from mmlp.estimators.arguments import Arguments
 from mmlp.estimators.chunks import output_types, predictions
@@ -30,7 +31,7 @@ ROWS = 2**14  # that `predicted_pieces` gives at once
 MIN_ROWS_TO_JUDGE = 20
 
 
-class FewRowsWarning(UserWarning):
+class FewRowsWarning(CallWarning):
     """Rows are so few that what was fitted cannot be judged."""
 
 
@@ -158,10 +159,11 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
         weight = self._scaled_weight(weight)
         rows = weight > 0
         if rows.sum() < 2:
-            raise ValueError(
-                f"`{type(self).__name__}.fit(sample_weight=...)` must leave at least two rows of "
-                f"positive weight, but of n_samples={len(rows)} it makes the weight of all but "
-                f"{rows.sum()} zero."
+            raise ArgumentError(
+                f"must leave at least two rows of positive weight, but of "
+                f"n_samples={len(rows)} it makes the weight of all but {rows.sum()} zero",
+                call=f"{type(self).__name__}.fit",
+                argument="sample_weight",
             )
         return [np.flatnonzero(rows), *(array[rows] for array in (weight, *arrays))]
 
@@ -174,34 +176,34 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
         smallest = np.finfo(self.dtype).tiny
         lost = (weight > 0) & (scaled < smallest)
         if lost.any():
-            raise ValueError(
-                f"`{type(self).__name__}.fit(sample_weight=...)` holds weights from "
-                f"{weight[lost].min():.3g} to {largest:.3g}: {np.dtype(self.dtype).name} cannot "
-                f"hold a weight below {smallest:.2g} times the largest. Set such weights to zero."
+            raise ArgumentError(
+                f"holds weights from {weight[lost].min():.3g} to {largest:.3g}, but "
+                f"{np.dtype(self.dtype).name} cannot hold a weight below {smallest:.2g} "
+                "times the largest",
+                call=f"{type(self).__name__}.fit",
+                argument="sample_weight",
+                remedy="set such weights to zero",
             )
         return scaled
 
     def _warn_of_few_rows(self, n: int) -> None:
         """Warn where rows are so few that no score or interval of the result can be trusted."""
         if n < MIN_ROWS_TO_JUDGE:
-            warnings.warn(
-                f"`{type(self).__name__}.fit`: {n} rows are too few to judge anything by: with "
-                f"fewer than {MIN_ROWS_TO_JUDGE}, covariances, intervals and scores are little "
-                "more than guesses. Collect more rows.",
-                FewRowsWarning,
-                stacklevel=4,  # at the call of `fit`
+            warning = FewRowsWarning(
+                f"{n} rows are too few to judge anything by: with fewer than "
+                f"{MIN_ROWS_TO_JUDGE}, covariances, intervals and scores are little more "
+                "than guesses",
+                call=f"{type(self).__name__}.fit",
+                remedy="collect more rows",
             )
+            warnings.warn(warning, stacklevel=4)  # at the call of `fit`
 
     def _check_cells(self, rows: np.ndarray, X: np.ndarray, *targets: Columns) -> None:
         """Refuse or name cells that lie absurdly far out, in X and in targets."""
         tables = (Columns("X", X, getattr(self, "feature_names_in_", None)), *targets)
-        who, place = (
-            f"`{type(self).__name__}.fit`: ",
-            functools.partial(Columns.place, rows=rows),
-        )
-        check_cells(
-            who, self.dtype, tables, place, stacklevel=4
-        )  # at the call of `fit`
+        call = f"{type(self).__name__}.fit"
+        place = functools.partial(Columns.place, rows=rows)
+        check_cells(call, self.dtype, tables, place, stacklevel=4)  # at `fit`
 
     @property
     def n_iter_(self) -> int:
@@ -256,10 +258,14 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
         if len(wrong):
             row, column = wrong[0].tolist()
             place = column if columns is None else int(columns[column])
-            raise ValueError(
-                f"`{type(self).__name__}`: {argument} in row {row}, column {place} (from 0) is "
-                f"{values[row, column]:.3g} in standard units, too large for "
-                f"{np.dtype(self.dtype).name}; correct it, or remove the row."
+            raise CellError(
+                f"is {values[row, column]:.3g} in standard units, too large for "
+                f"{np.dtype(self.dtype).name}",
+                call=type(self).__name__,
+                argument=argument,
+                row=row,
+                column=place,
+                remedy="correct it, or remove the row",
             )
         return values.astype(self.dtype)
 

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from mmlp.compilation import Compiled, combine_model, partition_model
+from mmlp.errors import CallError
 
 PIECE = 256  # rows that are predicted at once: one shape, and no row depends on how many others
 PIECES, BYTES = 16, 2**20  # of them, where what goes in and comes out has no more bytes
@@ -32,11 +33,14 @@ def check_memory(call: str, n: int, d: int) -> None:
     """Refuse matrices (n, d, d) in float64 that are too large."""
     size = 8 * n * d**2
     if size > LARGEST:
-        raise ValueError(
-            f"`{call}` would make {n} matrices of {d} x {d}, {size / 2**30:.1f} GiB, which is "
-            f"refused above {LARGEST / 2**30:g} GiB: give fewer rows, or the `columns` that are "
-            "wanted; `predict_distribution(X).covariance` has `diagonal()`, `marginal(columns)` "
-            "and products without it."
+        raise CallError(
+            f"{n} matrices of {d} x {d} would take {size / 2**30:.1f} GiB, more than the "
+            f"limit of {LARGEST / 2**30:g} GiB",
+            call=call,
+            remedy="give fewer rows",
+            python_remedy="give fewer rows, or the `columns` that are wanted; "
+            "`predict_distribution(X).covariance` has `diagonal()`, `marginal(columns)` "
+            "and products without it",
         )
 
 

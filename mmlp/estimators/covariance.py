@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from mmlp.errors import ArgumentError, CallError
 from mmlp.estimators.chunks import as_one, predictions
 from mmlp.estimators.cross_fitting import compile_folds
 from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP, Perceptron
@@ -171,15 +172,21 @@ def form_for(estimator, d: int) -> str:
         estimator._size("rank")
         if form == "full":
             name = type(estimator).__name__
-            raise ValueError(
-                f"`{name}(rank={rank!r})` is the number of loadings of a low-rank covariance, but "
-                'covariance="full"; use covariance="low_rank", or leave out rank.'
+            raise ArgumentError(
+                "is the number of loadings of a low-rank covariance, but "
+                f'covariance="full", got {rank!r}',
+                call=name,
+                argument="rank",
+                remedy='use covariance="low_rank", or leave out rank',
             )
         if rank > d:
             name = type(estimator).__name__
-            raise ValueError(
-                f"`{name}(rank={rank!r})` must be at most {d}, the number of columns that vary: so "
-                "many loadings hold every covariance. Use a smaller rank, or leave it out."
+            raise ArgumentError(
+                f"must be at most {d}, the number of columns that vary, got {rank!r}: so "
+                "many loadings hold every covariance",
+                call=name,
+                argument="rank",
+                remedy="use a smaller rank, or leave it out",
             )
     thin = rank is not None or d > FEW
     return ("low_rank" if thin else "full") if form == "auto" else form
@@ -193,9 +200,12 @@ def check_range(
     smallest = min(eta.min(), diagonal.min())
     largest = max(eta.max(), diagonal.max(), np.abs(mean).max())
     if not (limits.tiny <= smallest and largest <= limits.max):
-        raise ValueError(
-            f"`{call}` needs numbers (means, scales) from {smallest:.3g} to {largest:.3g}, which "
-            f'{limits.dtype} cannot hold; fit targets in other units, or use dtype="float64".'
+        raise CallError(
+            f"means and scales range from {smallest:.3g} to {largest:.3g}, which "
+            f"{limits.dtype} cannot hold",
+            call=call,
+            remedy="fit targets in other units",
+            python_remedy='fit targets in other units, or use dtype="float64"',
         )
 
 
@@ -207,10 +217,13 @@ def check_rounding(call: str, dtype, mean: np.ndarray, precision: np.ndarray) ->
     row, target = np.unravel_index(np.argmax(share), share.shape)
     if share[row, target] > ROUNDING:
         better = ', fit with dtype="float64"' if limits.dtype == np.float32 else ""
-        raise ValueError(
-            f"`{call}`: {limits.dtype} rounds the mean of target {target} in row {row} (from 0), "
+        raise CallError(
+            f"{limits.dtype} rounds the mean of target {target} in row {row} (from 0), "
             f"{mean[row, target]:.6g}, by up to {share[row, target]:.2g} of its standard "
-            "deviations given the other targets; subtract an offset from the targets before "
-            f"`fit`{better}, or use `predict`, `predict_covariance` and `log_density`, which lose "
-            "no digits."
+            "deviations given the other targets",
+            call=call,
+            remedy="subtract an offset from the targets before fitting",
+            python_remedy="subtract an offset from the targets before "
+            f"`fit`{better}, or use `predict`, `predict_covariance` and `log_density`, "
+            "which lose no digits",
         )

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from mmlp.compilation import Compiled, combine_model, partition_model
+from mmlp.errors import ArgumentError, CallError
 from mmlp.estimators import batches
 from mmlp.estimators.batches import own_rows, shared_rows, some_of_them
 from mmlp.estimators.chunks import one_of_few
@@ -227,9 +228,10 @@ def check_steps(epochs: int, n: int, batch_size: int) -> None:
     steps_per_epoch = one_of_few(min(n, batches.EPOCH), batch_size) // batch_size
     most = MAX_STEPS // steps_per_epoch
     if epochs > most:
-        raise ValueError(
-            f"`max_epochs` must be at most {most} for this number of rows, because steps are "
-            f"counted in 32 bits, got {epochs}."
+        raise ArgumentError(
+            f"must be at most {most} for this number of rows, because steps are counted in "
+            f"32 bits, got {epochs}",
+            argument="max_epochs",
         )
 
 
@@ -254,10 +256,11 @@ def check_alike(
             return
         key, x, y = wrong[0] if wrong else ((), "another dtype", X.dtype)
         differ = f"weights {jax.tree_util.keystr(key)} of shape {y}, not {x}"
-    raise ValueError(
-        f"`{name}(warm_start=True)` goes on from the networks that were fitted, but its arguments "
-        f"or the number of rows now ask for {differ}; set the widths, `n_models` and so on as they "
-        "were, or `warm_start=False`."
+    raise CallError(
+        "training continues from the networks that were fitted, but the arguments or the "
+        f"number of rows now ask for {differ}",
+        call=f"{name}(warm_start=True)",
+        remedy="set the widths, `n_models` and so on as they were, or `warm_start=False`",
     )
 
 

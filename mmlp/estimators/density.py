@@ -11,7 +11,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, Transfor
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import validate_data
 
-from mmlp.argument_checks import checked_size
+from mmlp.argument_checks import check_size
+from mmlp.errors import ArgumentError, CallError
 from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.chunks import predictions
 from mmlp.estimators.covariance import form_for
@@ -78,8 +79,10 @@ class MatrixVAE(
         self._one_of("model", MODELS)
         share = self.validation_fraction
         if not 0 < share < 1:
-            raise ValueError(
-                f"`MatrixVAE(validation_fraction=...)` must lie between 0 and 1, got {share!r}."
+            raise ArgumentError(
+                f"must lie between 0 and 1, got {share!r}",
+                call="MatrixVAE",
+                argument="validation_fraction",
             )
         latent, widths = self._size("n_components"), self._sizes("hidden_dims")
         self._check_decoder()
@@ -158,7 +161,7 @@ class MatrixVAE(
         """n draws of x, (n, p)."""
         self._check_ready()
         key = jax.random.key(int(check_random_state(random_state).randint(2**31 - 1)))
-        n = checked_size(n, "MatrixVAE.sample(n=...)")
+        n = check_size(n, "MatrixVAE.sample(n=...)")
         if n <= DRAWN:
             return self.input_.back(_sampled(self.models_, key, n))
         rows = np.empty((n, self.n_features_in_))
@@ -202,14 +205,16 @@ class MatrixVAE(
             names = getattr(self, "feature_names_in_", getattr(self, "names", None))
             listed = name_columns(constant, names, "column")
             verb = "is" if len(constant) == 1 else "are"
-            raise ValueError(
-                f"`MatrixVAE.fit`: {listed} {verb} constant over the {len(X)} rows that are used, "
-                "so that rows have no density; leave out what is constant."
+            raise CallError(
+                f"{listed} {verb} constant over the {len(X)} rows that are used, so that "
+                "rows have no density",
+                call="MatrixVAE.fit",
+                remedy="leave out what is constant",
             )
 
     def _check_fitted(self) -> None:
         self._size("n_samples")
-        p, k = self.n_features_in_, checked_size(self.models_.latent, "VAE(latent=...)")
+        p, k = self.n_features_in_, check_size(self.models_.latent, "VAE(latent=...)")
         self._check_outputs("encoder", _encoded, self.models_, (k,))
         self._check_outputs("decoder", _decoded, self.models_, (p,), inputs=k)
         self._check_outputs("sampler", _drawn, self.models_, (p,), inputs=k)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mmlp.argument_checks import checked_positive
+from mmlp.argument_checks import check_positive
 from mmlp.compilation import Compiled
 from mmlp.distributions import Elliptical
 from mmlp.estimators.chunks import PIECE
@@ -38,7 +38,7 @@ def log_densities(
 
 
 def _checked(call: str, tail, dtype) -> list:
-    return [checked_positive(x.astype(dtype), f"{call}: a tail", dtype) for x in tail]
+    return [check_positive(x.astype(dtype), f"{call}: a tail", dtype) for x in tail]
 
 
 @functools.partial(Compiled, effort="least")

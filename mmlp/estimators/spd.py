@@ -11,6 +11,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from mmlp import divergences
+from mmlp.argument_checks import check_floats
+from mmlp.errors import CallError, MatrixError
 from mmlp.estimators import model_files
 from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.cross_fitting import Scaling, check_alike, fit_folds, folds
@@ -204,9 +206,10 @@ def _matrices(X: np.ndarray, Y, call: str, what: str = "y") -> np.ndarray:
     """Y as (n, d, d), as many as rows of X."""
     Y = np.asarray(Y, np.float64)
     if Y.ndim != 3 or Y.shape[1] != Y.shape[2] or not Y.shape[1] or len(Y) != len(X):
-        raise ValueError(
-            f"`SPDRegressor.{call}({what}=...)` needs as many matrices (n, d, d) as rows of X, got "
-            f"{len(X)} rows and y of shape {Y.shape}."
+        raise CallError(
+            f"{what} must hold as many matrices (n, d, d) as X has rows, got {len(X)} rows and "
+            f"{what} of shape {Y.shape}",
+            call=f"SPDRegressor.{call}",
         )
     return Y
 
@@ -222,12 +225,18 @@ def _but_for_rounding(log_trace: np.ndarray, d: int) -> np.ndarray:
 
 def factored(Y: np.ndarray, what: str = "y") -> tuple[np.ndarray, np.ndarray]:
     """Upper triangular factors (n, d, d) of Y / tr Y, in float64, and log tr Y (n, 1)."""
+    check_floats(Y, f"SPDRegressor.fit({what}=...)", "(n, d, d)", ndim=3)
     trace = np.trace(Y, axis1=1, axis2=2)
     size = np.where(trace == 0, 1.0, np.abs(trace))[:, None, None]
     try:
         factor = Gram.from_dense(Y / size).factor
-    except ValueError as error:
-        raise ValueError(
-            f"`SPDRegressor.fit({what}=...)`, scaled to trace one: {error}"
+    except MatrixError as error:
+        raise MatrixError(
+            error.requirement,
+            f"{error.deviation} when scaled to trace one",
+            index=error.index,
+            call="SPDRegressor.fit",
+            argument=what,
+            remedy=error.remedy,
         ) from None
     return np.asarray(factor), np.log(trace)[:, None]

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from mmlp.errors import CallError
 from mmlp.estimators.covariance import Form
 from mmlp.estimators.cross_fitting import Scaling, check_alike
 from mmlp.estimators.mean import Mean
@@ -68,9 +69,10 @@ def scaled(
         if len(tiny):
             names = getattr(regressor, "target_names_", None)
             target = name_columns(regressor.varying_targets_[tiny[:1]], names)
-            raise ValueError(
-                f"`{type(regressor).__name__}.fit`: the variance of {target} underflows; use other "
-                "units."
+            raise CallError(
+                f"the variance of {target} underflows",
+                call=f"{type(regressor).__name__}.fit",
+                remedy="use other units",
             )
     before = regressor.models_ if regressor._warm else {}
     return regressor.input_.forward(X), regressor.target_.forward(y), before

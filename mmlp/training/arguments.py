@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from mmlp.argument_checks import checked_size
+from mmlp.argument_checks import check_size
 from mmlp.compilation import choose_effort, combine_model, partition_model
 from mmlp.training.data import (
     ModelAxis,
@@ -227,10 +227,10 @@ def _check_optimizer(call: str, optimizer: Any) -> None:
 
 def _check_sizes(arguments: Arguments) -> None:
     call = arguments.call
-    checked_size(arguments.epochs, f"{call}(epochs=...)")
-    checked_size(arguments.batch_size, f"{call}(batch_size=...)")
+    check_size(arguments.epochs, f"{call}(epochs=...)")
+    check_size(arguments.batch_size, f"{call}(batch_size=...)")
     if arguments.patience is not None:
-        checked_size(arguments.patience, f"{call}(patience=...)")
+        check_size(arguments.patience, f"{call}(patience=...)")
 
 
 def _check_key(arguments: Arguments) -> tuple[np.ndarray, Any]:

@@ -125,9 +125,7 @@ def plan_chunks(tree: Any, batch_size: int) -> list[Chunk]:
     chunks = []
     for first in range(0, n_full, max(1, capacity)):
         n_batches = min(capacity, n_full - first)
-        chunks.append(
-            Chunk(first, first * batch_size, n_batches, batch_size, capacity)
-        )
+        chunks.append(Chunk(first, first * batch_size, n_batches, batch_size, capacity))
     if n_left:
         chunks.append(Chunk(n_full, n_full * batch_size, 1, n_left, 1))
     return chunks

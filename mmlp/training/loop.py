@@ -95,11 +95,12 @@ def train(
                 callback(info)
 
             stop_signal = max_over_processes(interrupts.received)
-            if directory is not None:
-                if finished or stop_signal or directory.is_write_due():
-                    all_metrics = Metrics.stack(done)
-                    history = make_history(run, all_metrics)
-                    directory.write(state, all_metrics, history, finished=finished)
+            if directory is None:
+                continue
+            if finished or stop_signal or directory.is_write_due():
+                metrics = Metrics.stack(done)
+                history = make_history(run, metrics)
+                directory.write(state, metrics, history, finished=finished)
 
         if finished:
             bar.end(done)

@@ -135,9 +135,7 @@ class Layout:
         all_gains = []
         for stack in self.stacks:
             shapes = [self.leaves[i].shape for i in stack.members]
-            gains = [
-                max(1, columns / max(rows, 1)) ** 0.5 for rows, columns in shapes
-            ]
+            gains = [max(1, columns / max(rows, 1)) ** 0.5 for rows, columns in shapes]
             all_gains.append(jnp.array(gains, stack.dtype)[:, None, None])
         return all_gains
 

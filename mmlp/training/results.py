@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from mmlp.errors import CallWarning, NonFiniteError, NonFiniteWarning
 from mmlp.training.arguments import Run, name_leaf
 from mmlp.training.devices import to_host
 from mmlp.training.epoch import (
@@ -74,18 +75,6 @@ class EpochInfo:
     model: Callable[[], Any]
 
 
-class NonFiniteError(FloatingPointError):
-    """Training has failed because losses or gradients were not finite.
-
-    Attributes
-    ----------
-    result : FitResult
-        The last model whose loss and gradient were finite, and the history so far.
-    """
-
-    result: FitResult
-
-
 def make_history(run: Run, metrics: Metrics) -> dict[str, Any]:
     """Return the metrics of an epoch, or of many, under the names that users see."""
     history = {
@@ -116,17 +105,19 @@ def report_bad_steps(
     failed = np.atleast_1d(to_host(state.failed))
     all_failed = bool(np.all(failed))
     texts = _describe_bad_steps(run, state, epochs, returned, all_failed=all_failed)
-    message = f"`{run.call}`: {'. '.join(texts)}"
+    problem = ". ".join(texts)
     if not all_failed:
-        warn_caller(message, RuntimeWarning)
+        warn_caller(NonFiniteWarning(problem, call=run.call))
         return
 
     error = NonFiniteError(
-        f"{message}, also after {MAX_HALVINGS} returns to the last good weights with "
-        "ever smaller steps. Try a smaller learning rate in `optimizer`, `calibrate` "
-        "the model on its inputs, scale the data to about one, or use float64 "
+        f"{problem}, also after {MAX_HALVINGS} returns to the last good weights with "
+        "ever smaller steps",
+        call=run.call,
+        python_remedy="try a smaller learning rate in `optimizer`, `calibrate` the "
+        "model on its inputs, scale the data to about one, or use float64 "
         "(`jax.config.update('jax_enable_x64', True)`). The last good model is in "
-        "`.result` of this error."
+        "`.result` of this error",
     )
     error.result = make_result()
     raise error
@@ -181,27 +172,28 @@ def warn_if_nothing_was_learnt(run: Run, state: State, result: FitResult) -> Non
     failed = to_host(state.failed)
     no_step = np.all(np.isnan(result.history["loss"]), axis=0) & ~failed
     if np.any(no_step):
-        _warn_of_unchanged(
-            run, no_step, f"`{run.call}`: no step was finite, and none was applied"
+        _warn_of_initial_weights(
+            run, no_step, "no step was finite, and none was applied"
         )
     never_scored = run.has_validation & ~np.isfinite(to_host(state.best_validation))
     if np.any(never_scored):
-        _warn_of_unchanged(
+        _warn_of_initial_weights(
             run,
             never_scored,
-            f"`{run.call}(validation=...)` was not finite in any epoch",
+            "the loss on the validation data was not finite in any epoch",
         )
 
 
-def _warn_of_unchanged(run: Run, unchanged: np.ndarray, reason: str) -> None:
+def _warn_of_initial_weights(run: Run, unchanged: np.ndarray, reason: str) -> None:
     owner = ""
     if run.program.many:
         owner = f" for {_list_models(np.flatnonzero(unchanged))}"
     subject = "the model has its" if np.sum(unchanged) == 1 else "the models have their"
-    warn_caller(f"{reason}{owner}; {subject} initial weights.")
+    text = f"{reason}{owner}; {subject} initial weights"
+    warn_caller(CallWarning(text, call=run.call))
 
 
-def warn_caller(text: str | Warning, category: type[Warning] = UserWarning) -> None:
+def warn_caller(warning: Warning) -> None:
     """Issue a warning at the line that called this package."""
     level = 1
     frame = sys._getframe()
@@ -210,7 +202,7 @@ def warn_caller(text: str | Warning, category: type[Warning] = UserWarning) -> N
             break
         level += 1
         frame = frame.f_back
-    warnings.warn(text, category, stacklevel=level)
+    warnings.warn(warning, stacklevel=level)
 
 
 def _list_models(models: Sequence[int] | np.ndarray) -> str:
