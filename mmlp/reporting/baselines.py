@@ -216,6 +216,53 @@ def predict_matrices(
     return predictions
 
 
+def predict_from_neighbours(
+    X: np.ndarray, T: np.ndarray, X_new: np.ndarray, k: int
+) -> np.ndarray:
+    """Return the log-Euclidean mean of the matrices of the k nearest samples.
+
+    Parameters
+    ----------
+    X : array of shape (n, p)
+        Inputs of the samples.
+    T : array of shape (n, m, d)
+        Factors of their matrices A = T'T.
+    X_new : array of shape (n_new, p)
+    k : int
+
+    Returns
+    -------
+    array of shape (n_new, d, d)
+        Factors of matrices of trace one.
+    """
+    distances = np.sum((X_new[:, None] - X) ** 2, axis=-1)
+    nearest = np.argsort(distances, axis=1)[:, :k]
+    return log_euclidean_mean(T[nearest])
+
+
+def log_euclidean_mean(T: np.ndarray) -> np.ndarray:
+    """Return a factor of exp(mean of log A), scaled to trace one.
+
+    See Arsigny et al. (2006).
+
+    Parameters
+    ----------
+    T : array of shape (..., k, m, d)
+        Factors of k matrices A = T'T.
+
+    Returns
+    -------
+    array of shape (..., d, d)
+    """
+    _, singular_values, Vt = np.linalg.svd(T, full_matrices=False)
+    logs = np.swapaxes(Vt, -1, -2) @ (2 * np.log(singular_values)[..., None] * Vt)
+    w, V = np.linalg.eigh(np.mean(logs, axis=-3))
+
+    # The largest eigenvalue is made one, so that nothing overflows.
+    root = np.exp((w - w[..., -1:]) / 2)[..., None] * np.swapaxes(V, -1, -2)
+    return root / np.linalg.norm(root, axis=(-2, -1), keepdims=True)
+
+
 def _split(
     x: np.ndarray, y: np.ndarray, train: TrainingRows | None
 ) -> list[tuple[TrainingRows, np.ndarray]]:
