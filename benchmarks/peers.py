@@ -128,7 +128,7 @@ def size() -> dict[str, list[dict]]:
 
 def first() -> dict[str, dict]:
     """Import, first fit and second run of a script, in seconds."""
-    medians = first_fit.measured({"here": ROOT}, 3, 300)
+    medians = first_fit.measure_first_fits({"here": ROOT}, 3, 300)
     return {kind: values for (_, kind), values in medians.items()}
 
 

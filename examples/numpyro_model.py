@@ -1,12 +1,13 @@
 """A Bayesian model with heavy tails, in NumPyro.
 
-200 returns of two assets, simulated with a power exponential of exponent beta = 0.6 (beta = 1 is
-the Gaussian; smaller means heavier tails). The model puts priors on location, correlation, scale
-and beta, and NUTS draws from the posterior through the density of `mmlp.numpyro`. eta and alpha
-enter as a product, so alpha is one.
+The data are 200 returns of two assets, simulated from a power exponential distribution
+with exponent beta = 0.6 (beta = 1 is the Gaussian; smaller means heavier tails). The
+model puts priors on location, correlation, scale and beta, and NUTS samples the
+posterior with the density of `mmlp.numpyro`. Only the product of eta and alpha enters
+the density, so alpha is fixed at one.
 
-The picture shows the posterior of beta, with the truth, and the data with the ellipse that holds
-90 % by the posterior mean.
+The picture shows the posterior of beta with the true value, and the data with the 90 %
+ellipse at the posterior mean.
 """
 
 import jax
@@ -21,52 +22,53 @@ import mmlp
 from mmlp.numpyro import TraceOnePowerExponential
 from mmlp.plotting import plot_ellipses
 
-BETA = 0.6
+TRUE_BETA = 0.6
+N_DAYS = 200
 
 
-def model(y):
+def model(y: jax.Array) -> None:
+    """Declare priors and likelihood for returns y (n, 2)."""
     loc = numpyro.sample("loc", dist.Normal(0, 1).expand([2]).to_event(1))
     correlation = numpyro.sample("correlation", dist.LKJCholesky(2))
-    ratio = numpyro.sample(
-        "ratio", dist.LogNormal(0, 0.5)
-    )  # of the two standard deviations
+    # The ratio of the two standard deviations.
+    ratio = numpyro.sample("ratio", dist.LogNormal(0, 0.5))
     eta = numpyro.sample("eta", dist.LogNormal(0, 1))
     beta = numpyro.sample("beta", dist.LogNormal(0, 0.5))
-    # T, of any scale: Omega = T'T / tr(T'T)
+
+    # T may have any scale: Omega = T'T / tr(T'T).
     factor = jnp.transpose(correlation) * jnp.array([1.0, ratio])
+    distribution = TraceOnePowerExponential(loc, factor, eta, 1.0, beta)
     with numpyro.plate("days", len(y)):
-        numpyro.sample(
-            "y", TraceOnePowerExponential(loc, factor, eta, 1.0, beta), obs=y
-        )
+        numpyro.sample("y", distribution, obs=y)
 
 
-def simulate(key, n: int) -> jax.Array:
-    omega, loc = (
-        mmlp.Gram.trace_one(jnp.array([[1.0, 0.6], [0.0, 0.8]])),
-        jnp.array([0.1, 0.0]),
-    )
-    return mmlp.TraceOnePowerExponential(loc, omega, 1.0, 1.0, BETA).sample(key, (n,))
+def simulate_returns(key: jax.Array, n: int) -> jax.Array:
+    """Draw n returns of two correlated assets, shape (n, 2)."""
+    loc = jnp.array([0.1, 0.0])
+    omega = mmlp.Gram.trace_one(jnp.array([[1.0, 0.6], [0.0, 0.8]]))
+    truth = mmlp.TraceOnePowerExponential(loc, omega, 1.0, 1.0, TRUE_BETA)
+    return truth.sample(key, (n,))
 
 
 def main(draws: int = 500) -> None:
-    y = simulate(jax.random.key(0), 200)
+    y = simulate_returns(jax.random.key(0), N_DAYS)
     mcmc = MCMC(NUTS(model), num_warmup=draws, num_samples=draws, progress_bar=False)
     mcmc.run(jax.random.key(1), y)
     posterior = mcmc.get_samples()
     low, high = np.quantile(posterior["beta"], [0.05, 0.95])
-    interval = f"90 % interval {low:.2f} to {high:.2f}"
     print(
-        f"beta: posterior mean {np.mean(posterior['beta']):.2f}, {interval}, truth {BETA}"
+        f"beta: posterior mean {np.mean(posterior['beta']):.2f}, "
+        f"90 % interval {low:.2f} to {high:.2f}, truth {TRUE_BETA}"
     )
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4), layout="constrained")
     left.hist(posterior["beta"], bins=30, density=True)
-    left.axvline(BETA, color="C3", label="truth")
+    left.axvline(TRUE_BETA, color="C3", label="truth")
     left.axvline(1, color="grey", ls=":", label="Gaussian")
     left.set(xlabel=r"$\beta$", ylabel="posterior density")
     left.legend()
 
-    mean = {name: np.mean(draws, axis=0) for name, draws in posterior.items()}
+    mean = {name: np.mean(samples, axis=0) for name, samples in posterior.items()}
     omega = mmlp.Gram.trace_one(mean["correlation"].T * np.array([1.0, mean["ratio"]]))
     fitted = mmlp.TraceOnePowerExponential(
         mean["loc"], omega, mean["eta"], 1.0, mean["beta"]

@@ -1,16 +1,18 @@
-"""Follow a run from outside.
+"""Monitor a run from outside.
 
-One line of CSV an epoch, and TensorBoard where `tensorboardX` is installed:
+Write one line of CSV per epoch, and TensorBoard's event files if `tensorboardX` is
+installed:
 
     python examples/tensorboard.py runs/example
     tensorboard --logdir runs/example
 
-`on_epoch` takes any function of one `EpochInfo`; after an interruption it is called for the epochs
-that follow.
+`on_epoch` takes any function of one `EpochInfo`. A run that resumes after an
+interruption calls it for the remaining epochs.
 """
 
 import csv
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -18,71 +20,87 @@ import jax.numpy as jnp
 
 import mmlp
 
+N_TRAINING = 150
+N_VALIDATION = 50
 
-def to_csv(path: Path):
-    """A function for `on_epoch` that appends to a CSV file."""
+
+def write_csv(path: Path) -> Callable[[mmlp.EpochInfo], None]:
+    """Return a callback for `on_epoch` that appends to a CSV file."""
     path.parent.mkdir(parents=True, exist_ok=True)
 
-    def write(info):
-        new = not path.exists()
+    def append_epoch(info: mmlp.EpochInfo) -> None:
+        is_new = not path.exists()
         with open(path, "a", newline="") as file:
             writer = csv.writer(file)
-            if new:
+            if is_new:
                 writer.writerow(["epoch", "loss", "validation", "skipped"])
-            numbers = float(info.loss), float(info.validation), int(info.skipped)
-            writer.writerow([info.epoch, *numbers])
+            writer.writerow(
+                [
+                    info.epoch,
+                    float(info.loss),
+                    float(info.validation),
+                    int(info.skipped),
+                ]
+            )
 
-    return write
+    return append_epoch
 
 
-def to_tensorboard(folder: Path):
-    """A function for `on_epoch` that writes TensorBoard's event files."""
+def write_tensorboard(folder: Path) -> Callable[[mmlp.EpochInfo], None]:
+    """Return a callback for `on_epoch` that writes TensorBoard's event files."""
     try:
         from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ImportError(
-            "`to_tensorboard` needs tensorboardX: pip install tensorboardX"
+            "`write_tensorboard` needs tensorboardX: pip install tensorboardX"
         ) from None
     writer = SummaryWriter(str(folder))
 
-    def write(info):
+    def add_epoch(info: mmlp.EpochInfo) -> None:
         writer.add_scalar("loss", float(info.loss), info.epoch)
         writer.add_scalar("validation", float(info.validation), info.epoch)
         writer.add_scalar("skipped steps", int(info.skipped), info.epoch)
         writer.flush()
 
-    return write
+    return add_epoch
 
 
-def loss(model, batch, key, t):
+def loss(
+    model: mmlp.MatrixMLP,
+    batch: tuple[jax.Array, mmlp.Gram],
+    key: jax.Array,
+    t: jax.Array,
+) -> jax.Array:
+    """Return the mean von Neumann divergence of a batch."""
     X, Y = batch
     return jnp.mean(mmlp.von_neumann(jax.vmap(model)(X), Y))
 
 
 def main(folder: Path) -> mmlp.FitResult:
     key = jax.random.key(0)
-    X = jax.random.normal(key, (200, 2))
-    Y = mmlp.Gram.trace_one(
-        jnp.exp(0.5 * X)[:, :, None] * jnp.array([[0.8, 0.6], [-0.6, 0.8]])
-    )
-    train, validation = (
-        (X[:150], mmlp.Gram(Y.factor[:150])),
-        (X[150:], mmlp.Gram(Y.factor[150:])),
-    )
-    model = mmlp.calibrate(mmlp.MatrixMLP(2, 2, (6,), key=key), X, key=key)
+    X = jax.random.normal(key, (N_TRAINING + N_VALIDATION, 2))
+    rotation = jnp.array([[0.8, 0.6], [-0.6, 0.8]])
+    Y = mmlp.Gram.trace_one(jnp.exp(0.5 * X)[:, :, None] * rotation)
+    training = (X[:N_TRAINING], mmlp.Gram(Y.factor[:N_TRAINING]))
+    validation = (X[N_TRAINING:], mmlp.Gram(Y.factor[N_TRAINING:]))
 
-    callbacks = [to_csv(folder / "epochs.csv")]
+    callbacks = [write_csv(folder / "epochs.csv")]
     try:
-        callbacks.append(to_tensorboard(folder))
+        callbacks.append(write_tensorboard(folder))
     except ImportError as error:
         print(error)
-    options = {
-        "epochs": 30,
-        "batch_size": 25,
-        "validation": validation,
-        "on_epoch": callbacks,
-    }
-    return mmlp.fit(model, loss, train, key=key, **options)
+
+    model = mmlp.calibrate(mmlp.MatrixMLP(2, 2, (6,), key=key), X, key=key)
+    return mmlp.fit(
+        model,
+        loss,
+        training,
+        key=key,
+        epochs=30,
+        batch_size=25,
+        validation=validation,
+        on_epoch=callbacks,
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Two processes train one model.
+"""Train one model in two processes.
 
-Each holds one device, and every batch is spread over both:
+Each process holds one device, and every batch is spread over both. Without arguments
+the program starts both processes on this machine:
 
-    python examples/two_processes.py                 # on this machine: starts both processes itself
+    python examples/two_processes.py
 
-On several machines start the same program on each, with the first's address and its own number:
+On several machines, start the same program on each of them with the address of the
+first and its own number, counted from 0:
 
     python examples/two_processes.py ADDRESS:PORT NUMBER_OF_PROCESSES MY_NUMBER
 """
@@ -22,50 +24,69 @@ import optax
 import mmlp
 
 
-def loss(model, batch, key, t):
+def loss(
+    model: mmlp.MatrixMLP,
+    batch: tuple[jax.Array, mmlp.Gram],
+    key: jax.Array,
+    t: jax.Array,
+) -> jax.Array:
+    """Return the mean von Neumann divergence of a batch."""
     X, Y = batch
     return jnp.mean(mmlp.von_neumann(jax.vmap(model)(X), Y))
 
 
-def fitted() -> mmlp.FitResult:
-    """What one process would run as well: nothing here knows of the others."""
+def train() -> mmlp.FitResult:
+    """Train the model, with the code that a single process would run."""
     X = np.random.default_rng(0).normal(size=(40, 2)).astype(jnp.zeros(()).dtype)
     rotation = np.array([[0.8, 0.6], [-0.6, 0.8]], X.dtype)
     Y = mmlp.Gram(np.exp(0.5 * X)[:, :, None] * rotation).scaled(0.4)
     model = mmlp.MatrixMLP(2, 2, (4,), key=jax.random.key(0))
-    options = {
-        "epochs": 13,
-        "batch_size": 10,
-        "optimizer": optax.adam(0.02),
-        "progress": False,
-    }
-    return mmlp.fit(model, loss, (X, Y), key=jax.random.key(1), **options)
+    return mmlp.fit(
+        model,
+        loss,
+        (X, Y),
+        key=jax.random.key(1),
+        epochs=13,
+        batch_size=10,
+        optimizer=optax.adam(0.02),
+        progress=False,
+    )
 
 
-def main(address: str, processes: int, number: int) -> None:
+def main(address: str, n_processes: int, number: int) -> None:
+    """Join the other processes, train, and report the loss."""
     if os.environ.get("JAX_PLATFORMS") == "cpu":
-        jax.config.update(
-            "jax_cpu_collectives_implementation", "gloo"
-        )  # GPUs need no such line
-    jax.distributed.initialize(address, num_processes=processes, process_id=number)
-    result = fitted()
-    loss = f"loss {result.history['loss'][-1]:.6f}"
-    print(f"process {number} of {processes}, {len(jax.devices())} devices: {loss}")
+        # GPUs do not need this setting.
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(address, num_processes=n_processes, process_id=number)
+
+    result = train()
+    print(
+        f"process {number} of {n_processes}, {len(jax.devices())} devices: "
+        f"loss {result.history['loss'][-1]:.6f}"
+    )
     if number == 0 and "MODEL" in os.environ:
         mmlp.save(result.model, os.environ["MODEL"])
     jax.distributed.shutdown()
+
+
+def start_two_processes() -> int:
+    """Run this program twice on this machine and return the larger exit status."""
+    with socket.socket() as free_socket:
+        free_socket.bind(("localhost", 0))
+        address = f"localhost:{free_socket.getsockname()[1]}"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, __file__, address, "2", number],
+            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        )
+        for number in ("0", "1")
+    ]
+    return max(process.wait() for process in processes)
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 4:
         main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
     else:
-        with socket.socket() as free:
-            free.bind(("localhost", 0))
-            address = f"localhost:{free.getsockname()[1]}"
-        environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-        command = [sys.executable, __file__, address, "2"]
-        children = [
-            subprocess.Popen([*command, number], env=environment) for number in "01"
-        ]
-        sys.exit(max(child.wait() for child in children))
+        sys.exit(start_two_processes())
