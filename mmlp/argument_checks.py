@@ -1,4 +1,9 @@
-"""Checks of arguments: errors name argument, value and remedy; traced values pass unread."""
+"""Checks of arguments whose errors name the argument, its value and a remedy.
+
+Traced values pass unread: their numbers are not known while a program is compiled.
+"""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -7,26 +12,55 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 
 
-def checked_floats(x: ArrayLike, argument: str, shape: str, *, ndim: int):
-    """`x` as an array of finite floating-point numbers with `ndim` or more axes, none empty."""
+def check_floats(x: ArrayLike, argument: str, shape: str, *, ndim: int) -> Any:
+    """Return `x` as an array, if it is finite, floating-point and has no empty axis.
+
+    Parameters
+    ----------
+    x : array-like
+    argument : str
+        Name of the argument in errors, such as "Gram(factor=...)".
+    shape : str
+        The shape that errors ask for, such as "(..., m, d)".
+    ndim : int
+        The smallest number of axes.
+
+    Returns
+    -------
+    jax.Array or numpy.ndarray
+        `x` itself if it is an array of one of these kinds.
+
+    Raises
+    ------
+    ValueError
+        If the dtype, the shape or an entry is not as asked for.
+    """
     array = x if isinstance(x, jax.Array | np.ndarray) else np.asarray(x)
+
     if not jnp.issubdtype(array.dtype, jnp.floating):
-        got = f"got dtype {array.dtype}; use `.astype(float)`"
-        raise ValueError(f"`{argument}` must hold floating-point numbers, {got}.")
+        raise ValueError(
+            f"`{argument}` must hold floating-point numbers, "
+            f"got dtype {array.dtype}; use `.astype(float)`."
+        )
     if array.ndim < ndim or 0 in array.shape:
-        wanted = f"have shape {shape} with no axis of length 0"
-        raise ValueError(f"`{argument}` must {wanted}, got shape {array.shape}.")
+        raise ValueError(
+            f"`{argument}` must have shape {shape} with no axis of length 0, "
+            f"got shape {array.shape}."
+        )
+
     if not isinstance(array, Tracer):
-        bad = np.argwhere(~np.isfinite(np.asarray(array)))
-        if len(bad):
-            where = tuple(int(i) for i in bad[0])
-            got = f"got {array[where]} at index {where}; drop or fill such entries"
-            raise ValueError(f"`{argument}` must be finite, {got}.")
+        non_finite = np.argwhere(~np.isfinite(np.asarray(array)))
+        if len(non_finite):
+            index = tuple(int(i) for i in non_finite[0])
+            raise ValueError(
+                f"`{argument}` must be finite, got {array[index]} at index {index}; "
+                "drop or fill such entries."
+            )
     return array
 
 
-def checked_size(value: int, argument: str) -> int:
-    """`value` as a whole number of at least 1."""
+def check_size(value: int, argument: str) -> int:
+    """Return `value` as an int, if it is a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(
             f"`{argument}` must be a whole number of at least 1, got {value!r}."
@@ -34,35 +68,44 @@ def checked_size(value: int, argument: str) -> int:
     return int(value)
 
 
-def checked_sizes(values, argument: str) -> tuple[int, ...]:
-    """`values` as a tuple of whole numbers of at least 1."""
+def check_sizes(values: Any, argument: str) -> tuple[int, ...]:
+    """Return `values` as a tuple, if they are whole numbers of at least 1."""
     if not isinstance(values, tuple | list):
         raise ValueError(
             f"`{argument}` must be a tuple of sizes such as (20, 20), got {values!r}."
         )
-    return tuple(checked_size(value, argument) for value in values)
+    return tuple(check_size(value, argument) for value in values)
 
 
-def checked_positive(value: ArrayLike, argument: str, dtype) -> jax.Array:
-    """`value` as an array of positive numbers; a Python number takes `dtype`."""
-    value = jnp.asarray(value, dtype) if isinstance(value, int | float) else value
-    array = jnp.asarray(checked_floats(value, argument, "(...)", ndim=0))
+def check_positive(value: ArrayLike, argument: str, dtype: Any) -> jax.Array:
+    """Return `value` as an array, if it is positive; a Python number takes `dtype`."""
+    if isinstance(value, int | float):
+        value = jnp.asarray(value, dtype)
+    array = jnp.asarray(check_floats(value, argument, "(...)", ndim=0))
+
     if not isinstance(array, Tracer) and not np.all(np.asarray(array) > 0):
-        got = f"got {np.min(np.asarray(array)):.6g}; use exp or softplus of it"
-        raise ValueError(f"`{argument}` must be positive, {got}.")
+        smallest = np.min(np.asarray(array))
+        raise ValueError(
+            f"`{argument}` must be positive, got {smallest:.6g}; "
+            "use exp or softplus of it."
+        )
     return array
 
 
-def check_trace_one(gram, argument: str, tolerance: float = 1e-3) -> None:
-    """Refuses a Gram whose trace is not one."""
-    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(gram)):
+def check_trace_one(A: Any, argument: str, tolerance: float = 1e-3) -> None:
+    """Raise a ValueError if a concrete SPD value does not have trace one."""
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(A)):
         return
-    with jax.ensure_compile_time_eval():  # a constant under `jit`
-        trace = np.asarray(gram.trace())
-    off = ~(np.abs(trace - 1) <= tolerance)
-    if off.any():
-        use = f"use `{type(gram).__name__}.trace_one(...)`, with the scale in `eta`"
-        got = f"{trace[off][0]:.6g}"
+
+    # The value may be a constant of a function that is being compiled.
+    with jax.ensure_compile_time_eval():
+        trace = np.asarray(A.trace())
+
+    # A NaN is not close to one either.
+    wrong = ~(np.abs(trace - 1) <= tolerance)
+    if wrong.any():
         raise ValueError(
-            f"`{argument}` must have trace one to {tolerance}, got {got}; {use}."
+            f"`{argument}` must have trace one to {tolerance}, "
+            f"got {trace[wrong][0]:.6g}; "
+            f"use `{type(A).__name__}.trace_one(...)`, with the scale in `eta`."
         )

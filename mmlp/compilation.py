@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Hashable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jaxlib.version
 from jax.core import Tracer
@@ -83,6 +84,31 @@ def choose_effort(steps: int, samples: int, weights: int) -> str:
     if products <= MAX_PRODUCTS_LESS:
         return "less"
     return "full"
+
+
+def partition_model(model: Any) -> tuple[Any, Any, tuple]:
+    """Split a model into arguments of a compiled function and a hashable remainder.
+
+    Parameters
+    ----------
+    model : any tree, such as an `equinox.Module`
+
+    Returns
+    -------
+    params : the model with only its floating-point arrays, which training changes
+    frozen : the model with only its other arrays
+    static : what is not an array, as hashable (leaves, structure)
+    """
+    params, others = eqx.partition(model, eqx.is_inexact_array)
+    frozen, static = eqx.partition(others, eqx.is_array)
+    leaves, structure = jax.tree.flatten(static)
+    return params, frozen, (tuple(leaves), structure)
+
+
+def combine_model(params: Any, frozen: Any, static: tuple) -> Any:
+    """Return the model that `partition_model` split."""
+    leaves, structure = static
+    return eqx.combine(params, frozen, jax.tree.unflatten(structure, leaves))
 
 
 class Compiled:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import logsumexp
 
-from mmlp.argument_checks import checked_size
+from mmlp.argument_checks import check_size
 from mmlp.distributions import TraceOneGaussian, kl_divergence
 from mmlp.divergences import von_neumann
 from mmlp.networks import Dense, Diagonal, MatrixMLP, Output
@@ -53,7 +53,7 @@ class VAE(eqx.Module):
             remedy = "give the number of latent variables as `latent`"
             raise ValueError(f"`VAE(decoder=...)` has no `in_features`: {remedy}.")
         self.encoder, self.decoder = encoder, decoder
-        self.latent = checked_size(latent, "VAE(latent=...)")
+        self.latent = check_size(latent, "VAE(latent=...)")
 
     @property
     def in_features(self) -> int | None:
@@ -93,7 +93,7 @@ class VAE(eqx.Module):
     def sample(self, key, n: int) -> Array:
         """n draws of x, shape (n, p)."""
         key_s, key_x = jax.random.split(key)
-        s = self.prior.sample(key_s, (checked_size(n, "VAE.sample(n=...)"),))
+        s = self.prior.sample(key_s, (check_size(n, "VAE.sample(n=...)"),))
         return jax.vmap(lambda s, key: self.decode(s).sample(key))(
             s, jax.random.split(key_x, n)
         )
@@ -138,7 +138,7 @@ class VAE(eqx.Module):
     def draws(self, x: Array, key, samples: int):
         """q(s | x), draws s (samples, k) of it, and log p(x | s) at them."""
         q = self.encode(x)
-        s = q.sample(key, (checked_size(samples, "VAE(samples=...)"),))
+        s = q.sample(key, (check_size(samples, "VAE(samples=...)"),))
         return q, s, jax.vmap(lambda s: self.decode(s).log_prob(x))(s)
 
 
@@ -207,8 +207,8 @@ def paper_vae(
         options = {"out_features": dim + head.extra} | output | network_options
         return head(network(inputs, dim, hidden_dims, key=key, **options))
 
-    features = checked_size(features, "paper_vae(features=...)")
-    latent = checked_size(latent, "paper_vae(latent=...)")
+    features = check_size(features, "paper_vae(features=...)")
+    latent = check_size(latent, "paper_vae(latent=...)")
     encoder = part(name[2], name[3], features, latent, keys[0])
     form = "decoder" if "decoder" in given else name[1]
     return VAE(encoder, part(name[0], form, latent, features, keys[1]))

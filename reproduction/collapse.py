@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 from typing import Any, ClassVar
 
-from mmlp.reporting.table import cell
+from mmlp.reporting.tables import mean_cell
 from reproduction.harness.claims import judged, judged_cases, more
 from reproduction.harness.jobs import each
 from reproduction.vaes.data import Data
@@ -98,7 +98,9 @@ def run(settings: Settings) -> dict:
     scores = {name: found[settings, recipe] for name, recipe in rows.items()}
 
     def table(title: str, names: list[str]) -> dict:
-        cells = {name: [cell(scores[name][key]) for key in SCORES] for name in names}
+        cells = {
+            name: [mean_cell(scores[name][key]) for key in SCORES] for name in names
+        }
         lines = [{"name": name, "cells": values} for name, values in cells.items()]
         return {"title": title, "columns": ["recipe", *SCORES], "rows": lines}
 

@@ -12,7 +12,7 @@ import scipy.stats
 from matplotlib.figure import Figure
 
 from mmlp.distributions import TraceOnePowerExponential
-from mmlp.reporting.table import rounded
+from mmlp.reporting.number_format import round_digits
 from mmlp.spd import Gram
 from reproduction.harness.claims import judged
 from reproduction.harness.jobs import progress
@@ -64,7 +64,7 @@ def run(settings: Settings) -> dict:
         }
         panel |= {"beyond": beyond, "scale": _difference(values, unscaled)}
         panels.append(
-            panel | {"density": rounded(values, 3), "gaussian": alpha == beta == 1}
+            panel | {"density": round_digits(values, 3), "gaussian": alpha == beta == 1}
         )
     u = np.sum(
         np.asarray(x, np.float64) @ np.linalg.inv(M) * np.asarray(x, np.float64),

@@ -10,7 +10,8 @@ from typing import ClassVar
 import numpy as np
 from matplotlib.figure import Figure
 
-from mmlp.reporting.table import cell, rounded
+from mmlp.reporting.number_format import round_digits
+from mmlp.reporting.tables import mean_cell
 from reproduction.harness.claims import advantage, ahead, judged, judged_cases, shares
 from reproduction.spd import tables
 from reproduction.spd.models import (
@@ -109,7 +110,7 @@ def duel_table(errors: Errors) -> dict:
         ours, rival = (rows[row][:, QRE] for row in (OURS, CHOLESKY))
         differences = advantage(ours, rival), advantage(np.log(ours), np.log(rival))
         paired = [{"mean": mean, "error": error} for mean, error in differences]
-        cells = [cell(ours.tolist()), cell(rival.tolist()), *paired]
+        cells = [mean_cell(ours.tolist()), mean_cell(rival.tolist()), *paired]
         lines.append({"name": f"{setting}, d0 = {d}", "cells": cells})
     title = f"Head to head: E_QRE over {len(ours)} seeds, n = {n}"
     note = "Mean paired differences; positive: ours is better."
@@ -193,7 +194,7 @@ def matrices(task: Task, losses: Sequence[str]) -> dict[str, list]:
     shown["the paper's MLP"] = PAPERS_MLP
     images = {name: model.outcome(task).samples[0, 0] for name, model in shown.items()}
     target = {"target": np.swapaxes(T, 1, 2) @ T}
-    return {name: rounded(pair, 3) for name, pair in (target | images).items()}
+    return {name: round_digits(pair, 3) for name, pair in (target | images).items()}
 
 
 def draw(record: dict, out: Path) -> None:

@@ -11,7 +11,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from mmlp.reporting.table import cell, marked, rounded
+from mmlp.reporting.number_format import round_digits
+from mmlp.reporting.tables import mark_best_cells, mean_cell
 from reproduction.harness.claims import ahead, judged, shares
 from reproduction.harness.jobs import progress
 from reproduction.spd.models import Model, errors_of_baselines, paper, tuned
@@ -84,7 +85,7 @@ def run(settings: Settings) -> dict:
         "tables": [table(s, errors | untrained, settings) for s in settings.settings],
         "notes": [*NOTES, note],
         "errors": [
-            dict(zip(NAMES, k, strict=True), E_QRE=rounded(v))
+            dict(zip(NAMES, k, strict=True), E_QRE=round_digits(v))
             for k, v in errors.items()
         ],
     }
@@ -98,9 +99,12 @@ def table(setting: str, errors: Depths, settings: Settings) -> dict:
         for name, (d, j) in itertools.product(cells, columns):
             published = PAPER.get((name, d), {}).get(j) if recipe == PAPERS else None
             values = errors[setting, d, recipe, name, j].tolist()
-            cells[name].append(cell(values, paper=published))
+            cells[name].append(mean_cell(values, paper=published))
         named = [{"name": name, "cells": row} for name, row in cells.items()]
-        rows += [{"group": recipe}, *(named if recipe == UNTRAINED else marked(cells))]
+        rows += [
+            {"group": recipe},
+            *(named if recipe == UNTRAINED else mark_best_cells(cells)),
+        ]
     title, note = f"Setting: {setting}", f"E_QRE, {ABOUT.format(settings)}"
     headings = ["", *(f"d0 = {d}, j = {j}" for d, j in columns)]
     return {"title": title, "note": note, "columns": headings, "rows": rows}

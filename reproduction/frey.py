@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from mmlp.reporting.table import cell
+from mmlp.reporting.tables import mean_cell
 from mmlp.vae import MODELS
 from reproduction.harness.jobs import each
 from reproduction.vaes import data, flows
@@ -255,11 +255,11 @@ def table(
             paper = itertools.zip_longest(
                 SCORES, shown.get(row["model"], ())
             )  # LL and KLD
-            cells = [cell(row[name], paper=value) for name, value in paper]
+            cells = [mean_cell(row[name], paper=value) for name, value in paper]
             cells[-1]["best"] = row is best
             rows.append({"name": row["model"], "cells": cells})
     rows.append({"group": "simple densities"})
-    cells = {name: cell(values["IW"][:most]) for name, values in simple.items()}
+    cells = {name: mean_cell(values["IW"][:most]) for name, values in simple.items()}
     rows += [
         {"name": name, "cells": [None, None, None, IW]} for name, IW in cells.items()
     ]

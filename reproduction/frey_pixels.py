@@ -24,7 +24,7 @@ import jax
 import numpy as np
 
 from mmlp.reporting.records import describe_device
-from mmlp.reporting.table import cell
+from mmlp.reporting.tables import mean_cell
 from reproduction.harness.claims import judged, judged_cases, more
 from reproduction.harness.jobs import progress
 from reproduction.vaes import analysers, data
@@ -217,7 +217,8 @@ def table(scores: dict[str, dict[str, np.ndarray]]) -> dict:
     columns, rows = ("KLD", "ELBO", "IW"), []
     for name, by in scores.items():
         cells = [
-            cell(by[score].mean(axis=1)) if score in by else None for score in columns
+            mean_cell(by[score].mean(axis=1)) if score in by else None
+            for score in columns
         ]
         first = float(by["IW"][0].mean())
         rows.append({"name": TITLES[name], "cells": [*cells, first]})
@@ -232,7 +233,10 @@ def paired_table(scores: dict[str, dict[str, np.ndarray]]) -> dict:
             difference = ours[: len(by["IW"])] - by["IW"]
             ahead = f"{np.mean(difference > 0):.0%}"
             rows.append(
-                {"name": TITLES[name], "cells": [cell(difference.mean(axis=1)), ahead]}
+                {
+                    "name": TITLES[name],
+                    "cells": [mean_cell(difference.mean(axis=1)), ahead],
+                }
             )
     columns = ["rival", "IW of ours minus its own", "images on which ours is ahead"]
     return {

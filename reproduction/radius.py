@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 
 from mmlp.distributions import TraceOnePowerExponential
 from mmlp.divergences import von_neumann
-from mmlp.reporting.table import cell, show
+from mmlp.reporting.number_format import format_number
+from mmlp.reporting.tables import mean_cell
 from mmlp.spd import Gram
 from reproduction.harness.claims import judged
 from reproduction.harness.jobs import progress
@@ -155,7 +156,7 @@ def claims(rows: list[dict], laws: list[dict]) -> list:
         f"At d = {d}, beta = {beta:g}, {worst['negative']:.0%} of the normal draws are negative, "
         f"the distribution function is off by up to {worst['distance']:.2f}, the radius has "
         f"{worst['variance_ratio']:.2f} times the exact variance, and the covariance error is "
-        f"{show(float(excess), powers=True, digits=2)} times that of exact samples."
+        f"{format_number(float(excess), powers=True, decimals=2)} times that of exact samples."
     )
     falls = all(b["distance"] <= a["distance"] for a, b in itertools.pairwise(laws))
     bounded = all(law["distance"] <= law["shape"] ** -0.5 for law in laws)
@@ -185,7 +186,9 @@ def table(rows: list[dict], laws: list[dict], *, alpha: float) -> dict:
         group, case = {"group": f"d = {law['d']}"}, (law["d"], law["beta"], alpha)
         shown += [] if group in shown else [group]
         here = [row for row in rows if (row["d"], row["beta"], row["alpha"]) == case]
-        errors = [cell(row[f"covariance_{radius}"] for row in here) for radius in RADII]
+        errors = [
+            mean_cell(row[f"covariance_{radius}"] for row in here) for radius in RADII
+        ]
         cells = [
             law[name] for name in ("shape", "negative", "distance", "variance_ratio")
         ]

@@ -18,7 +18,7 @@ from processes import environment
 
 import mmlp
 from mmlp import atomic_files, tables
-from mmlp.training import runs
+from mmlp.training import checkpoints
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="modes and links of POSIX")
 
@@ -285,7 +285,7 @@ def test_a_run_removes_what_a_killed_run_has_left_in_its_folder(tmp_path):
     for name in names:
         (tmp_path / name).write_text("half")
     (tmp_path / "notes.txt").write_text("the user's")
-    with runs.RunDirectory(tmp_path, {}, writes=True):
+    with checkpoints.RunDirectory(tmp_path, {}, writes=True):
         assert sorted(os.listdir(tmp_path)) == [".lock", "notes.txt"]
 
 

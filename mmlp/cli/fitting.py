@@ -22,7 +22,11 @@ from mmlp.estimators.target_columns import ConstantTargetWarning, describe_const
 from mmlp.tables.number_format import BY_COLUMN, NumberFormat
 from mmlp.tables.problems import ProblemsError, listed
 from mmlp.terminal import escape_controls
-from mmlp.training.runs import AnotherRunError, UnusableCheckpointError, lock_directory
+from mmlp.training.checkpoints import (
+    AnotherRunError,
+    UnusableCheckpointError,
+    lock_directory,
+)
 
 
 class Rows(NamedTuple):

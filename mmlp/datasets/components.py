@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from mmlp.argument_checks import checked_size
+from mmlp.argument_checks import check_size
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class Components:
     @classmethod
     def fit(cls, X: np.ndarray, count: int) -> "Components":
         """The components of the rows of X: give training data only."""
-        X, count = _rows(X, "fit"), checked_size(count, "Components.fit(count=...)")
+        X, count = _rows(X, "fit"), check_size(count, "Components.fit(count=...)")
         mean = X.mean(axis=0)
         _, s, axes = np.linalg.svd(X - mean, full_matrices=False)
         rank = int(np.sum(s > max(X.shape) * np.finfo(float).eps * s[0]))
@@ -69,8 +69,8 @@ def random_split(n: int, train: int, seed: int) -> tuple[np.ndarray, np.ndarray]
     >>> sorted([*training.tolist(), *test.tolist()])
     [0, 1, 2, 3, 4]
     """
-    n = checked_size(n, "random_split(n=...)")
-    if (train := checked_size(train, "random_split(train=...)")) >= n:
+    n = check_size(n, "random_split(n=...)")
+    if (train := check_size(train, "random_split(train=...)")) >= n:
         need = f"must leave some of the n = {n} for the test"
         raise ValueError(f"`random_split(train=...)` {need}, got {train}.")
     order = np.random.default_rng(seed).permutation(n)

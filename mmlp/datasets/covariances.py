@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import expm
 
-from mmlp.argument_checks import checked_size
+from mmlp.argument_checks import check_size
 from mmlp.divergences import quadratic, stein, von_neumann
 from mmlp.spd import Gram
 
@@ -47,7 +47,7 @@ class Setting:
     orthonormal: bool = False
 
     def __post_init__(self):
-        checked_size(self.factors, "Setting(factors=...)")
+        check_size(self.factors, "Setting(factors=...)")
         for name in ("turn", "vary", "spread"):
             value = getattr(self, name)
             least = 1 if name == "spread" else 0
@@ -160,11 +160,11 @@ def _checked(dim, n, setting, samples, features) -> Setting:
     """The setting by its name; every argument of `synthetic_covariances` is checked."""
     name = "synthetic_covariances"
     for argument, size in (("dim", dim), ("n", n), ("features", features)):
-        checked_size(size, f"{name}({argument}=...)")
+        check_size(size, f"{name}({argument}=...)")
     if dim > features:
         limit = f"at most features = {features}, or A Sigma A' is singular, got {dim}"
         raise ValueError(f"`{name}(dim=...)` must be {limit}.")
-    if samples is not None and checked_size(samples, f"{name}(samples=...)") <= dim:
+    if samples is not None and check_size(samples, f"{name}(samples=...)") <= dim:
         limit = f"more than dim = {dim}, or covariances are singular, got {samples}"
         raise ValueError(f"`{name}(samples=...)` must be {limit}.")
     chosen = SETTINGS.get(setting) if isinstance(setting, str) else setting

@@ -1,6 +1,6 @@
 """A table with the best values marked, for the page and for the terminal."""
 
-from mmlp.reporting.table import marked
+from mmlp.reporting.tables import mark_best_cells
 
 
 def table(
@@ -13,7 +13,11 @@ def table(
     """
     cells = {name: [{"mean": x} for x in row] for name, row in rows.items()}
     title = f"{title}, the smaller the better"
-    return {"title": title, "columns": columns, "rows": marked(cells, reference)}
+    return {
+        "title": title,
+        "columns": columns,
+        "rows": mark_best_cells(cells, reference),
+    }
 
 
 def text(table: dict) -> str:

@@ -11,13 +11,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from mmlp.demo import covariances, regression, vae
 from mmlp.demo.tables import text
-from mmlp.reporting.page import BOLD, Heading
 from mmlp.reporting.records import make_settings, run_and_record
+from mmlp.reporting.results_page import Heading
 
 HEADING = Heading(
     "A tour of matrix-mlp",
     "Networks whose output is a covariance: learn covariance matrices, predict with full error "
-    "covariance, model a density. One seed, a small run each; " + BOLD,
+    "covariance, model a density. One seed, a small run each.",
     "What was run",
 )
 PARTS = {

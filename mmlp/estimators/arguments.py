@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from sklearn.utils import check_random_state
 
-from mmlp.argument_checks import checked_size, checked_sizes
+from mmlp.argument_checks import check_size, check_sizes
 
 MAX_SIZE = 2**31 - 1  # of epochs, models, loadings, draws
 
@@ -90,7 +90,7 @@ class Arguments:
     def _size(self, argument: str) -> int:
         """Return the argument, a whole number of at least 1."""
         name = f"{type(self).__name__}({argument}=...)"
-        size = checked_size(getattr(self, argument), name)
+        size = check_size(getattr(self, argument), name)
         # More patience than epochs is patience without end, and a batch larger than the table is
         # the table; everything else is counted in 32 bits.
         if size > MAX_SIZE and argument not in ("patience", "batch_size"):
@@ -98,7 +98,7 @@ class Arguments:
         return size
 
     def _sizes(self, argument: str) -> tuple[int, ...]:
-        return checked_sizes(
+        return check_sizes(
             getattr(self, argument), f"{type(self).__name__}({argument}=...)"
         )
 
@@ -110,7 +110,7 @@ class Arguments:
             self._sizes("hidden_dims"),
             f"{type(self).__name__}(hidden_features=...)",
         )
-        vectors = checked_sizes(features, name)
+        vectors = check_sizes(features, name)
         if network == "joint" and matrices and len(matrices) != len(vectors):
             raise ValueError(
                 f"`{name}` must have one width for each of the {len(matrices)} hidden_dims, got "

@@ -14,8 +14,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from mmlp.compilation import Compiled
-from mmlp.training.data import join, split
+from mmlp.compilation import Compiled, combine_model, partition_model
 
 ROWS_PER_CHUNK = 256
 
@@ -120,7 +119,7 @@ def apply_networks(function: Callable, networks: Any, X: np.ndarray) -> Any:
     padding = np.broadcast_to(X[:1], (-n_rows % ROWS_PER_CHUNK, X.shape[1]))
     padded = np.concatenate([X, padding])
 
-    params, frozen, static = split(networks)
+    params, frozen, static = partition_model(networks)
     weights = jax.device_put((params, frozen))
     program = _apply_to_chunk.program(
         (function, static), *weights, padded[:ROWS_PER_CHUNK]
@@ -139,7 +138,7 @@ def apply_networks(function: Callable, networks: Any, X: np.ndarray) -> Any:
 @functools.partial(Compiled, effort="less")
 def _apply_to_chunk(function_and_static, params, frozen, X):
     function, static = function_and_static
-    return apply_traced(function, join(params, frozen, static), X)
+    return apply_traced(function, combine_model(params, frozen, static), X)
 
 
 def apply_traced(function: Callable, networks: Any, X: Any) -> Any:

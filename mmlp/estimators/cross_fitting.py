@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mmlp.compilation import Compiled
+from mmlp.compilation import Compiled, combine_model, partition_model
 from mmlp.estimators.batches import (
     TrainingRows,
     arrange_training_rows,
@@ -25,7 +25,6 @@ from mmlp.estimators.batches import (
 from mmlp.estimators.chunks import round_up_to_few_sizes
 from mmlp.estimators.training_settings import TrainingSettings, check_number_of_steps
 from mmlp.training import FitResult, fit_many
-from mmlp.training.data import join, split
 from mmlp.training.fit import compile_many
 from mmlp.training.optimizers import optimizer_by_progress
 
@@ -251,7 +250,7 @@ def _draw_networks(task: CrossFit, inputs: np.ndarray, dtype: str) -> tuple[Any,
     params, frozen, keys, static = _draw_compiled(
         build_and_count, np.uint32(task.seed), *arguments
     )
-    return join(params, frozen, static.value), keys
+    return combine_model(params, frozen, static.value), keys
 
 
 @functools.partial(Compiled, effort="least")
@@ -259,7 +258,7 @@ def _draw_compiled(build_and_count, seed, X, *initial_targets):
     build, count = build_and_count
     keys = jax.random.split(jax.random.key(seed), (2, count))
     networks = _build_stack(build, keys[0], X, *initial_targets)
-    params, frozen, static = split(networks)
+    params, frozen, static = partition_model(networks)
     return params, frozen, jax.random.key_data(keys[1]), _Static(static)
 
 

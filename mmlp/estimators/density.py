@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, DensityMixin, Transfor
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import validate_data
 
-from mmlp.argument_checks import checked_size
+from mmlp.argument_checks import check_size
 from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.chunks import predictions
 from mmlp.estimators.covariance import form_for
@@ -158,7 +158,7 @@ class MatrixVAE(
         """n draws of x, (n, p)."""
         self._check_ready()
         key = jax.random.key(int(check_random_state(random_state).randint(2**31 - 1)))
-        n = checked_size(n, "MatrixVAE.sample(n=...)")
+        n = check_size(n, "MatrixVAE.sample(n=...)")
         if n <= DRAWN:
             return self.input_.back(_sampled(self.models_, key, n))
         rows = np.empty((n, self.n_features_in_))
@@ -209,7 +209,7 @@ class MatrixVAE(
 
     def _check_fitted(self) -> None:
         self._size("n_samples")
-        p, k = self.n_features_in_, checked_size(self.models_.latent, "VAE(latent=...)")
+        p, k = self.n_features_in_, check_size(self.models_.latent, "VAE(latent=...)")
         self._check_outputs("encoder", _encoded, self.models_, (k,))
         self._check_outputs("decoder", _decoded, self.models_, (p,), inputs=k)
         self._check_outputs("sampler", _drawn, self.models_, (p,), inputs=k)

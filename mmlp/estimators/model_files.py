@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from mmlp import serialization
-from mmlp.argument_checks import checked_size
+from mmlp.argument_checks import check_size
 from mmlp.estimators.cross_fitting import Scaling
 from mmlp.serialization import files, header
 from mmlp.tables.encoder import Encoder
@@ -107,7 +107,7 @@ def _restored(kind, params, fitted, models):
         if name.endswith("history_"):
             _check_history(getattr(estimator, name), name)
     estimator.models_ = models
-    p = checked_size(estimator.n_features_in_, "n_features_in_")
+    p = check_size(estimator.n_features_in_, "n_features_in_")
     check_scaling(estimator.input_, "input_", estimator._width)
     for path, leaf in jax.tree_util.tree_flatten_with_path(models)[0]:
         if eqx.is_inexact_array(leaf) and not np.isfinite(np.asarray(leaf)).all():

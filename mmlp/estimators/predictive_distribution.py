@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
-from mmlp.argument_checks import checked_positive
+from mmlp.argument_checks import check_positive
 from mmlp.compilation import Compiled
 from mmlp.distributions import Elliptical
 from mmlp.estimators.chunks import ROWS_PER_CHUNK
@@ -74,7 +74,7 @@ def log_density_of_errors(
 
 
 def _check_tail(call: str, tail: Sequence[np.ndarray], dtype: DTypeLike) -> list[Any]:
-    return [checked_positive(x.astype(dtype), f"{call}: a tail", dtype) for x in tail]
+    return [check_positive(x.astype(dtype), f"{call}: a tail", dtype) for x in tail]
 
 
 @functools.partial(Compiled, effort="least")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mmlp.argument_checks import checked_floats
+from mmlp.argument_checks import check_floats
 from mmlp.estimators.covariance import ROUNDING
 
 MAX_NAMES_SHOWN = 5
@@ -297,7 +297,7 @@ def checked_targets(
             f"`{name}.{call}({argument}=...)` needs {argument} of shape ({n}, {d}), a row for each "
             f"of X and a column for each target of `fit`, got shape {y.shape}."
         )
-    y = checked_floats(
+    y = check_floats(
         y.reshape(n, d), f"{name}.{call}({argument}=...)", "(n, d)", ndim=2
     )
     y = np.asarray(y)

@@ -6,7 +6,7 @@ import numpy as np
 
 from mmlp.estimators.batches import MAX_ROWS_PER_EPOCH
 from mmlp.estimators.chunks import round_up_to_few_sizes
-from mmlp.training.data import MAX_STEPS
+from mmlp.training.arguments import MAX_STEPS
 
 # A network sees about this many rows by default, each of them from 20 to 500 times.
 ROWS_SEEN_BY_DEFAULT = 300_000

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-from mmlp.argument_checks import checked_floats
+from mmlp.argument_checks import check_floats
 from mmlp.networks.layers import calibrated
 
 
@@ -34,7 +34,7 @@ def calibrate(model, X: Array, *, key, targets: Array | None = None):
 
     def rows(values, argument: str) -> Array:
         X = jnp.asarray(
-            checked_floats(values, f"calibrate({argument}=...)", "(n, p)", ndim=2)
+            check_floats(values, f"calibrate({argument}=...)", "(n, p)", ndim=2)
         )
         if X.ndim != 2 or len(X) < 2:
             wanted = f"shape (n, p) with at least two rows, got shape {X.shape}"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import equinox as eqx
 from jax import Array
 
-from mmlp.argument_checks import checked_size, checked_sizes
+from mmlp.argument_checks import check_size, check_sizes
 from mmlp.linalg.primitive import full_precision
 from mmlp.networks.layers import Network, Perceptron
 from mmlp.networks.outputs import Output, Triangular, checked_output
@@ -41,11 +41,11 @@ class CholeskyMLP(Network):
         output: Output = Triangular(),
         key,
     ):
-        p = checked_size(in_features, "CholeskyMLP(in_features=...)")
-        d = checked_size(dim, "CholeskyMLP(dim=...)")
-        r = checked_sizes(hidden_features, "CholeskyMLP(hidden_features=...)")
+        p = check_size(in_features, "CholeskyMLP(in_features=...)")
+        d = check_size(dim, "CholeskyMLP(dim=...)")
+        r = check_sizes(hidden_features, "CholeskyMLP(hidden_features=...)")
         if out_features is not None:
-            out_features = checked_size(out_features, "CholeskyMLP(out_features=...)")
+            out_features = check_size(out_features, "CholeskyMLP(out_features=...)")
         self.output = checked_output(output, "CholeskyMLP")
         self.perceptron = Perceptron(
             (p, *r, (out_features or 0) + output.size(d)), key=key

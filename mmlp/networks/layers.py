@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from mmlp.argument_checks import checked_floats
+from mmlp.argument_checks import check_floats
 from mmlp.linalg.primitive import full_precision
 from mmlp.registry import register
 from mmlp.spd import SPD
@@ -67,7 +67,7 @@ class Network(eqx.Module):
 
     def checked(self, x: Array) -> Array:
         name, p = type(self).__name__, self.in_features
-        x = jnp.asarray(checked_floats(x, f"{name}.__call__(x=...)", f"({p},)", ndim=1))
+        x = jnp.asarray(check_floats(x, f"{name}.__call__(x=...)", f"({p},)", ndim=1))
         if x.shape != (p,):
             got = f"got shape {x.shape}; use `jax.vmap` for a batch"
             raise ValueError(f"`{name}.__call__(x=...)` must have shape ({p},), {got}.")

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from mmlp.argument_checks import checked_size
+from mmlp.argument_checks import check_size
 from mmlp.networks.layers import MATRIX_SPREAD, MatrixLayer, gain, normal, variances
 from mmlp.networks.outputs import Output
 from mmlp.registry import register
@@ -40,7 +40,7 @@ class LowRank(Output):
     rank: int = eqx.field(static=True)
 
     def __init__(self, rank: int):
-        self.rank = checked_size(rank, "LowRank(rank=...)")
+        self.rank = check_size(rank, "LowRank(rank=...)")
 
     def layer(
         self, before: int, dim: int, *, r: int = 0, joint: bool = False, key

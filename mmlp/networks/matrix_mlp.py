@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from mmlp.argument_checks import checked_size, checked_sizes
+from mmlp.argument_checks import check_size, check_sizes
 from mmlp.linalg.primitive import full_precision
 from mmlp.networks.hidden import Hidden
 from mmlp.networks.kernels import Kernel, MercerSigmoid
@@ -41,13 +41,13 @@ class TwoPaths(Network):
         key,
     ):
         name, joint = type(self).__name__, self.joint
-        p = checked_size(in_features, f"{name}(in_features=...)")
-        hidden = checked_sizes(hidden_dims, f"{name}(hidden_dims=...)")
+        p = check_size(in_features, f"{name}(in_features=...)")
+        hidden = check_sizes(hidden_dims, f"{name}(hidden_dims=...)")
         if joint and not hidden:
             raise ValueError(
                 f"`{name}(hidden_dims=...)` must name a hidden layer, got ()."
             )
-        d = (*hidden, checked_size(dim, f"{name}(dim=...)"))
+        d = (*hidden, check_size(dim, f"{name}(dim=...)"))
         r = _widths(name, hidden, hidden_features, out_features, needed=joint)
         output, keys = checked_output(output, name), jax.random.split(key, (2, len(d)))
         inputs, n = (p, *d), len(hidden)
@@ -160,10 +160,10 @@ def _widths(
             raise ValueError(f"`{name}(hidden_features=...)` {needs}, {got}.")
         return ()
     r = hidden if hidden_features is None else hidden_features
-    r = checked_sizes(r, f"{name}(hidden_features=...)")
+    r = check_sizes(r, f"{name}(hidden_features=...)")
     if len(r) != len(hidden):
         wanted = f"one width for each of the {len(hidden)} hidden_dims, got {r}"
         raise ValueError(f"`{name}(hidden_features=...)` must have {wanted}.")
     if out_features is None:
         return r
-    return *r, checked_size(out_features, f"{name}(out_features=...)")
+    return *r, check_size(out_features, f"{name}(out_features=...)")

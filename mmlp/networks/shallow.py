@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 from jax import Array
 
-from mmlp.argument_checks import checked_size, checked_sizes
+from mmlp.argument_checks import check_size, check_sizes
 from mmlp.linalg.primitive import full_precision
 from mmlp.networks.kernels import Kernel, MercerSigmoid
 from mmlp.networks.layers import Network, Perceptron
@@ -39,9 +39,9 @@ class ShallowMatrixMLP(Network):
         output: Output | None = None,
         key,
     ):
-        p = checked_size(in_features, "ShallowMatrixMLP(in_features=...)")
-        d = checked_size(dim, "ShallowMatrixMLP(dim=...)")
-        r = checked_sizes(hidden_features, "ShallowMatrixMLP(hidden_features=...)")
+        p = check_size(in_features, "ShallowMatrixMLP(in_features=...)")
+        d = check_size(dim, "ShallowMatrixMLP(dim=...)")
+        r = check_sizes(hidden_features, "ShallowMatrixMLP(hidden_features=...)")
         if not r:
             raise ValueError(
                 "`ShallowMatrixMLP(hidden_features=...)` must name a layer, got ()."

@@ -6,11 +6,10 @@ from matplotlib.axes import Axes
 from mmlp.metrics import calibration_error
 from mmlp.plotting import plot_calibration
 from mmlp.reporting.baselines import Errors
+from mmlp.reporting.content import GOOD, NEUTRAL, Figure, Section
 from mmlp.reporting.drawing import panel, percent, plain
-from mmlp.reporting.panels import panels_html
 from mmlp.reporting.rows import Rows, listed
 from mmlp.reporting.scores import MOST, Scored
-from mmlp.reporting.section import EVEN, GOOD, Section
 
 SHOWN, BARS, FEWEST = 6, 10, 20  # targets with a panel, bars of a histogram, rows
 LEVELS = (0.5, 0.9)
@@ -42,7 +41,7 @@ def section(own: Scored, found: dict[str, Scored], rows: Rows) -> Section:
     )
     more = len(rows.targets) - SHOWN
     caption += f" The first {SHOWN} of {len(rows.targets)} targets." if more > 0 else ""
-    result.parts.append(panels_html(panels, caption))
+    result.parts.append(Figure(panels, caption))
     result.table(*_table(pit, rows))
     return result
 
@@ -69,13 +68,13 @@ def _verdicts(result: Section, own: Scored, pit: np.ndarray, rows: Rows) -> None
         result.claim(GOOD, "calibrated", f"{text}: as should be, up to chance.")
     else:
         wide = "too wide" if share > 0.9 else "too narrow"
-        result.claim(EVEN, wide, f"{text}: the ellipsoids are {wide}.")
+        result.claim(NEUTRAL, wide, f"{text}: the ellipsoids are {wide}.")
     shares = coverage(pit, 0.9)
     off = np.flatnonzero(_far(shares, 0.9, n))
     if len(off):
         names = listed([f"{rows.targets[j]} ({percent(shares[j])})" for j in off])
         claim = f"The share of the rows in 90 % intervals is off by more than chance: {names}."
-        result.claim(EVEN, "off", claim)
+        result.claim(NEUTRAL, "off", claim)
     else:
         span = " to ".join(dict.fromkeys(map(percent, (shares.min(), shares.max()))))
         result.claim(

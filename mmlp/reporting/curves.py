@@ -3,9 +3,8 @@
 import numpy as np
 
 from mmlp.plotting import plot_history
+from mmlp.reporting.content import GOOD, NEUTRAL, Figure, Section
 from mmlp.reporting.drawing import panel
-from mmlp.reporting.panels import panels_html
-from mmlp.reporting.section import EVEN, GOOD, Section
 
 STAGES = {"history_": "training", "covariance_history_": "covariance"}
 
@@ -28,7 +27,7 @@ def curves(model) -> Section:
     count, of = model.unfinished()
     if count:
         told = f"{count} of {of} networks were still improving at the limit of {model.epochs}"
-        section.claim(EVEN, "cut short", f"{told} epochs: train longer.")
+        section.claim(NEUTRAL, "cut short", f"{told} epochs: train longer.")
     else:
         section.claim(
             GOOD, "complete", "No network was still improving when its training ended."
@@ -45,7 +44,7 @@ def curves(model) -> Section:
         ended = what_ended(history, model.epochs)
         panels.append(panel(draw, f"Loss over epochs, {title}: {ended}"))
         section.notes.append(f"{title.capitalize()}: {ended}.")
-    section.parts.append(panels_html(panels))
+    section.parts.append(Figure(panels))
     return section
 
 

@@ -8,11 +8,10 @@ from matplotlib.axes import Axes
 
 from mmlp.reporting import baselines, curves
 from mmlp.reporting.baselines import FEWEST, ConstantError, held_out
+from mmlp.reporting.content import Figure, Section
 from mmlp.reporting.drawing import panel, plain
 from mmlp.reporting.observed import compared, shortened
-from mmlp.reporting.panels import panels_html
 from mmlp.reporting.rows import Rows
-from mmlp.reporting.section import Section
 from mmlp.reporting.verdicts import compare, marked, mean_cell
 
 MOST = 2000  # rows
@@ -90,7 +89,7 @@ def _samples(X: np.ndarray, drawn: np.ndarray, rows: Rows) -> Section:
         )
     caption = f"At most {POINTS} rows of each."
     caption += " The pairs of columns with the strongest correlations." if p > 2 else ""
-    result.parts.append(panels_html(panels, caption))
+    result.parts.append(Figure(panels, caption))
     shown, table = rows.inputs[:COLUMNS], []
     for j, name in enumerate(shown):
         moments = [
@@ -173,7 +172,7 @@ def _latent(S: np.ndarray, density: np.ndarray) -> Section:
     caption += "standard normal. "
     caption += f"The first two of {k}. " if k > 2 else ""
     caption += f"{POINTS} of {n:,} rows." if n > POINTS and k > 1 else ""
-    result.parts.append(panels_html([picture], caption))
+    result.parts.append(Figure([picture], caption))
     return result
 
 

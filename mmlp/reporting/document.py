@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from mmlp._version import __version__
 from mmlp.estimators.target_columns import check_names
 from mmlp.reporting import density, regression, spd
+from mmlp.reporting.page import write_page
 from mmlp.reporting.progress import Progress
 from mmlp.reporting.rows import Rows, listed, named
-from mmlp.reporting.section import write_page
 
 KINDS: dict[str, Any] = {"regression": regression, "spd": spd, "vae": density}
 SEEN = (
@@ -73,7 +73,13 @@ def report(
         sections[0].warning = SEEN
     about = _about(model, rows)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_page(path, title or "A model and its predictions", about, sections)
+    write_page(
+        path,
+        "model_report.html",
+        title=title or "A model and its predictions",
+        about=about,
+        sections=sections,
+    )
     return path
 
 

@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mmlp.reporting.panels import Panel
+from mmlp.reporting.content import Image
 
 DPI, SHOWN = (
     160,
@@ -36,7 +36,7 @@ def panel(
         )  # names may be in any script
         figure = Figure(figsize=size, layout="constrained")
         draw(figure.subplots())
-        return Panel(_png(figure), alt, round(size[0] * SHOWN))
+        return Image(_png(figure), alt, width=round(size[0] * SHOWN), on_white=True)
 
 
 def _png(figure: Figure) -> bytes:

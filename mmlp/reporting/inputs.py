@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from mmlp.reporting.baselines import Errors
+from mmlp.reporting.content import GOOD, NEUTRAL, Figure, Image, Section
 from mmlp.reporting.drawing import panel, plain
 from mmlp.reporting.importance import (
     COLUMNS,
@@ -17,9 +18,7 @@ from mmlp.reporting.importance import (
     permutation_importance,
 )
 from mmlp.reporting.observed import SHOWN, correlations, deviations, strongest
-from mmlp.reporting.panels import Panel, panels_html
 from mmlp.reporting.rows import Column, Rows, listed
-from mmlp.reporting.section import EVEN, GOOD, Section
 
 BARS, LEVELS, BINS = (
     20,
@@ -56,7 +55,7 @@ def importance(
         result.claim(GOOD, "matter", f"Most important first: {listed(sure)}.")
     if idle := [rows.inputs[one.j] for one in found if not one.sure()]:
         result.claim(
-            EVEN,
+            NEUTRAL,
             "no effect seen",
             f"Shuffling costs no more than chance: {listed(idle)}.",
         )
@@ -93,7 +92,7 @@ def sections(model, rows: Rows, errors: Errors, tell: Callable) -> list[Section]
         second.claim(GOOD, "change", f"Most with: {listed(names)}.")
     else:
         second.claim(
-            EVEN,
+            NEUTRAL,
             "no change seen",
             "Spread and correlation are about the same everywhere.",
         )
@@ -117,7 +116,7 @@ def sections(model, rows: Rows, errors: Errors, tell: Callable) -> list[Section]
         tell(f"spread along {column.name}")
         panels = [along(column, lines, "spread / its mean", (0, 1.05 * highest))]
         panels += [along(column, pairs, "correlation", (-1.05, 1.05))] if pairs else []
-        second.parts.append(panels_html(panels, _caption(column, d)))
+        second.parts.append(Figure(panels, _caption(column, d)))
     return [first, second]
 
 
@@ -151,7 +150,7 @@ def averaged(column: Column, lines: dict[str, np.ndarray]) -> dict[str, np.ndarr
     }
 
 
-def along(column: Column, lines: dict[str, np.ndarray], label: str, limits) -> Panel:
+def along(column: Column, lines: dict[str, np.ndarray], label: str, limits) -> Image:
     """Means of quantities of rows over the bins or levels of a column, drawn."""
     where, _, names = binned(column)
     means = averaged(column, lines)
@@ -229,9 +228,7 @@ def _bars(found: list[Importance], rows: Rows, parts: Sequence[str]) -> str:
     )
     size = (4.2, 0.9 + (0.16 + 0.12 * k) * len(found))
     picture = panel(draw, f"Importance of inputs: {alt}", size)
-    return panels_html(
-        [picture], "Lines are two standard errors over rows, to either side."
-    )
+    return Figure([picture], "Lines are two standard errors over rows, to either side.")
 
 
 def _notes(rows: Rows, count: int) -> list[str]:

@@ -10,12 +10,11 @@ from matplotlib.axes import Axes
 from mmlp.distributions import Elliptical
 from mmlp.plotting import plot_ellipses
 from mmlp.reporting.baselines import Errors
+from mmlp.reporting.content import Figure, Section
 from mmlp.reporting.drawing import panel, percent, plain
-from mmlp.reporting.panels import panels_html
+from mmlp.reporting.number_format import MINUS
 from mmlp.reporting.rows import Rows
 from mmlp.reporting.scores import Scored, part
-from mmlp.reporting.section import Section
-from mmlp.reporting.table import MINUS
 
 SHOWN, POINTS, BARS = (
     6,
@@ -39,7 +38,7 @@ def section(errors: Errors, mean: np.ndarray, rows: Rows) -> Section:
         panels.append(panel(lambda ax, columns=columns: _intervals(ax, *columns), alt))
     caption = "Observed against predicted, with 90 % intervals of the prediction; at best the "
     caption += f"points lie about the diagonal, one in ten outside. {_said(rows, d)}"
-    result.parts.append(panels_html(panels, caption))
+    result.parts.append(Figure(panels, caption))
     if d > 1:
         result.parts.append(_ellipses(errors.law, mean, rows))
     return result
@@ -153,7 +152,7 @@ def _ellipses(law: Elliptical, mean: np.ndarray, rows: Rows) -> str:
     )
     more = len(rows.targets) * (len(rows.targets) - 1) // 2 - len(panels)
     caption += " The pairs with the strongest correlations." if more else ""
-    return panels_html(panels, caption)
+    return Figure(panels, caption)
 
 
 def moved(law: Elliptical, mean: np.ndarray) -> Elliptical:

@@ -3,7 +3,7 @@
 An experiment is a module (or any object) with
 
 - `Settings`, a frozen dataclass whose class variable `QUICK` holds what a quick run changes,
-- `run(settings) -> result`, where `mmlp.reporting.page` lists the entries that the page shows,
+- `run(settings) -> result`, where `mmlp.reporting.results_page` lists the entries that the page shows,
 - `draw(record, out)`, if the result has figures; it reads the record only.
 """
 
@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from mmlp import atomic_files
 from mmlp._version import __version__
-from mmlp.reporting import page
+from mmlp.reporting.results_page import Heading, write_results_page
 
 LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")  # what results may depend on
 COUNTS = ("seeds", "duel", "jobs")  # settings that must be at least one
@@ -54,7 +54,7 @@ def run_and_record(
     *,
     quick: bool,
     out: Path,
-    heading: page.Heading,
+    heading: Heading,
     program: str,
     order: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -100,9 +100,9 @@ def run_and_record(
     if result.get("figures"):
         experiment.draw(json.loads(path.read_text()), out)
 
-    skipped = page.build(out, heading, order)
+    skipped = write_results_page(out, heading, order)
     if path.name in skipped:
-        reason = f"{skipped[path.name]} (see mmlp/reporting/page.py)"
+        reason = f"{skipped[path.name]} (see mmlp/reporting/results_page.py)"
         raise ValueError(f"the result of {name} does not fit the page: {reason}")
     for claim in result.get("claims", []):
         print(

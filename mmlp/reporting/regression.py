@@ -6,8 +6,8 @@ import numpy as np
 
 from mmlp.reporting import calibration, curves, inputs, observed, scores
 from mmlp.reporting.baselines import Errors
+from mmlp.reporting.content import Section
 from mmlp.reporting.rows import Rows, listed
-from mmlp.reporting.section import Section
 
 NUMBERS, MOST, LEAST = 2**25, 10_000, 200  # of covariances that are held at once; rows
 

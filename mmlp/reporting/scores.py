@@ -10,9 +10,9 @@ from sklearn.metrics import r2_score
 from mmlp import metrics
 from mmlp.reporting import baselines
 from mmlp.reporting.baselines import ConstantError, Errors, held_out
+from mmlp.reporting.content import Section
+from mmlp.reporting.number_format import MINUS
 from mmlp.reporting.rows import Rows
-from mmlp.reporting.section import Section
-from mmlp.reporting.table import MINUS
 from mmlp.reporting.verdicts import compare, marked, mean_cell
 
 BASELINES = {"linear": baselines.linear, "constant": baselines.constant}

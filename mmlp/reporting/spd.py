@@ -12,11 +12,10 @@ from mmlp import divergences
 from mmlp.plotting import plot_covariance
 from mmlp.reporting import curves, inputs
 from mmlp.reporting.baselines import FEWEST, FOLDS
+from mmlp.reporting.content import Figure, Image, Section
 from mmlp.reporting.drawing import panel
-from mmlp.reporting.panels import Panel, panels_html
+from mmlp.reporting.number_format import MINUS
 from mmlp.reporting.rows import Rows
-from mmlp.reporting.section import Section
-from mmlp.reporting.table import MINUS
 from mmlp.reporting.verdicts import compare, marked, mean_cell
 from mmlp.spd import Gram
 
@@ -137,7 +136,7 @@ def _matrices(predicted: np.ndarray, rows: Rows) -> Section:
     caption = "Eigenvalues, the largest first: observed against predicted, at best on the line."
     caption += f" {len(shown)} of {d}, chosen evenly." if d > len(shown) else ""
     caption += f" {POINTS:,} of {len(rows):,} rows." if len(rows) > POINTS else ""
-    result.parts.append(panels_html(panels, caption))
+    result.parts.append(Figure(panels, caption))
     order = np.argsort(np.trace(rows.y, axis1=1, axis2=2), kind="stable")
     for i in order[
         np.unique(np.linspace(0, len(order) - 1, HEAT + 2).astype(int))[1:-1]
@@ -148,7 +147,7 @@ def _matrices(predicted: np.ndarray, rows: Rows) -> Section:
             _heat(rows.y[i], limit, "observed"),
             _heat(predicted[i], limit, "predicted"),
         ]
-        result.parts.append(panels_html(heats, f"Matrices of {place}."))
+        result.parts.append(Figure(heats, f"Matrices of {place}."))
     return result
 
 
@@ -163,7 +162,7 @@ def _eigenvalues(ax: Axes, predicted: np.ndarray, observed: np.ndarray, k: int) 
         ax.set(xscale="log", yscale="log")
 
 
-def _heat(A: np.ndarray, limit: float, title: str) -> Panel:
+def _heat(A: np.ndarray, limit: float, title: str) -> Image:
     def draw(ax: Axes) -> None:
         plot_covariance(A, ax=ax)
         ax.images[0].set_clim(-limit, limit)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mmlp.reporting.section import BAD, EVEN, GOOD, Section
-from mmlp.reporting.table import show
+from mmlp.reporting.content import BAD, GOOD, NEUTRAL, Section
+from mmlp.reporting.number_format import format_number
 
 SURE = 2.0  # standard errors
 
@@ -21,9 +21,9 @@ def compare(
 ) -> None:
     """By what rows have gained on average over a baseline of this name."""
     mean, error = gain.mean(), gain.std(ddof=1) / np.sqrt(len(gain))
-    size = f"{show(abs(float(mean)), float(error))}{unit} a row"
+    size = f"{format_number(abs(float(mean)), float(error))}{unit} a row"
     if not np.isfinite(mean) or abs(mean) <= SURE * error:
-        result.claim(EVEN, "level", f"By {score} no different from {name}: {size}.")
+        result.claim(NEUTRAL, "level", f"By {score} no different from {name}: {size}.")
     elif mean > 0:
         result.claim(GOOD, "better", f"By {score} {size} better than {name}.")
     else:

@@ -7,12 +7,12 @@ from jax import Array
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-from mmlp.argument_checks import checked_floats
+from mmlp.argument_checks import check_floats
 
 
 def checked(x: ArrayLike, argument: str, shape: str, *, ndim: int):
     """Floating-point numbers of 32 or 64 bits: decompositions have no others."""
-    array = checked_floats(x, argument, shape, ndim=ndim)
+    array = check_floats(x, argument, shape, ndim=ndim)
     if array.dtype.itemsize < 4:
         got = f'got {array.dtype}; use `.astype("float32")`'
         raise ValueError(f"`{argument}` must be of float32 or float64, {got}.")
@@ -93,7 +93,7 @@ def rows_of(T: Array, x: Array | None, batch: tuple[int, ...]) -> Array:
 
 def rectangle(W: ArrayLike, d: int, argument: str) -> Array:
     """W (..., k, d) of a congruence, with k <= d."""
-    W = jnp.asarray(checked_floats(W, argument, "(..., k, d)", ndim=2))
+    W = jnp.asarray(check_floats(W, argument, "(..., k, d)", ndim=2))
     if W.shape[-1] != d or W.shape[-2] > d:
         wanted = f"have shape (..., k, {d}) with k <= {d}, or W A W' is singular"
         raise ValueError(f"`{argument}` must {wanted}, got shape {W.shape}.")

@@ -2,7 +2,7 @@
 
 from mmlp.training.fit import fit, fit_many
 from mmlp.training.optimizers import default_optimizer
-from mmlp.training.reports import EpochInfo, FitResult, NonFiniteError
+from mmlp.training.results import EpochInfo, FitResult, NonFiniteError
 
 __all__ = [
     "EpochInfo",

@@ -1,223 +1,244 @@
-"""What `fit` is given, checked before anything is compiled, and what is made of it: a `Task`."""
+"""The rows that `fit` is given, checked piece by piece; those of a mapped file stay in the file."""
 
-import functools
-from collections.abc import Callable
+import mmap
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jax.sharding import Mesh
 
-from mmlp.argument_checks import checked_size
-from mmlp.compilation import choose_effort
-from mmlp.training.devices import all_devices
-from mmlp.training.optimizers import default_optimizer
-from mmlp.training.parts import with_parts
-from mmlp.training.rows import checked_rows, large, streamed
-
-MAX_STEPS = int(np.iinfo(np.int32).max)  # of a whole training
-NEVER = MAX_STEPS  # epochs without gain: no patience ends it
+PIECE = 2**24  # bytes at once where all rows of an array are read
+CHUNK = (
+    2**26
+)  # bytes of batches that are read at once; an array of a file up to here is held
+WIDER = (
+    "scale it, or allow double precision: `jax.config.update('jax_enable_x64', True)`."
+)
 
 
-class Models(NamedTuple):
-    """One model, or many with a leading axis in each of their arrays."""
+class Mapped:
+    """An array of a file mapped into memory, in JAX's precision; rows are read when asked for."""
 
-    name: str  # of the function that was called
-    tree: Any
-    many: bool = False
-    rates: Any = None
-    own_data: bool = False
-    rows: Any = None
+    def __init__(self, array: np.ndarray):
+        self.array, self.shape = np.asarray(array), array.shape
+        self.dtype = _precision(array)
 
+    def __len__(self) -> int:
+        return len(self.array)
 
-class Sizes(NamedTuple):
-    epochs: int
-    batch_size: int
-    patience: int | None
+    def __getitem__(self, rows) -> np.ndarray:
+        return _cast(self.array[rows], self.dtype)
 
 
-class Program(NamedTuple):
-    """All that is compiled in; equal programs share one compilation for each set of shapes."""
+class Own(NamedTuple):
+    """A leading axis of models."""
 
-    loss: Callable
-    optimizer: optax.GradientTransformation
-    static: tuple  # what of the model is not an array: (leaves, treedef)
-    batch_size: int
-    key_type: Any
-    many: bool = False
-    own_data: bool = False  # each of the many models has data of its own
-    mesh: Mesh | None = None
-    effort: str = "full"  # to compile it with
+    models: int
+    why: str  # it must be there
 
 
-class Fixed(NamedTuple):
-    """The arrays that stay as they are during training."""
+class Piece(NamedTuple):
+    """Batches of one size that are read together."""
 
-    frozen: Any  # those of the model that are not trained
-    data: Any
-    validation: Any
-    key: Any  # as numbers
-    rate: Any  # multiplies every update
-    epochs: Any
-    patience: Any
-    rows: Any = None  # of the data, those that each of many models sees
+    first: int  # number of the first of them
+    row: int  # and of its first row
+    count: int
+    size: int  # rows of a batch
+    room: int  # for so many batches: pieces of one form share a program
 
 
-class Task(NamedTuple):
-    """What a run is to do."""
-
-    name: str  # of the function that was called
-    program: Program
-    params: Any  # to begin with
-    fixed: Fixed
-
-    @property
-    def validated(self) -> bool:
-        return self.fixed.validation is not None
-
-    @property
-    def patience(self) -> int | None:
-        return None if self.fixed.patience == NEVER else int(self.fixed.patience)
-
-    @property
-    def streamed(self) -> bool:
-        """Whether rows are read from files while they are used."""
-        return streamed((self.fixed.data, self.fixed.validation))
-
-    def model(self, params) -> Any:
-        return join(params, self.fixed.frozen, self.program.static)
+def is_mapped(array: Any) -> bool:
+    """Whether the numbers lie in a file: those of `np.memmap`, `np.load(..., mmap_mode="r")`."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return isinstance(array, mmap.mmap)
 
 
-def split(model) -> tuple[Any, Any, tuple]:
-    """A model as (params, other arrays, hashable rest)."""
-    params, rest = eqx.partition(model, eqx.is_inexact_array)
-    frozen, static = eqx.partition(rest, eqx.is_array)
-    leaves, treedef = jax.tree.flatten(static)
-    return params, frozen, (tuple(leaves), treedef)
+def streamed(tree) -> bool:
+    """Whether any array of the tree stays in its file."""
+    return any(isinstance(leaf, Mapped) for leaf in jax.tree.leaves(tree))
 
 
-def join(params, frozen, static: tuple) -> Any:
-    leaves, treedef = static
-    return eqx.combine(params, frozen, jax.tree.unflatten(treedef, leaves))
+def large(tree) -> bool:
+    """Whether an array of the tree is larger than what is read of a file at once."""
+    return any(len(x) * row_bytes(x) > CHUNK for x in jax.tree.leaves(tree))
 
 
-def checked_task(
-    models: Models, loss, rows: tuple, key, sizes: Sizes, optimizer
-) -> Task:
-    """What is to be done."""
-    for size, value in sizes._asdict().items():
-        if size != "patience" or value is not None:
-            checked_size(value, f"{models.name}({size}=...)")
-    name, many, own_data = models.name, models.many, models.own_data
-    key, key_type = _checked_key(
-        key, f"{name}({'keys' if many else 'key'}=...)", many=many
+def length(tree) -> int:
+    """How many rows the arrays of the tree have; 0 if there are none."""
+    leaves = jax.tree.leaves(tree)
+    return len(leaves[0]) if leaves else 0
+
+
+def planned(tree, size: int) -> list[Piece]:
+    """The pieces in which these rows are read: full batches of this size, then the tail."""
+    steps, tail = divmod(length(tree), size)
+    most = max(1, CHUNK // max(1, size * row_bytes(tree)))
+    room = -(-steps // max(1, -(-steps // most)))
+    full = [
+        Piece(first, first * size, min(room, steps - first), size, room)
+        for first in range(0, steps, max(1, room))
+    ]
+    return [*full, Piece(steps, steps * size, 1, tail, 1)] if tail else full
+
+
+def row_bytes(tree) -> int:
+    """Of one row in all arrays of the tree."""
+    return sum(
+        x.dtype.itemsize * int(np.prod(x.shape[1:])) for x in jax.tree.leaves(tree)
     )
-    params, frozen, static = split(_checked_models(models, len(key)))
-    rate = _checked_rates(models.rates, len(key)) if many else np.float32(1)
-    own, check = (
-        len(key) if own_data else None,
-        functools.partial(checked_rows, many=many),
+
+
+def pieces(array) -> Iterator[np.ndarray]:
+    """All rows of an array, some after the other."""
+    some = max(1, PIECE // max(1, row_bytes(array)))
+    return (array[first : first + some] for first in range(0, len(array), some))
+
+
+def gathered(array, rows: np.ndarray) -> np.ndarray:
+    """Rows by their numbers (...), as (..., *row); read in the order in which they lie."""
+    wanted, some = rows.ravel(), max(1, PIECE // max(1, row_bytes(array)))
+    found = np.empty((wanted.size, *array.shape[1:]), array.dtype)
+    order = np.argsort(wanted, kind="stable")
+    for first in range(0, wanted.size, some):
+        places = order[first : first + some]
+        found[places] = array[wanted[places]]
+    return found.reshape(*rows.shape, *array.shape[1:])
+
+
+def checked_rows(
+    name: str, rows: tuple, models: int | None, *, many: bool, common: bool = False
+):
+    """Data and validation data of the same form; with `models`, for each of so many.
+
+    Data that are `common` to the models have no axis of them, as `fit_many(rows=...)` takes them.
+    """
+    own = (
+        None
+        if models is None
+        else Own(models, "rows=..." if common else "own_data=True")
     )
-    data, validation, parts = with_parts(check, name, rows, models.rows, own)
-    if sizes.patience is not None and validation is None:
-        what = f"`{name}(patience={sizes.patience})`"
-        raise ValueError(f"{what} needs `validation` data to judge by.")
-    n = (
-        jax.tree.leaves(data)[0].shape[int(own_data)]
-        if parts is None
-        else parts.shape[2]
-    )
-    steps_per_epoch = -(-n // sizes.batch_size)
-    steps, weights = sizes.epochs * steps_per_epoch, jax.tree.leaves(params)
-    if steps > MAX_STEPS:
+    axes = (None if common else own, own)
+    data = _checked_arrays(rows[0], f"{name}(data=...)", axes[0], many=many)
+    if rows[1] is None:
+        return data, None
+    argument = f"{name}(validation=...)"
+    validation = _checked_arrays(rows[1], argument, own, many=many)
+    (ours, shapes), (theirs, found) = map(_form, (data, validation), axes)
+    if (ours, shapes) != (theirs, found):
+        what = (shapes, found) if shapes != found else (ours, theirs)
         raise ValueError(
-            f"`{name}(epochs={sizes.epochs})` with {steps_per_epoch} steps in an epoch would make "
-            f"{steps} steps; they are counted in 32 bits. Use at most "
-            f"{MAX_STEPS // steps_per_epoch} epochs."
+            f"`{argument}` must have the structure, row shapes and dtypes of the data, {what[0]}, "
+            f"got {what[1]}."
         )
-    optimizer = default_optimizer(steps) if optimizer is None else optimizer
-    options = {"many": many, "own_data": own_data, "mesh": all_devices()}
-    # at the least effort a tail that is read from a file may round otherwise than in memory
-    hard = choose_effort(steps, sizes.batch_size, sum(x.size for x in weights))
-    options["effort"] = (
-        "less" if hard == "least" and large((data, validation)) else hard
-    )
-    program = Program(loss, optimizer, static, sizes.batch_size, key_type, **options)
-    # patience beyond what is counted is patience without end
-    ends = (np.int32(sizes.epochs), np.int32(min(sizes.patience or NEVER, NEVER)))
-    return Task(
-        name, program, params, Fixed(frozen, data, validation, key, rate, *ends, parts)
-    )
+    return data, validation
 
 
-def _checked_models(models: Models, count: int):
-    """The model with its NumPy arrays as JAX arrays; it must have weights to train, all finite."""
-    name, tree = models.name, models.tree
-    tree = jax.tree.map(
-        lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, tree
-    )
-    weights = jax.tree_util.tree_flatten_with_path(
-        eqx.filter(tree, eqx.is_inexact_array)
-    )[0]
-    if not weights:
+def _form(tree, own: Own | None) -> tuple[Any, list[tuple]]:
+    """Structure, and the shape and dtype of a row of each array."""
+    leading = 1 if own is None else 2
+    rows = [(x.shape[leading:], str(x.dtype)) for x in jax.tree.leaves(tree)]
+    return jax.tree.structure(tree), rows
+
+
+def _checked_arrays(tree, argument: str, own: Own | None, *, many: bool):
+    """Finite numbers with a common first axis, (n, ...) or (models, n, ...), in JAX's precision."""
+    named = jax.tree_util.tree_flatten_with_path(tree)[0]
+    if not named:
         raise ValueError(
-            f"`{name}(model=...)` has no floating-point array to train, got {tree!r:.80}."
+            f"`{argument}` must hold at least one array, got {tree!r:.80}."
         )
-    for path, leaf in weights:
-        if not np.all(np.isfinite(np.asarray(leaf))):
-            raise ValueError(
-                f"`{name}(model=...)` must have finite weights, but {named(path)} has not; draw or "
-                "calibrate it again."
+    names = [f"{argument}{jax.tree_util.keystr(path)}" for path, _ in named]
+    leaves = [leaf for _, leaf in named]
+    lengths = {n: _length(n, leaf, own) for n, leaf in zip(names, leaves, strict=True)}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(
+            f"`{argument}` must have as many rows in each of its arrays, got lengths {lengths}."
+        )
+    arrays = [_held(n, leaf, many=many) for n, leaf in zip(names, leaves, strict=True)]
+    for name, array, leaf in zip(names, arrays, leaves, strict=True):
+        if jnp.issubdtype(array.dtype, jnp.inexact):
+            _check_finite(name, array, leaf, own)
+    return jax.tree.unflatten(jax.tree.structure(tree), arrays)
+
+
+def _held(name: str, leaf, *, many: bool) -> np.ndarray | Mapped:
+    """An array in JAX's precision, or what reads it from its file."""
+    array = np.asarray(leaf)
+    _check_range(name, array)
+    if not (is_mapped(leaf) and large(Mapped(leaf))):
+        return _cast(array, _precision(array))
+    if many:
+        raise ValueError(
+            f"`{name}` must be in memory, since each model has its own order of rows, got a mapped "
+            f"file of {leaf.nbytes / 2**20:.0f} MB; give `np.array` of it, or call `fit` for each."
+        )
+    return Mapped(leaf)
+
+
+def _precision(array) -> np.dtype:
+    return np.dtype(jax.dtypes.canonicalize_dtype(array.dtype.newbyteorder("=")))
+
+
+def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """In this precision; infinite where it is too small, which `_check_finite` finds."""
+    with np.errstate(over="ignore"):
+        return array.astype(dtype, copy=False)
+
+
+def _check_range(name: str, array: np.ndarray) -> None:
+    """Refuse whole numbers that are too large for JAX's precision."""
+    dtype = _precision(array)
+    if dtype.kind not in "iu" or dtype.itemsize == array.dtype.itemsize:
+        return
+    ends = np.iinfo(dtype)
+    for piece in pieces(array):
+        for value in (piece.min(), piece.max()) if piece.size else ():
+            if not ends.min <= value <= ends.max:
+                raise ValueError(f"`{name}` must fit {dtype}, got {value}; {WIDER}")
+
+
+def _check_finite(name: str, array, leaf, own: Own | None) -> None:
+    first = 0
+    for piece in pieces(array):
+        finite = np.isfinite(piece)
+        if not np.all(finite):
+            where = tuple(int(i) for i in np.argwhere(~finite)[0])
+            where = (where[0] + first, *where[1:])
+            value = leaf[where]
+            place = (
+                f"row {where[0]}"
+                if own is None
+                else f"row {where[1]} of model {where[0]}"
             )
-    arrays = jax.tree_util.tree_flatten_with_path(eqx.filter(tree, eqx.is_array))[0]
-    for path, leaf in arrays if models.many else ():
-        if leaf.ndim == 0 or len(leaf) != count:
+            fits, how = "be finite", "drop or fill such rows."
+            if np.isfinite(value):
+                fits, how = f"fit {array.dtype}", WIDER
             raise ValueError(
-                f"`fit_many(models=...)` must have a leading axis of {count} models, one for each "
-                f"key, in all its arrays, but {named(path)} has shape {leaf.shape}; use "
-                "`eqx.filter_vmap`."
+                f"`{name}` must {fits}, got {value} in {place} (index {where}); {how}"
             )
-    return tree
+        first += len(piece)
 
 
-def named(path) -> str:
-    """The name of a leaf: `layers[0].weight`."""
-    return jax.tree_util.keystr(path).removeprefix(".")
-
-
-def _checked_rates(rates, count: int) -> np.ndarray:
-    """Positive numbers (models,), by default ones."""
-    array = (
-        np.ones(count, np.float32) if rates is None else np.asarray(rates, np.float32)
-    )
-    if array.shape != (count,) or not np.all(np.isfinite(array) & (array > 0)):
+def _length(name: str, leaf, own: Own | None) -> int:
+    """How many rows an array has."""
+    if not isinstance(leaf, jax.Array | np.ndarray) or leaf.dtype == object:
         raise ValueError(
-            f"`fit_many(rates=...)` must hold {count} positive numbers, one for each model, got "
-            f"{rates!r:.80}."
+            f"`{name}` must be an array, got {leaf!r:.80}; use `np.asarray`."
         )
-    return array
-
-
-def _checked_key(key, argument: str, *, many: bool):
-    """A random key, or an array of keys, as (numbers, implementation); old-style keys pass too."""
-    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        implementation = jax.random.key_impl(key)
-    elif (
-        isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim
-    ):
-        implementation = jax.random.key_impl(
-            key := jax.random.wrap_key_data(jnp.asarray(key))
-        )
-    else:
+    if not (leaf.dtype == bool or jnp.issubdtype(leaf.dtype, jnp.number)):
         raise ValueError(
-            f"`{argument}` must be made by `jax.random.key`, got {key!r:.80}."
+            f"`{name}` must hold numbers, got dtype {leaf.dtype}; encode it as numbers first."
         )
-    if key.ndim != int(many) or (many and not len(key)):
-        wanted = (
-            "one axis of keys, as `jax.random.split` makes" if many else "a single key"
+    if own is not None and (leaf.ndim < 2 or len(leaf) != own.models):
+        raise ValueError(
+            f"`{name}` must have shape ({own.models}, n, ...) with {own.why}, got shape "
+            f"{leaf.shape}."
         )
-        raise ValueError(f"`{argument}` must be {wanted}, got shape {key.shape}.")
-    return np.asarray(jax.random.key_data(key)), implementation
+    shape = leaf.shape if own is None else leaf.shape[1:]
+    if not shape or shape[0] == 0:
+        raise ValueError(
+            f"`{name}` must have at least one row, got shape {leaf.shape}."
+        )
+    return shape[0]

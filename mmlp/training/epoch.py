@@ -17,8 +17,8 @@ import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from mmlp.compilation import Compiled
-from mmlp.training.data import Fixed, Program, join
+from mmlp.compilation import Compiled, combine_model
+from mmlp.training.arguments import Fixed, Program
 from mmlp.training.devices import sharding
 from mmlp.training.parts import numbers_in
 from mmlp.training.state import Metrics, Part, State, finished, where
@@ -153,7 +153,7 @@ def _unless(known, number: Callable, otherwise):
 
 def loss_of(program: Program, params, frozen, batch, key, t):
     """The user's loss, which must be one real number."""
-    value = program.loss(join(params, frozen, program.static), batch, key, t)
+    value = program.loss(combine_model(params, frozen, program.static), batch, key, t)
     number = isinstance(value, float | np.ndarray | np.generic | Array)
     real = number and jnp.issubdtype(jnp.result_type(value), jnp.floating)
     if not real or jnp.shape(value) != ():
@@ -195,7 +195,7 @@ def score_keys(program: Program, fixed: Fixed, number: int) -> Array:
 
 def score_of(program: Program, params, fixed: Fixed, batch, key):
     """The loss of a batch at t = 1."""
-    model = join(params, fixed.frozen, program.static)
+    model = combine_model(params, fixed.frozen, program.static)
     return program.loss(model, batch, key, jnp.ones((), _dtype(model)))
 
 

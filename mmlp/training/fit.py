@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 
 import optax
 
+from mmlp.training.arguments import Models, Sizes, Task, checked_task
 from mmlp.training.callables import as_sequence, check_callables
-from mmlp.training.data import Models, Sizes, Task, checked_task
-from mmlp.training.digest import fingerprint
+from mmlp.training.checkpoints import RunDirectory
+from mmlp.training.fingerprint import fingerprint
 from mmlp.training.forks import check_not_forked
 from mmlp.training.longer import by_progress
 from mmlp.training.loop import compile_epoch, train
-from mmlp.training.reports import EpochInfo, FitResult
-from mmlp.training.runs import RunDirectory
+from mmlp.training.results import EpochInfo, FitResult
 
 Watch = Callable[[EpochInfo], None]
 

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mmlp.training.data import Task
+from mmlp.training.arguments import Task
 from mmlp.training.devices import to_host
-from mmlp.training.digest import programs
+from mmlp.training.fingerprint import programs
 from mmlp.training.state import Metrics, State
 
 LOOPS = ("scan", "while", "cond")  # what goes in need not come out at the same place

@@ -10,16 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mmlp.training.data import Fixed, Task
+from mmlp.training.arguments import Fixed, Task
+from mmlp.training.checkpoints import RunDirectory
 from mmlp.training.devices import largest_of_processes, local, placed
 from mmlp.training.epoch import run_epoch
 from mmlp.training.interrupts import Interrupts
 from mmlp.training.longer import as_left
 from mmlp.training.progress import Progress
-from mmlp.training.reports import EpochInfo, FitResult, nothing_learnt, trouble, values
-from mmlp.training.runs import RunDirectory
+from mmlp.training.results import EpochInfo, FitResult, nothing_learnt, trouble, values
 from mmlp.training.state import Metrics, State, first_state
-from mmlp.training.stream import Stream
+from mmlp.training.streaming import Stream
 
 
 def train(

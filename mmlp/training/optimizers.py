@@ -11,7 +11,9 @@ from optax import GradientTransformation as Optimizer
 from mmlp.training.muon import muon
 
 LEARNING_RATE = 0.02
-CLIP = 100.0  # on the norm of the gradient: for rare spikes, not for every step
+MAX_GRADIENT_NORM = (
+    100.0  # on the norm of the gradient: for rare spikes, not for every step
+)
 
 
 def default_optimizer(steps: int, learning_rate: float = LEARNING_RATE) -> Optimizer:
@@ -31,7 +33,7 @@ def default_optimizer(steps: int, learning_rate: float = LEARNING_RATE) -> Optim
     >>> default_optimizer(1000) == default_optimizer(1000)
     True
     """
-    return equal_by_arguments(_muon, steps, learning_rate)
+    return comparable_optimizer(_muon, steps, learning_rate)
 
 
 def optimizer_by_progress(learning_rate: float = LEARNING_RATE) -> Optimizer:
@@ -39,10 +41,10 @@ def optimizer_by_progress(learning_rate: float = LEARNING_RATE) -> Optimizer:
 
     One program then serves any number of steps.
     """
-    return equal_by_arguments(_muon_by_progress, learning_rate)
+    return comparable_optimizer(_muon_by_progress, learning_rate)
 
 
-def equal_by_arguments(
+def comparable_optimizer(
     make: Callable[..., Optimizer], *arguments: Hashable
 ) -> Optimizer:
     """`make(*arguments)`, equal to any other of equal arguments; two `optax.adam(0.1)` are not."""
@@ -68,8 +70,11 @@ class _Part:
 
 def _muon(steps: int, learning_rate: float) -> Optimizer:
     rate = optax.cosine_decay_schedule(learning_rate, steps)
-    return muon(lambda count, t: rate(count), CLIP)
+    return muon(lambda count, t: rate(count), MAX_GRADIENT_NORM)
 
 
 def _muon_by_progress(learning_rate: float) -> Optimizer:
-    return muon(lambda count, t: learning_rate * (1 + jnp.cos(jnp.pi * t)) / 2, CLIP)
+    return muon(
+        lambda count, t: learning_rate * (1 + jnp.cos(jnp.pi * t)) / 2,
+        MAX_GRADIENT_NORM,
+    )

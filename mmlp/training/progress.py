@@ -13,8 +13,9 @@ import numpy as np
 
 from mmlp.training.state import Metrics
 
-FIRST, EVERY = 2.0, 10.0  # seconds: shorter runs stay silent; between plain lines
-COMPILING = FIRST  # after so many seconds without an epoch it is said what takes them
+SILENT_SECONDS = 2.0  # shorter runs print nothing
+SECONDS_BETWEEN_LINES = 10.0  # where stderr is not a terminal
+SECONDS_BEFORE_COMPILING = 2.0  # without an epoch, until "compiling ..." is printed
 BAR = "{desc}{n_fmt}/{total_fmt} epochs |{bar}| {elapsed}{postfix}"
 
 
@@ -40,15 +41,19 @@ class Progress(contextlib.AbstractContextManager):
             "" if patience is None else f"stops after {_epochs(patience)} without gain"
         )
         self.began = self.first_done = time.monotonic()
-        self.next, self.last = self.began + FIRST, []
+        self.next, self.last = self.began + SILENT_SECONDS, []
         if show and sys.stderr.isatty():
             with contextlib.suppress(ImportError):
                 from tqdm import tqdm
 
-                options: Any = {"delay": FIRST, "dynamic_ncols": True, "leave": False}
+                options: Any = {
+                    "delay": SILENT_SECONDS,
+                    "dynamic_ncols": True,
+                    "leave": False,
+                }
                 options |= {"bar_format": BAR, "desc": self.name}
                 self.bar = tqdm(total=epochs, initial=done, **options)
-        self.timer = threading.Timer(COMPILING, self._compiling)
+        self.timer = threading.Timer(SECONDS_BEFORE_COMPILING, self._compiling)
         self.timer.daemon = True
         if show:
             self.timer.start()
@@ -99,14 +104,18 @@ class Progress(contextlib.AbstractContextManager):
             )
             self.bar.update(info.epoch - self.bar.n)
         elif self.show and info.epoch < self.epochs and self._due(now, info.epoch):
-            self.next = now + EVERY
+            self.next = now + SECONDS_BETWEEN_LINES
             self._say(
                 f"epoch {info.epoch}/{self.epochs}: {', '.join([*self.last, *left])}"
             )
 
     def _due(self, now: float, epoch: int) -> bool:
         """After the first epoch nothing is known of the time; if it was long, it is told of."""
-        return now >= self.next if epoch > self.done + 1 else now >= self.began + EVERY
+        return (
+            now >= self.next
+            if epoch > self.done + 1
+            else now >= self.began + SECONDS_BETWEEN_LINES
+        )
 
     def _left(self, now: float, epoch: int) -> list[str]:
         """How long this takes at most, once an epoch was timed, and what may end it before."""
@@ -119,7 +128,7 @@ class Progress(contextlib.AbstractContextManager):
     def end(self, epochs: list[Metrics]) -> None:
         """Say what ended the run, unless it was too short to be shown."""
         seconds = time.monotonic() - self.began
-        if not self.show or seconds < FIRST or not self.last:
+        if not self.show or seconds < SILENT_SECONDS or not self.last:
             return
         if self.bar is not None:
             self.bar.close()

@@ -11,7 +11,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from mmlp.compilation import Compiled
-from mmlp.training.data import Fixed, Program
+from mmlp.training.arguments import Fixed, Program
 
 
 class State(NamedTuple):

@@ -19,13 +19,18 @@ from tqdm import tqdm
 from mmlp import atomic_files
 from mmlp.compilation import compile_all_quickly
 from mmlp.reporting.records import list_versions
-from mmlp.training.progress import FIRST
+from mmlp.training.progress import SILENT_SECONDS
 
 
 def progress(items: Iterable, label: str, total: int | None = None) -> Iterable:
     """The items, with a bar on a terminal; `total` is for those that come one by one."""
     items, quiet = (list(items) if total is None else items), not sys.stderr.isatty()
-    shown = {"delay": FIRST, "disable": quiet, "dynamic_ncols": True, "leave": False}
+    shown = {
+        "delay": SILENT_SECONDS,
+        "disable": quiet,
+        "dynamic_ncols": True,
+        "leave": False,
+    }
     return tqdm(items, desc=label, total=total, **shown)
 
 

@@ -14,17 +14,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mmlp.reporting import page
 from mmlp.reporting.records import make_settings, option_name, run_and_record
+from mmlp.reporting.results_page import Heading
 from reproduction.harness.targets import TARGETS
 
-PAPER = page.Heading(
-    "The paper&rsquo;s results, reproduced",
-    f"""What <em>Constructing the Matrix Multilayer Perceptron and its Application to the VAE</em>
-(Taghia, Bånkestad, Lindsten and Schön, 2019) reports, beside what matrix-mlp obtains. Each section
-was made by the command that it shows. A number with ± is a mean and its standard error over seeds;
-{page.BOLD}""",
-    "The paper&rsquo;s claims",
+PAPER = Heading(
+    "The paper's results, reproduced",
+    "The results of “Constructing the Matrix Multilayer Perceptron and its Application "
+    "to the VAE” (Taghia, Bånkestad, Lindsten and Schön, 2019) beside those that "
+    "matrix-mlp obtains. Each section shows the command that made it. A number with ± is "
+    "a mean and its standard error over seeds.",
+    "The paper's claims",
 )
 
 

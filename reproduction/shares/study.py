@@ -29,7 +29,8 @@ from matplotlib.figure import Figure
 from sklearn.covariance import ledoit_wolf
 
 from mmlp.divergences import quadratic, stein, von_neumann
-from mmlp.reporting.table import cell, rounded
+from mmlp.reporting.number_format import round_digits
+from mmlp.reporting.tables import mean_cell
 from mmlp.spd import Gram
 from reproduction.harness.claims import advantage
 from reproduction.shares.forecasts import (
@@ -157,10 +158,11 @@ def study(market: Market, settings: Settings, horizon: str) -> dict:
         "months": [str(market.dates[a])[:7] for a in windows.begin],
         "days": (windows.end - windows.begin).tolist(),
         "scores": {
-            n: {m: rounded(v, 5) for m, v in by.items()} for n, by in scores.items()
+            n: {m: round_digits(v, 5) for m, v in by.items()}
+            for n, by in scores.items()
         },
         "volatility": {
-            name: rounded(np.sqrt(252 * v), 5) for name, v in variance.items()
+            name: round_digits(np.sqrt(252 * v), 5) for name, v in variance.items()
         },
     }
     claims = [
@@ -207,10 +209,10 @@ def table(
         first, *rest = (
             {"mean": float(by[m]), "best": bool(by[m] == best[m])} for m in best
         )
-        cells = [first, None if name == EWMA else cell(gain[name].tolist()), *rest]
+        cells = [first, None if name == EWMA else mean_cell(gain[name].tolist()), *rest]
         rows.append({"name": name, "cells": cells, "emphasis": name == JOINT})
     for name, x in single.items():
-        cells = [cell(x.tolist()), None, *(None for _ in MEASURES)]
+        cells = [mean_cell(x.tolist()), None, *(None for _ in MEASURES)]
         rows.append({"name": f"one {name}, mean of {len(x)}", "cells": cells})
     columns, title = (
         ["method", LIKELIHOOD, "gain", *MEASURES],

@@ -30,7 +30,11 @@ from mmlp.networks.calibration import calibrate
 from mmlp.networks.kernels import Linear, MercerSigmoid
 from mmlp.spd import SPD, Gram
 from mmlp.training import fit_many
-from mmlp.training.optimizers import CLIP, default_optimizer, equal_by_arguments
+from mmlp.training.optimizers import (
+    MAX_GRADIENT_NORM,
+    comparable_optimizer,
+    default_optimizer,
+)
 from reproduction.spd.tasks import HEADINGS, LOSS_NAMES, Part, Task, data_of, split_of
 
 FEATURES = 20
@@ -77,15 +81,17 @@ class Recipe:
 
     def make_optimizer(self, steps: int, rate: float) -> optax.GradientTransformation:
         if self.plain:
-            return equal_by_arguments(optax.adam, rate)
+            return comparable_optimizer(optax.adam, rate)
         if self.optimizer == "muon":
             return default_optimizer(steps, rate)
-        return equal_by_arguments(_adam, steps, rate)
+        return comparable_optimizer(_adam, steps, rate)
 
 
 def _adam(steps: int, rate: float) -> optax.GradientTransformation:
     schedule = optax.cosine_decay_schedule(rate, steps)
-    return optax.chain(optax.clip_by_global_norm(CLIP), optax.adam(schedule))
+    return optax.chain(
+        optax.clip_by_global_norm(MAX_GRADIENT_NORM), optax.adam(schedule)
+    )
 
 
 class Model(NamedTuple):

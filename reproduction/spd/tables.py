@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mmlp.reporting.table import cell, marked, rounded
+from mmlp.reporting.number_format import round_digits
+from mmlp.reporting.tables import mark_best_cells, mean_cell
 from reproduction.harness.jobs import progress
 from reproduction.spd.models import FLOOR_ROW, Model, errors_of_baselines
 from reproduction.spd.tasks import HEADINGS, Budget, Task, data_of
@@ -55,7 +56,7 @@ def largest(errors: Errors) -> tuple[int, Errors]:
 def as_json(errors: Errors) -> list[dict]:
     """Every number behind the tables."""
     return [
-        {"setting": s, "d0": d, "n": n, "row": row, "errors": rounded(values)}
+        {"setting": s, "d0": d, "n": n, "row": row, "errors": round_digits(values)}
         for (s, d, n), rows in errors.items()
         for row, values in rows.items()
     ]
@@ -71,9 +72,12 @@ def by_setting(errors: Errors, budget: Budget, paper: dict) -> list[dict]:
                 values.T.tolist(), paper.get((d, n, row), (None,) * 3), strict=True
             )
             cells[row] = [
-                cell(column, paper=published) for column, published in columns
+                mean_cell(column, paper=published) for column, published in columns
             ]
-        shown[setting] += [{"group": f"d0 = {d}, n = {n}"}, *marked(cells, FLOOR_ROW)]
+        shown[setting] += [
+            {"group": f"d0 = {d}, n = {n}"},
+            *mark_best_cells(cells, FLOOR_ROW),
+        ]
     about = {
         "note": ABOUT.format(budget).capitalize(),
         "columns": ["", *HEADINGS.values()],

@@ -15,7 +15,7 @@ import optax
 from optax.contrib import MuonDimensionNumbers, muon
 
 from mmlp.training import FitResult, fit_many
-from mmlp.training.optimizers import CLIP, equal_by_arguments
+from mmlp.training.optimizers import MAX_GRADIENT_NORM, comparable_optimizer
 from reproduction.vaes.data import Split
 from reproduction.vaes.recipes import clipped
 
@@ -74,8 +74,8 @@ class Flow:
     def make_optimizer(self, rows: int) -> optax.GradientTransformation:
         kind = self.rate, self.epochs * -(-rows // self.batch), self.decay
         if self.optimizer == "muon":
-            return equal_by_arguments(stacked_muon, *kind)
-        return equal_by_arguments(clipped, self.optimizer, *kind)
+            return comparable_optimizer(stacked_muon, *kind)
+        return comparable_optimizer(clipped, self.optimizer, *kind)
 
 
 def available() -> bool:
@@ -106,7 +106,7 @@ def stacked_muon(rate: float, steps: int, decay: float) -> optax.GradientTransfo
 
     schedule = optax.cosine_decay_schedule(rate, steps)
     make = muon(schedule, weight_decay=decay, muon_weight_dimension_numbers=numbers)
-    return optax.chain(optax.clip_by_global_norm(CLIP), make)
+    return optax.chain(optax.clip_by_global_norm(MAX_GRADIENT_NORM), make)
 
 
 def negative_log_density(flow, batch, key, t):

@@ -25,7 +25,7 @@ from mmlp.networks import (
 from mmlp.networks.calibration import calibrate
 from mmlp.networks.heads import GaussianHead
 from mmlp.networks.kernels import Linear, MercerSigmoid
-from mmlp.training.optimizers import CLIP, equal_by_arguments
+from mmlp.training.optimizers import MAX_GRADIENT_NORM, comparable_optimizer
 from mmlp.vae import VAE, paper_vae
 
 SETTINGS = Path(__file__).with_name("frey_settings.json")
@@ -176,7 +176,7 @@ class Recipe:
 
     def make_optimizer(self, steps: int) -> optax.GradientTransformation:
         kind = self.optimizer, self.rate, steps if self.cosine else None, self.decay
-        return equal_by_arguments(clipped, *kind, round(self.rise * steps))
+        return comparable_optimizer(clipped, *kind, round(self.rise * steps))
 
 
 def clipped(name: str, rate: float, steps: int | None, decay: float, rise: int = 0):
@@ -189,7 +189,7 @@ def clipped(name: str, rate: float, steps: int | None, decay: float, rise: int =
     )
     make = {"adam": optax.adamw, "muon": muon}[name]
     return optax.chain(
-        optax.clip_by_global_norm(CLIP), make(schedule, weight_decay=decay)
+        optax.clip_by_global_norm(MAX_GRADIENT_NORM), make(schedule, weight_decay=decay)
     )
 
 

@@ -9,7 +9,7 @@ from helpers import symmetric_root
 
 from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential
 from mmlp.alpha import densities
-from mmlp.distributions.radius import _at_fixed_quantile
+from mmlp.distributions.gamma import _at_fixed_quantile
 
 D = 3
 RNG = np.random.default_rng(0)

@@ -27,7 +27,7 @@ from mmlp import (
 )
 from mmlp.alpha import activations, basic, densities, vae
 from mmlp.alpha.calculus import unvec
-from mmlp.distributions.radius import _at_fixed_quantile
+from mmlp.distributions.gamma import _at_fixed_quantile
 
 P, K, R = 3, 2, 3  # features, latent dimension, draws
 PRIOR = TraceOneGaussian(jnp.zeros(K), DiagonalGram.trace_one(jnp.ones(K)), float(K))

@@ -21,7 +21,7 @@ from mmlp.estimators.cross_fitting import Scaling
 from mmlp.estimators.model_files import check_scaling
 from mmlp.serialization import files
 from mmlp.training import FitResult, NonFiniteError
-from mmlp.training.runs import AnotherRunError, RunDirectory, lock_directory
+from mmlp.training.checkpoints import AnotherRunError, RunDirectory, lock_directory
 from mmlp.training.state import Metrics
 
 

@@ -10,7 +10,7 @@ import pytest
 from command import run
 
 from mmlp import Gram, estimators, fit
-from mmlp.argument_checks import checked_size
+from mmlp.argument_checks import check_size
 from mmlp.cli import commands
 from mmlp.cli.messages import in_words
 from mmlp.estimators import chunks, covariance
@@ -63,8 +63,8 @@ MESSAGES = [
         lambda: raised(small()._cast, np.full((1, 2), 1e30), "X"),
         "X in row 0, column 0 (from 0) is 1e+30 in standard units, too large for float32",
     ),
-    (lambda: raised(checked_size, 0, "MatrixVAE(max_epochs=...)"), "--epochs must be a whole num"),
-    (lambda: raised(checked_size, 0, "MatrixVAE(n_components=...)"), "--latent must be a whole"),
+    (lambda: raised(check_size, 0, "MatrixVAE(max_epochs=...)"), "--epochs must be a whole num"),
+    (lambda: raised(check_size, 0, "MatrixVAE(n_components=...)"), "--latent must be a whole"),
     (lambda: raised(chunks.check_memory, "SPDRegressor.predict", 10**6, 100), "give fewer rows."),
     (
         lambda: raised(covariance.check_range, "MultivariateRegressor.predict_distribution",

@@ -128,7 +128,7 @@ def test_levels_outside_of_0_and_1_are_refused():
 
 
 def test_a_root_is_found_beside_an_infinite_value():
-    found = marginals._root(
+    found = marginals._find_root(
         lambda x: np.where(x > 5, np.inf, x - 3), np.zeros(1), np.full(1, 9.0)
     )
     np.testing.assert_allclose(found, 3)

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from report_pages import PNG, RECORD, write
 
-from mmlp.reporting import page as report
+from mmlp.reporting import results_page as report
 
 HEADING = report.Heading("Results", "What was found.", "Claims")
 HOSTILE = "<script>alert('x')</script> & \" </style>"
 VOID = {"meta", "link", "br", "img"}  # elements without an end tag
-OPTIONAL_END = {"li", "dt", "dd"}
 
 
 class Reader(HTMLParser):
@@ -28,7 +27,7 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag, attrs):
         self.seen.append((tag, dict(attrs)))
         self.ids += [value for name, value in attrs if name == "id"]
-        if tag not in VOID | OPTIONAL_END:
+        if tag not in VOID:
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -50,10 +49,11 @@ def read(folder: Path) -> Reader:
 
 def test_every_entry_of_a_record_is_on_the_page(tmp_path):
     write(tmp_path, "example1", RECORD)
-    assert report.build(tmp_path, HEADING) == {}
+    assert report.write_results_page(tmp_path, HEADING) == {}
     page = read(tmp_path)
     for text in (
-        *HEADING,
+        HEADING.title,
+        HEADING.contents_title,
         "example1: the losses compared",
         "(1.07 ± 0.03)·10⁻²",
         "5.8·10⁻⁶",  # the paper's, with its own digits
@@ -81,7 +81,7 @@ def test_every_entry_of_a_record_is_on_the_page(tmp_path):
 
 def test_a_column_with_values_of_the_paper_is_two(tmp_path):
     write(tmp_path, "example1", RECORD)
-    report.build(tmp_path, HEADING)
+    report.write_results_page(tmp_path, HEADING)
     page = read(tmp_path)
     assert (
         page.text.count("obtained") == page.text.count("paper") == 2
@@ -128,7 +128,7 @@ def test_text_is_escaped_wherever_it_stands(tmp_path):
         tmp_path, "hostile", {"result": result, "date": HOSTILE, "quick": True, **rest}
     )
     (tmp_path / "x.png").write_bytes(PNG)
-    assert report.build(tmp_path, HEADING) == {}
+    assert report.write_results_page(tmp_path, HEADING) == {}
     read(tmp_path)
     assert "alert('x')" not in (tmp_path / "index.html").read_text()
 
@@ -139,7 +139,7 @@ def test_a_missing_figure_is_named_and_the_rest_is_shown(tmp_path, capsys):
         "density",
         {"result": {"title": "densities", "figures": [{"file": "gone.png"}]}},
     )
-    assert report.build(tmp_path, HEADING) == {}
+    assert report.write_results_page(tmp_path, HEADING) == {}
     assert (
         "The figure gone.png is missing: run the command again." in read(tmp_path).text
     )
@@ -192,7 +192,7 @@ def test_a_file_that_is_no_record_is_left_out_and_named(
 ):
     (tmp_path / "bad.json").write_bytes(content)
     write(tmp_path, "example1", RECORD)
-    skipped = report.build(tmp_path, HEADING)
+    skipped = report.write_results_page(tmp_path, HEADING)
     assert list(skipped) == ["bad.json"]
     assert reason in skipped["bad.json"]
     assert f"report: left out {tmp_path / 'bad.json'}: " in capsys.readouterr().err
@@ -203,7 +203,9 @@ def test_a_file_that_is_no_record_is_left_out_and_named(
 def test_experiments_stand_in_the_order_that_is_told(tmp_path):
     for name in ("zebra", "radius", "example1-mlp", "alpha", "example1"):
         write(tmp_path, name, {"result": {}})
-    report.build(tmp_path, HEADING, ("example1", "example1-mlp", "frey", "radius"))
+    report.write_results_page(
+        tmp_path, HEADING, ("example1", "example1-mlp", "frey", "radius")
+    )
     ids = [
         i for i in read(tmp_path).ids if not i.endswith("-title") and i != "verdicts"
     ]
@@ -211,8 +213,8 @@ def test_experiments_stand_in_the_order_that_is_told(tmp_path):
 
 
 def test_an_empty_folder_and_a_quick_run_say_what_they_are(tmp_path):
-    assert report.build(tmp_path, HEADING) == {}
+    assert report.write_results_page(tmp_path, HEADING) == {}
     assert "No results yet." in read(tmp_path).text
     write(tmp_path, "density", {"result": {}, "quick": True})
-    report.build(tmp_path, HEADING)
+    report.write_results_page(tmp_path, HEADING)
     assert "quick run" in read(tmp_path).text

@@ -7,7 +7,7 @@ import pytest
 from browser import CONTRAST, Browser
 from report_pages import RECORD, TABLE, write
 
-from mmlp.reporting import page as report
+from mmlp.reporting import results_page as report
 from reproduction.harness.run import PAPER, run_several
 from reproduction.harness.targets import TARGETS
 
@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
         },
     )
     (folder / "damaged.json").write_text("{")
-    report.build(folder, PAPER, TARGETS)
+    report.write_results_page(folder, PAPER, TARGETS)
     return folder
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmlp.reporting.page import build
+from mmlp.reporting.results_page import write_results_page
 from reproduction import example1, example1_mlp, example2
 from reproduction.harness import claims as _claims
 from reproduction.harness.run import PAPER
@@ -311,7 +311,7 @@ def test_records_have_a_row_for_each_model_and_fit_the_page(
     (tmp_path / f"{name}.json").write_text(text)
     if name == "example1":
         module.draw(json.loads(text), tmp_path)
-    assert build(tmp_path, PAPER) == {}
+    assert write_results_page(tmp_path, PAPER) == {}
     tables, more = record["result"]["tables"][:2], record["result"]["tables"][2:]
     assert [table["title"] for table in tables] == [
         "Setting: turning",

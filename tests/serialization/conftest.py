@@ -1,9 +1,9 @@
 import pytest
 
-from mmlp.training import runs
+from mmlp.training import checkpoints
 
 
 @pytest.fixture
 def each_epoch(monkeypatch):
     """A checkpoint after every epoch, however long writing takes."""
-    monkeypatch.setattr(runs, "SHARE", 0)
+    monkeypatch.setattr(checkpoints, "SHARE", 0)

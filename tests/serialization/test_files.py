@@ -16,7 +16,7 @@ from checkpoints import MODELS, StopError, damaged, fit, model, same, stop_after
 
 import mmlp
 from mmlp.serialization import files as _files
-from mmlp.training import runs
+from mmlp.training import checkpoints
 
 
 def test_foreign_files_are_refused_and_nothing_in_them_is_run_or_allocated(tmp_path):
@@ -111,8 +111,8 @@ def test_a_write_that_fails_is_a_clear_error_and_the_last_checkpoint_stays(
     monkeypatch.setattr(os, function, original)
     assert info.value.errno == number
     assert not list(tmp_path.glob(".*.tmp"))
-    files = runs.RunDirectory(tmp_path, {}, writes=False).files()
-    assert 0 < len(files) <= runs.KEEP
+    files = checkpoints.RunDirectory(tmp_path, {}, writes=False).files()
+    assert 0 < len(files) <= checkpoints.KEEP
     assert all(_files.read(file) for file in files)
     assert same(fit(tmp_path, epochs=40), fit(epochs=40))
 

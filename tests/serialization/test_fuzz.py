@@ -19,10 +19,11 @@ import pytest
 
 import mmlp
 from mmlp import estimators
+from mmlp.compilation import partition_model
 from mmlp.estimators import cross_fitting
 from mmlp.serialization import architecture
-from mmlp.training import runs
-from mmlp.training.data import Program, split
+from mmlp.training import checkpoints
+from mmlp.training.arguments import Program
 from mmlp.training.state import first_state
 
 SEED, COUNT, USES = 0, 10_000, 25
@@ -109,14 +110,16 @@ class Readers:
     def read(self, kind: str, content: bytes):
         if kind == "run":
             self.newest.write_bytes(content)
-            directory = runs.RunDirectory(self.directory, self.known, writes=False)
+            directory = checkpoints.RunDirectory(
+                self.directory, self.known, writes=False
+            )
             return directory.resumed("fit", self.start())
         self.path.write_bytes(content)
         return mmlp.load(self.path) if kind == "network" else estimators.load(self.path)
 
     @staticmethod
     def start():
-        params, _, static = split(eqx.nn.Linear(3, 1, key=KEY))
+        params, _, static = partition_model(eqx.nn.Linear(3, 1, key=KEY))
         key_type = jax.random.key_impl(KEY)
         return first_state(Program(loss, optax.adam(0.1), static, 8, key_type), params)
 

@@ -16,7 +16,7 @@ from checkpoints import ADAM, KEY, StopError, X, damaged, fit, loss, same, stop_
 
 import mmlp
 from mmlp.serialization import files as _files
-from mmlp.training import runs
+from mmlp.training import checkpoints
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from mmlp.training import runs
 )
 def test_a_checkpoint_that_makes_no_sense_is_refused(change, tmp_path):
     fit(tmp_path, epochs=2)
-    newest = runs.RunDirectory(tmp_path, {}, writes=False).files()[0]
+    newest = checkpoints.RunDirectory(tmp_path, {}, writes=False).files()[0]
     arrays, metadata = _files.read(newest)
     _files.write(newest, arrays, metadata | change)
     with pytest.raises(ValueError, match=r"`fit\(checkpoint=...\)`"):
@@ -80,7 +80,7 @@ def test_a_finished_run_is_returned_at_once_and_resume_false_begins_anew(
     again = fit(tmp_path, on_epoch=(lambda info: epochs.append(info.epoch),))
     assert same(first, again)
     assert epochs == [1, 2, 3, 4, 5, 6]
-    assert len(list(tmp_path.glob("checkpoint-*"))) == runs.KEEP
+    assert len(list(tmp_path.glob("checkpoint-*"))) == checkpoints.KEEP
     anew = fit(
         tmp_path, resume=False, on_epoch=(lambda info: epochs.append(info.epoch),)
     )
@@ -158,7 +158,7 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(
 ):
     """200 damages at the level of files, and a few whole runs."""
     undisturbed = fit(tmp_path)
-    run = runs.RunDirectory(tmp_path, {}, writes=True)
+    run = checkpoints.RunDirectory(tmp_path, {}, writes=True)
     newest, before = run.files()[:2]
     content, expected = newest.read_bytes(), _files.read(before)
     random = np.random.default_rng(1)
@@ -178,7 +178,7 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert same(fit(tmp_path), undisturbed)
-    assert len(caught) == runs.KEEP
+    assert len(caught) == checkpoints.KEEP
     assert all("begins anew" in str(warning.message) for warning in caught)
 
 
@@ -190,7 +190,7 @@ def test_damaged_checkpoints_are_set_aside_so_that_the_new_ones_stay(
         file.write_bytes(b"")
     with pytest.warns(UserWarning, match="begins anew"), pytest.raises(StopError):
         fit(tmp_path, on_epoch=stop_after(2))
-    assert len(list(tmp_path.glob("checkpoint-*.damaged"))) == runs.KEEP
+    assert len(list(tmp_path.glob("checkpoint-*.damaged"))) == checkpoints.KEEP
     epochs = []
     assert same(
         fit(tmp_path, on_epoch=(lambda info: epochs.append(info.epoch),)), undisturbed
@@ -214,15 +214,15 @@ def test_other_files_in_the_directory_are_left_alone(tmp_path, each_epoch):
 
 def test_a_locked_directory_is_refused_and_leaves_nothing_behind(tmp_path):
     folder = tmp_path / "model.checkpoint"
-    with runs.lock_directory(folder):
+    with checkpoints.lock_directory(folder):
         with (
             pytest.raises(ValueError, match="is in use by another run"),
-            runs.lock_directory(folder),
+            checkpoints.lock_directory(folder),
         ):
             pass
         assert folder.is_dir()
     assert not folder.exists()
-    with runs.lock_directory(folder):
+    with checkpoints.lock_directory(folder):
         (folder / "checkpoint").touch()
     assert [path.name for path in folder.iterdir()] == ["checkpoint"]
 
@@ -237,7 +237,7 @@ def test_of_many_processes_one_at_a_time_holds_a_directory_that_comes_and_goes(
 
     def enter(_):
         for _ in range(50):
-            with contextlib.suppress(ValueError), runs.lock_directory(folder):
+            with contextlib.suppress(ValueError), checkpoints.lock_directory(folder):
                 if not held.acquire(blocking=False):
                     wrong.append("two at once")
                     continue

@@ -46,10 +46,10 @@ def work(mode: str, folder: Path) -> None:
     import mmlp
     from mmlp import cli, estimators
     from mmlp.serialization import files
-    from mmlp.training import runs
+    from mmlp.training import checkpoints
 
     jax.config.update("jax_enable_x64", True)
-    runs.SHARE = 0  # a checkpoint after every epoch
+    checkpoints.SHARE = 0  # a checkpoint after every epoch
     X = np.random.default_rng(0).normal(size=(30, 3))
     sizes = {"max_epochs": 25, "batch_size": 8, "patience": None, "random_state": 0}
     if mode == "fit":

@@ -164,13 +164,13 @@ def from_file(X):
 
 def one_of_two_processes(address: str, table: Path, number: str) -> None:
     """The example, and a fit from a file; which rows were read is noted."""
-    from mmlp.training import rows
+    from mmlp.training import data as training_data
 
     module, fitted, read, one = (
         example(),
         example().fitted,
         set(),
-        rows.Mapped.__getitem__,
+        training_data.Mapped.__getitem__,
     )
 
     def noted(self, wanted):
@@ -182,7 +182,11 @@ def one_of_two_processes(address: str, table: Path, number: str) -> None:
         np.savez(table.parent / number, rows=sorted(read), weights=flat(result.model))
         return fitted()
 
-    rows.CHUNK, rows.Mapped.__getitem__, module.fitted = 100, noted, both
+    training_data.CHUNK, training_data.Mapped.__getitem__, module.fitted = (
+        100,
+        noted,
+        both,
+    )
     module.main(address, 2, int(number))
 
 

@@ -15,9 +15,10 @@ from jax.extend.core import ClosedJaxpr, Literal
 from processes import environment
 
 import mmlp
-from mmlp.training.data import Fixed, Program, Task, split
-from mmlp.training.digest import digest, digest_function
-from mmlp.training.digest import fingerprint as fingerprint_of
+from mmlp.compilation import partition_model
+from mmlp.training.arguments import Fixed, Program, Task
+from mmlp.training.fingerprint import digest, digest_function
+from mmlp.training.fingerprint import fingerprint as fingerprint_of
 
 KEY = jax.random.key(0)
 X = np.linspace(-1, 1, 24).reshape(8, 3)
@@ -32,7 +33,7 @@ def model():
 
 
 def fingerprint(loss, optimizer=optax.sgd(0.1)):
-    params, frozen, static = split(model())
+    params, frozen, static = partition_model(model())
     program = Program(
         loss, optimizer, static, batch_size=4, key_type=jax.random.key_impl(KEY)
     )

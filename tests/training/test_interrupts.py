@@ -18,17 +18,17 @@ import pytest
 
 import mmlp
 from mmlp.serialization import files
-from mmlp.training import interrupts, loop, runs
+from mmlp.training import checkpoints, interrupts, loop
 from mmlp.training.state import Metrics
 
 PROGRAM = """
 import sys
 import equinox as eqx, jax, jax.numpy as jnp, numpy as np, optax
 import mmlp
-from mmlp.training import runs
+from mmlp.training import checkpoints
 
 jax.config.update("jax_enable_x64", True)
-runs.SHARE = 0  # a checkpoint after every epoch, so that many kills hit one that is being written
+checkpoints.SHARE = 0  # a checkpoint after every epoch, so that many kills hit a write
 key = jax.random.key(0)
 X = np.asarray(jax.random.normal(key, (30, 3)))
 
@@ -140,7 +140,7 @@ def test_a_signal_finishes_the_epoch_saves_and_says_how_to_go_on(
     number, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setattr(
-        runs, "SHARE", 1e9
+        checkpoints, "SHARE", 1e9
     )  # no checkpoint but for the signal, after the first
     seen = []
 

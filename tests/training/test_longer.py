@@ -10,14 +10,14 @@ from checkpoints import ADAM, KEY, StopError, X, fit, loss, same, stop_after
 
 import mmlp
 from mmlp.serialization import files
-from mmlp.training import runs
+from mmlp.training import checkpoints
 from mmlp.training.longer import depends_on_last
 from mmlp.training.optimizers import optimizer_by_progress
 
 
 @pytest.fixture
 def each_epoch(monkeypatch):
-    monkeypatch.setattr(runs, "SHARE", 0)
+    monkeypatch.setattr(checkpoints, "SHARE", 0)
 
 
 def kept(folder):
@@ -88,7 +88,7 @@ def looped(model, batch, key, t):
 )
 def test_what_goes_by_progress_cannot_go_on_and_says_what_to_do(options, why, tmp_path):
     fit(tmp_path, epochs=2, **options)
-    with pytest.raises(runs.AnotherRunError) as info:
+    with pytest.raises(checkpoints.AnotherRunError) as info:
         fit(tmp_path, epochs=4, **options)
     assert "a run of 2 epochs, which cannot go on to 4: " in str(info.value)
     assert why in str(info.value)

@@ -10,9 +10,9 @@ import pytest
 import mmlp
 from mmlp.training import muon
 from mmlp.training.optimizers import (
-    CLIP,
+    MAX_GRADIENT_NORM,
+    comparable_optimizer,
     default_optimizer,
-    equal_by_arguments,
     optimizer_by_progress,
 )
 
@@ -31,12 +31,12 @@ def test_equal_arguments_give_equal_optimisers_of_one_hash():
         optax.adam(0.01),
     ):
         assert other != one
-    assert equal_by_arguments(optax.sgd, 0.1) == equal_by_arguments(optax.sgd, 0.1)
-    assert equal_by_arguments(optax.sgd, 0.1) != equal_by_arguments(optax.adam, 0.1)
+    assert comparable_optimizer(optax.sgd, 0.1) == comparable_optimizer(optax.sgd, 0.1)
+    assert comparable_optimizer(optax.sgd, 0.1) != comparable_optimizer(optax.adam, 0.1)
 
 
 @pytest.mark.parametrize(
-    "make", [default_optimizer, lambda _: equal_by_arguments(optax.sgd, 0.1)]
+    "make", [default_optimizer, lambda _: comparable_optimizer(optax.sgd, 0.1)]
 )
 def test_a_fit_with_an_equal_optimiser_does_not_compile_again(make):
     traces = []
@@ -71,7 +71,7 @@ def test_the_steps_are_those_of_optax_with_joined_arrays(waste, monkeypatch):
     params = {name: jax.random.normal(KEY, shape) for name, shape in SHAPES.items()}
     assert len(muon.Layout(jax.tree.leaves(params)).stacks) == (1 if waste else 3)
     peer = optax.contrib.muon(optax.cosine_decay_schedule(0.02, 7))
-    peer = optax.chain(optax.clip_by_global_norm(CLIP), peer)
+    peer = optax.chain(optax.clip_by_global_norm(MAX_GRADIENT_NORM), peer)
     results = []
     for optimizer in (peer, default_optimizer(7)):
         weights, state, update = (

@@ -75,8 +75,8 @@ def test_lasting_trouble_ends_in_an_error_that_says_what_where_and_what_to_try()
 def test_a_run_without_a_single_step_is_reported_and_its_progress_line_is_tidy(
     capsys, monkeypatch
 ):
-    monkeypatch.setattr(progress, "FIRST", 0.0)
-    monkeypatch.setattr(progress, "COMPILING", 1e9)
+    monkeypatch.setattr(progress, "SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_COMPILING", 1e9)
     with pytest.warns(
         UserWarning,
         match="no step at all was finite, and none was applied; the model is as it began",

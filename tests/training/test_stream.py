@@ -8,18 +8,19 @@ import pytest
 from fits import ADAM, KEY, X, Y, equal, fit, loss, model, stacked, weights
 
 import mmlp
-from mmlp.training import rows, runs
-from mmlp.training.data import Models, Sizes, checked_task
-from mmlp.training.digest import digest
+from mmlp.training import checkpoints
+from mmlp.training import data as training_data
+from mmlp.training.arguments import Models, Sizes, checked_task
 from mmlp.training.epoch import run_epoch
-from mmlp.training.stream import Static, run_batches, shuffled
+from mmlp.training.fingerprint import digest
+from mmlp.training.streaming import Static, run_batches, shuffled
 
 
 @pytest.fixture
 def maps(tmp_path, monkeypatch):
     """The data in files, of which few bytes are read at once: two batches of 2 rows."""
-    monkeypatch.setattr(rows, "CHUNK", 128)
-    monkeypatch.setattr(rows, "PIECE", 60)
+    monkeypatch.setattr(training_data, "CHUNK", 128)
+    monkeypatch.setattr(training_data, "PIECE", 60)
     return mapped(tmp_path, X, Y)
 
 
@@ -55,13 +56,13 @@ def test_a_fit_on_mapped_files_is_that_in_memory(
     batch_size, validated, maps, monkeypatch
 ):
     """In six pieces, with a tail, and in one batch that is not full; in a thread that ends."""
-    threads, gathered = set(), rows.gathered
+    threads, gathered = set(), training_data.gathered
 
     def watched(*arguments):
         threads.add(threading.current_thread())
         return gathered(*arguments)
 
-    monkeypatch.setattr("mmlp.training.stream.gathered", watched)
+    monkeypatch.setattr("mmlp.training.streaming.gathered", watched)
     held, files = (
         None if validated is None else tuple(x[:validated] for x in data)
         for data in ((X, Y), maps)
@@ -84,7 +85,7 @@ def test_files_and_arrays_may_stand_side_by_side_and_results_are_shared(
             raise RuntimeError("enough")
 
     options: dict = {"batch_size": 7, "validation": (X[:9], Y[:9])}
-    monkeypatch.setattr(runs, "SHARE", 0)
+    monkeypatch.setattr(checkpoints, "SHARE", 0)
     results = []
     for run, data in ((tmp_path / "files", maps), (tmp_path / "memory", (X, Y))):
         with pytest.raises(RuntimeError, match="enough"):
@@ -109,11 +110,11 @@ def test_double_precision_is_cast_by_pieces_where_jax_has_single(maps):
         single = jax.tree.map(lambda x: x.astype("float32"), model())
         expected = fit(single, noisy, (X, Y))
         result = fit(single, noisy, maps)
-        file = rows.Mapped(maps[0])
+        file = training_data.Mapped(maps[0])
         assert digest(file) == digest(X.astype("float32"))
     assert result.history["loss"].dtype == file.dtype == "float32"
     assert close(result, expected, rtol=1e-5)
-    assert digest(rows.Mapped(maps[0])) == digest(X)
+    assert digest(training_data.Mapped(maps[0])) == digest(X)
 
 
 @pytest.mark.parametrize(
@@ -140,8 +141,8 @@ def test_pieces_share_a_program_and_cover_each_batch_once():
     for n, size in ((22, 2), (22, 7), (5, 7), (64, 8), (101, 1)):
         data = np.zeros((n, 3), np.float32)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rows, "CHUNK", 100)
-            pieces = rows.planned(data, size)
+            patch.setattr(training_data, "CHUNK", 100)
+            pieces = training_data.planned(data, size)
         steps = [first + i for first, _, count, *_ in pieces for i in range(count)]
         assert steps == list(range(-(-n // size)))
         assert sum(piece.count * piece.size for piece in pieces) == n
@@ -153,15 +154,17 @@ def test_pieces_share_a_program_and_cover_each_batch_once():
 
 def test_small_files_are_held_and_large_ones_never_are(maps, monkeypatch):
     assert isinstance(
-        rows.checked_rows("fit", (maps, None), None, many=False)[0][0], rows.Mapped
+        training_data.checked_rows("fit", (maps, None), None, many=False)[0][0],
+        training_data.Mapped,
     )
     view = maps[0][::2, :2]
-    assert rows.is_mapped(np.asarray(view))
-    assert not rows.is_mapped(np.array(view))
-    assert not rows.is_mapped(view + 1)
-    monkeypatch.setattr(rows, "CHUNK", maps[0].nbytes)
+    assert training_data.is_mapped(np.asarray(view))
+    assert not training_data.is_mapped(np.array(view))
+    assert not training_data.is_mapped(view + 1)
+    monkeypatch.setattr(training_data, "CHUNK", maps[0].nbytes)
     assert isinstance(
-        rows.checked_rows("fit", (maps, None), None, many=False)[0][0], np.ndarray
+        training_data.checked_rows("fit", (maps, None), None, many=False)[0][0],
+        np.ndarray,
     )
 
 
@@ -212,10 +215,10 @@ def test_numbers_beyond_the_precision_of_jax_are_named_and_any_order_of_bytes_is
             ):
                 with pytest.raises(ValueError, match=message):
                     fit(model(), loss, (bad, Y))
-        rows.checked_rows("fit", (data, None), None, many=False)
+        training_data.checked_rows("fit", (data, None), None, many=False)
     swapped = X.astype(">f8")
     for array in (swapped, *mapped(tmp_path, swapped)):
-        held, _ = rows.checked_rows("fit", (array, array), None, many=False)
+        held, _ = training_data.checked_rows("fit", (array, array), None, many=False)
         assert held.dtype.isnative
         assert np.array_equal(held[:], X)
 
@@ -224,6 +227,6 @@ def test_an_error_while_reading_ends_the_fit(maps, monkeypatch):
     def broken(*_):
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr("mmlp.training.stream.gathered", broken)
+    monkeypatch.setattr("mmlp.training.streaming.gathered", broken)
     with pytest.raises(OSError, match="the disk is gone"):
         fit(model(), loss, maps)

@@ -18,7 +18,7 @@ import numpy as np
 from mmlp import atomic_files
 from mmlp.serialization import files
 from mmlp.training.devices import is_key, largest_of_processes, to_host
-from mmlp.training.reports import warn
+from mmlp.training.results import warn
 from mmlp.training.state import Metrics, State
 
 try:

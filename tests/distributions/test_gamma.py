@@ -11,7 +11,7 @@ import pytest
 import scipy.special
 
 from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential
-from mmlp.distributions.radius import (
+from mmlp.distributions.gamma import (
     a_log_gamma_derivative,
     a_log_gamma_draw,
     log_gamma_ratio,

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from mmlp.training.data import Program, Task
+from mmlp.training.arguments import Program, Task
+from mmlp.training.data import Mapped, pieces
 from mmlp.training.epoch import loss_of
-from mmlp.training.rows import Mapped, pieces
 
 
 def fingerprint(task: Task) -> dict:

@@ -17,7 +17,8 @@ import numpy as np
 from jax.sharding import Mesh
 
 from mmlp.compilation import Compiled
-from mmlp.training.data import Fixed, Program, Task
+from mmlp.training.arguments import Fixed, Program, Task
+from mmlp.training.data import Piece, gathered, length, planned
 from mmlp.training.devices import sharding, to_host
 from mmlp.training.epoch import (
     batch_step,
@@ -27,7 +28,6 @@ from mmlp.training.epoch import (
     score_size,
     spread,
 )
-from mmlp.training.rows import Piece, gathered, length, planned
 from mmlp.training.state import Metrics, Part, State, finished
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from mmlp.training.data import Task, named
+from mmlp.training.arguments import Task, named
 from mmlp.training.devices import to_host
 from mmlp.training.epoch import HALVINGS, IN_A_ROW
 from mmlp.training.state import Metrics, State
