@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from mmlp.compilation import Compiled, combine_model, partition_model
+from mmlp.errors import CallError
 
 ROWS_PER_CHUNK = 256
 
@@ -40,15 +41,18 @@ def round_up_to_few_sizes(n: int, unit: int) -> int:
 
 
 def check_memory(call: str, n_rows: int, n_columns: int) -> None:
-    """Raise a ValueError if float64 matrices (n, d, d) would need too much memory."""
+    """Raise a CallError if float64 matrices (n, d, d) would need too much memory."""
     size = 8 * n_rows * n_columns**2
     if size > MAX_BYTES_OF_COVARIANCES:
-        raise ValueError(
-            f"`{call}` would make {n_rows} matrices of {n_columns} x {n_columns}, "
-            f"{size / 2**30:.1f} GiB, which is refused above "
-            f"{MAX_BYTES_OF_COVARIANCES / 2**30:g} GiB: give fewer rows, or the "
-            "`columns` that are wanted; `predict_distribution(X).covariance` has "
-            "`diagonal()`, `marginal(columns)` and products without it."
+        raise CallError(
+            f"{n_rows} matrices of {n_columns} x {n_columns} would take "
+            f"{size / 2**30:.1f} GiB, more than the limit of "
+            f"{MAX_BYTES_OF_COVARIANCES / 2**30:g} GiB",
+            call=call,
+            remedy="give fewer rows",
+            python_remedy="give fewer rows, or the `columns` that are wanted; "
+            "`predict_distribution(X).covariance` has `diagonal()`, `marginal(columns)` "
+            "and products without it",
         )
 
 

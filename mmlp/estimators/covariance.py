@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
 
+from mmlp.errors import CallError
 from mmlp.estimators.chunks import apply_networks, nest_stack
 from mmlp.estimators.cross_fitting import (
     CrossFit,
@@ -307,11 +307,14 @@ def compile_covariance(
     form: CovarianceForm,
     settings: CovarianceSettings,
     folds: list[Fold],
-    validation: "tuple[np.ndarray, np.ndarray] | None" = None,
+    validation: StandardizedTable | None = None,
 ) -> None:
     """Compile what `fit_covariance` will run, before the residuals are known."""
     if form.combines_networks:
         return  # The residuals decide on the rank, and so on the networks.
+    validation_arrays = None
+    if validation is not None:
+        validation_arrays = (validation.inputs, validation.targets)
     build, initial_targets = form.choose_network(
         settings, table.n_inputs, table.targets, table.row_weights
     )
@@ -323,7 +326,7 @@ def compile_covariance(
         folds=folds,
         seed=settings.seed,
         initial_targets=initial_targets,
-        validation_arrays=validation,
+        validation_arrays=validation_arrays,
     )
     networks = compile_networks(task, settings.training)
     inputs = table.inputs.astype(settings.training.dtype)
@@ -351,54 +354,78 @@ def predict_covariance(
     return form.assemble(parts, calibration, family)
 
 
-def form_for(estimator, d: int) -> str:
-    """The form of covariances of d columns, after the arguments that say it are checked."""
-    estimator._one_of("covariance", ("auto", "full", "low_rank"))
-    rank, form = estimator.rank, estimator.covariance
-    if rank is not None:
-        estimator._size("rank")
-        if form == "full":
-            name = type(estimator).__name__
-            raise ValueError(
-                f"`{name}(rank={rank!r})` is the number of loadings of a low-rank covariance, but "
-                'covariance="full"; use covariance="low_rank", or leave out rank.'
-            )
-        if rank > d:
-            name = type(estimator).__name__
-            raise ValueError(
-                f"`{name}(rank={rank!r})` must be at most {d}, the number of columns that vary: so "
-                "many loadings hold every covariance. Use a smaller rank, or leave it out."
-            )
-    thin = rank is not None or d > MAX_TARGETS_FOR_FULL
-    return ("low_rank" if thin else "full") if form == "auto" else form
+def choose_form(covariance: str, rank: int | None, n_columns: int) -> str:
+    """Return "full" or "low_rank" for checked arguments of an estimator.
+
+    "auto" is low rank with a `rank`, or for more than `MAX_TARGETS_FOR_FULL` columns.
+    """
+    if covariance != "auto":
+        return covariance
+    if rank is not None or n_columns > MAX_TARGETS_FOR_FULL:
+        return "low_rank"
+    return "full"
 
 
 def check_range(
-    call: str, dtype, eta: np.ndarray, diagonal: np.ndarray, mean: np.ndarray
+    call: str,
+    dtype: DTypeLike,
+    eta: np.ndarray,
+    diagonal: np.ndarray,
+    mean: np.ndarray,
 ) -> None:
-    """Refuse means and covariances (traces eta, roots of the rest) that the dtype cannot hold."""
+    """Raise a CallError if the dtype cannot hold means and covariances.
+
+    Parameters
+    ----------
+    call : str
+        What the error names.
+    dtype : dtype
+    eta : array of shape (n,)
+        Traces of the covariances.
+    diagonal : array of shape (n, d)
+        Roots of the diagonals of the covariances over their traces.
+    mean : array of shape (n, d)
+    """
     limits = np.finfo(dtype)
     smallest = min(eta.min(), diagonal.min())
     largest = max(eta.max(), diagonal.max(), np.abs(mean).max())
     if not (limits.tiny <= smallest and largest <= limits.max):
-        raise ValueError(
-            f"`{call}` needs numbers (means, scales) from {smallest:.3g} to {largest:.3g}, which "
-            f'{limits.dtype} cannot hold; fit targets in other units, or use dtype="float64".'
+        raise CallError(
+            f"means and scales range from {smallest:.3g} to {largest:.3g}, which "
+            f"{limits.dtype} cannot hold",
+            call=call,
+            remedy="fit targets in other units",
+            python_remedy='fit targets in other units, or use dtype="float64"',
         )
 
 
-def check_rounding(call: str, dtype, mean: np.ndarray, precision: np.ndarray) -> None:
-    """Refuse means (n, d) that the dtype rounds too much: `precision` is 1 / deviation."""
+def check_rounding(
+    call: str, dtype: DTypeLike, mean: np.ndarray, precision: np.ndarray
+) -> None:
+    """Raise a CallError if the dtype rounds means too much.
+
+    Parameters
+    ----------
+    call : str
+        What the error names.
+    dtype : dtype
+    mean : array of shape (n, d)
+    precision : array of shape (n, d)
+        1 / deviation of each target given the others.
+    """
     limits = np.finfo(dtype)
-    half = np.spacing(np.abs(mean).astype(dtype)).astype(np.float64) / 2
-    share = half * precision
-    row, target = np.unravel_index(np.argmax(share), share.shape)
-    if share[row, target] > MAX_ROUNDING_IN_DEVIATIONS:
+    half_unit = np.spacing(np.abs(mean).astype(dtype)).astype(np.float64) / 2
+    rounding = half_unit * precision
+    row, target = np.unravel_index(np.argmax(rounding), rounding.shape)
+    if rounding[row, target] > MAX_ROUNDING_IN_DEVIATIONS:
         better = ', fit with dtype="float64"' if limits.dtype == np.float32 else ""
-        raise ValueError(
-            f"`{call}`: {limits.dtype} rounds the mean of target {target} in row {row} (from 0), "
-            f"{mean[row, target]:.6g}, by up to {share[row, target]:.2g} of its standard "
-            "deviations given the other targets; subtract an offset from the targets before "
-            f"`fit`{better}, or use `predict`, `predict_covariance` and `log_density`, which lose "
-            "no digits."
+        raise CallError(
+            f"{limits.dtype} rounds the mean of target {target} in row {row} (from 0), "
+            f"{mean[row, target]:.6g}, by up to {rounding[row, target]:.2g} of its "
+            "standard deviations given the other targets",
+            call=call,
+            remedy="subtract an offset from the targets before fitting",
+            python_remedy="subtract an offset from the targets before "
+            f"`fit`{better}, or use `predict`, `predict_covariance` and `log_density`, "
+            "which lose no digits",
         )

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mmlp.compilation import Compiled, combine_model, partition_model
+from mmlp.errors import CallError
 from mmlp.estimators.batches import (
     TrainingRows,
     arrange_training_rows,
@@ -307,7 +308,7 @@ def check_same_architecture(
     *,
     estimator: str,
 ) -> None:
-    """Raise a ValueError if `build` makes other networks than those to resume from.
+    """Raise a CallError if `build` makes other networks than those to resume from.
 
     The new networks are only traced: nothing is computed.
 
@@ -331,10 +332,12 @@ def check_same_architecture(
 
     difference = _describe_difference(networks, expected, X.dtype)
     if difference is not None:
-        raise ValueError(
-            f"`{estimator}(warm_start=True)` goes on from the networks that were fitted, "
-            f"but its arguments or the number of rows now ask for {difference}; set the "
-            "widths, `n_models` and so on as they were, or `warm_start=False`."
+        raise CallError(
+            "training continues from the networks that were fitted, but the arguments or "
+            f"the number of rows now ask for {difference}",
+            call=f"{estimator}(warm_start=True)",
+            remedy="set the widths, `n_models` and so on as they were, or "
+            "`warm_start=False`",
         )
 
 

@@ -300,7 +300,7 @@ def plan_with_first_networks(
 
     scale_networks = fit_networks(
         CrossFit(
-            build=_mean_builder(table, settings),
+            build=make_mean_builder(table, settings),
             sample_loss=laplace_loss,
             arrays=(table.inputs, errors),
             row_weights=table.row_weights,
@@ -349,7 +349,7 @@ def fit_first_networks(
     plan = MeanPlan.without_first_networks(table, validation)
     result = fit_networks(
         CrossFit(
-            build=_mean_builder(table, settings),
+            build=make_mean_builder(table, settings),
             sample_loss=squared_error,
             arrays=(table.inputs, table.targets, plan.error_weights),
             row_weights=table.row_weights,
@@ -390,7 +390,7 @@ def fit_final_networks(
 ) -> tuple[Any, dict[str, np.ndarray]]:
     """Train the networks of all partitions as planned; return them and the losses."""
     task = CrossFit(
-        build=_mean_builder(table, settings),
+        build=make_mean_builder(table, settings),
         sample_loss=squared_error,
         arrays=(table.inputs * plan.input_mask, table.targets, plan.error_weights),
         row_weights=table.row_weights,
@@ -564,7 +564,8 @@ class PerceptronBuilder:
         return calibrate(network, X, key=key)
 
 
-def _mean_builder(table: StandardizedTable, settings: MeanSettings) -> Callable:
+def make_mean_builder(table: StandardizedTable, settings: MeanSettings) -> Callable:
+    """Return the builder of the networks of the mean."""
     return PerceptronBuilder(
         (table.n_inputs, *settings.hidden_features, table.n_targets)
     )

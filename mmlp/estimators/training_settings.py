@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from mmlp.errors import ArgumentError
 from mmlp.estimators.batches import MAX_ROWS_PER_EPOCH
 from mmlp.estimators.chunks import round_up_to_few_sizes
 from mmlp.training.arguments import MAX_STEPS
@@ -77,14 +78,15 @@ def shorten_patience(patience: int | None, n_rows: int) -> int | None:
 
 
 def check_number_of_steps(max_epochs: int, n_rows: int, batch_size: int) -> None:
-    """Raise a ValueError if the training steps cannot be counted in 32 bits."""
+    """Raise an ArgumentError if the training steps cannot be counted in 32 bits."""
     rows_per_epoch = min(n_rows, MAX_ROWS_PER_EPOCH)
     steps_per_epoch = round_up_to_few_sizes(rows_per_epoch, batch_size) // batch_size
     most = MAX_STEPS // steps_per_epoch
     if max_epochs > most:
-        raise ValueError(
-            f"`max_epochs` must be at most {most} for this number of rows, because steps "
-            f"are counted in 32 bits, got {max_epochs}."
+        raise ArgumentError(
+            f"must be at most {most} for this number of rows, because steps are counted "
+            f"in 32 bits, got {max_epochs}",
+            argument="max_epochs",
         )
 
 
