@@ -112,8 +112,8 @@ def open_replacement(path: Path) -> Iterator[BinaryIO]:
         reason = error.strerror or str(error)
         raise OSError(
             error.errno or errno.EIO,
-            f"could not write {path} ({reason}); {outcome}. Free space or allow writing, then run "
-            "the same call again",
+            f"could not write {path} ({reason}); {outcome}. Free space or allow writing, then "
+            "try again",
         ) from error
 
 

@@ -1,26 +1,31 @@
-"""Tests run in float64 unless they ask for float32; compiled programs are cached between runs."""
+"""Settings of all tests: float64, fast compilation and a cache of compiled programs."""
 
 import ctypes
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-os.environ["MMLP_CACHE"] = "off"  # the command line's; this is the user's own
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # the compilation cache is talkative
-# compilation is most of the time of small tests: spend less on it
+# The command's own cache of programs belongs to the user and stays untouched.
+os.environ["MMLP_CACHE"] = "off"
+# Otherwise XLA logs each use of the compilation cache.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Programs of tests need no source locations, and thousands of them take time.
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
+# Small tests spend most of their time on compilation, so programs are optimised less.
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "")
     + " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     + " --xla_cpu_parallel_codegen_split_count=1"
 )
-if version("jaxlib").startswith(
-    "0.9."
-):  # a third of the time; later versions end at this flag
+# This flag saves a third of the time; later versions of jaxlib do not start with it.
+if version("jaxlib").startswith("0.9."):
     os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
 
-# a core for each worker: their threads do not wait for each other
+# Each worker has a core of its own, so that their threads do not wait for each other.
 if sys.platform == "linux" and "PYTEST_XDIST_WORKER" in os.environ:
     cores = sorted(os.sched_getaffinity(0))
     worker = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
@@ -29,29 +34,42 @@ if sys.platform == "linux" and "PYTEST_XDIST_WORKER" in os.environ:
 import jax
 import pytest
 
-jax.config.update("jax_enable_x64", True)
-jax.config.update(
-    "jax_compilation_cache_dir",
-    os.environ.get(
-        "MMLP_TEST_CACHE", str(Path(__file__).parent.parent / ".cache" / "jax")
-    ),
-)
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+if TYPE_CHECKING:
+    from browser import Browser
 
+ROOT = Path(__file__).parent.parent
+PROGRAM_FOLDER = os.environ.get("MMLP_TEST_CACHE", str(ROOT / ".cache" / "jax"))
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_compilation_cache_dir", PROGRAM_FOLDER)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+# JAX makes many objects that live long: look for garbage less often.
+gc.set_threshold(100_000, 50, 100)
 
 collect_ignore = ["support"]
-ENOUGH = 1600 * 2**20  # bytes of a worker's memory; 500 MB of them are not programs
+MAX_RESIDENT_BYTES = 3000 * 2**20  # of one worker, about 500 MB of which is no program
 STATM = Path("/proc/self/statm")
 
 
 @pytest.fixture(autouse=True)
-def drop_compiled_programs():
-    """JAX keeps every compiled program for ever: on Linux they are dropped when they are many."""
+def drop_compiled_programs() -> Iterator[None]:
+    """Drop compiled programs, which JAX keeps for ever, when memory runs short.
+
+    Memory is measured on Linux only.
+    """
     yield
-    if (
-        STATM.exists()
-        and int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > ENOUGH
-    ):
+    if not STATM.exists():
+        return
+    resident_pages = int(STATM.read_text().split()[1])
+    if resident_pages * os.sysconf("SC_PAGE_SIZE") > MAX_RESIDENT_BYTES:
         jax.clear_caches()
         gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)  # what is free goes back to the system
+        ctypes.CDLL(None).malloc_trim(0)  # returns free memory to the system
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """One headless browser for the tests of a module."""
+    from browser import Browser
+
+    with Browser() as browser:
+        yield browser

@@ -14,7 +14,9 @@ from mmlp import tables
 from mmlp.cli import interrupts
 from mmlp.cli.examined import examined, leaks, plain_numbers
 from mmlp.cli.fit_arguments import BESIDE, FitOptions
+from mmlp.cli.messages import describe
 from mmlp.cli.names import explain_split_name
+from mmlp.errors import AnotherRunError, UnusableCheckpointError
 from mmlp.estimators.model_files import kinds, save
 from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
 from mmlp.estimators.spd import factored
@@ -22,11 +24,7 @@ from mmlp.estimators.target_columns import ConstantTargetWarning, describe_const
 from mmlp.tables.number_format import BY_COLUMN, NumberFormat
 from mmlp.tables.problems import ProblemsError, listed
 from mmlp.terminal import escape_controls
-from mmlp.training.checkpoints import (
-    AnotherRunError,
-    UnusableCheckpointError,
-    lock_directory,
-)
+from mmlp.training.checkpoints import lock_directory
 
 
 class Rows(NamedTuple):
@@ -75,7 +73,7 @@ def fit(command: FitOptions, out: Path) -> dict:
             shutil.rmtree(checkpoint)
     columns = getattr(estimator, "_target_columns", None)
     if columns is not None and len(columns.constant):
-        warnings.warn(describe_constants(columns, rows.targets), stacklevel=2)
+        warnings.warn(f"{describe_constants(columns, rows.targets)}.", stacklevel=2)
     count, of = estimator.unfinished()
     if count:
         warnings.warn(
@@ -115,12 +113,14 @@ def matrices(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
         factored(Y)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{path}: {describe(error)}") from None
     return X, Y
 
 
 def _matrix_rows(command: FitOptions) -> Rows:
     X, Y = matrices(command.data)
+    if len(X) < 2:
+        raise ValueError(f"{command.data} has {len(X)} row, too few to fit.")
     return Rows((X, Y), tables.numbered("x", X.shape[1]), (), "row {} (from 0)".format)
 
 
@@ -183,7 +183,8 @@ def _check_cells(path: Path, dtype, rows: Rows) -> None:
     """Refuse or name cells that lie absurdly far out, by the file's lines and names."""
 
     def at(table: Columns, cell: Cell) -> str:
-        return f"{rows.place(cell.row)}, column {(table.names or ())[cell.column]!r}:"
+        column = (table.names or ())[cell.column]
+        return f"{path}, {rows.place(cell.row)}, column {column!r}:"
 
     def columns(values: np.ndarray, names: Sequence[str]) -> Columns:
         if values.ndim == 2:
@@ -195,7 +196,7 @@ def _check_cells(path: Path, dtype, rows: Rows) -> None:
         return Columns("", diagonal, names, squared=False)
 
     found = [*map(columns, rows.data, (rows.inputs, rows.targets))]
-    check_cells(f"{path}, ", dtype, found, at, stacklevel=2)
+    check_cells("", dtype, found, at, stacklevel=2)
 
 
 def _split(command: FitOptions, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -232,17 +233,16 @@ def _fit_or_explain(
             shutil.rmtree(checkpoint)
             _fit_quietly(estimator, data, checkpoint)
     except AnotherRunError:
-        raise ValueError(
-            f"{checkpoint} keeps an unfinished training with other data or options; finish it with "
-            "the command that began it, start anew with --overwrite, or choose another -o."
+        raise AnotherRunError(
+            checkpoint, "keeps an unfinished training with other data or options"
         ) from None
-    except UnusableCheckpointError as error:
-        raise ValueError(f"{error} Or start anew with --overwrite.") from error
+    except UnusableCheckpointError:
+        raise
     except ProblemsError as error:
         texts = [problem.told(place) for problem in error.problems]
         raise ValueError(listed(str(path), texts)) from None
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}: {describe(error)}") from error
 
 
 def _fit_quietly(estimator, data: Sequence[np.ndarray], checkpoint: Path) -> None:

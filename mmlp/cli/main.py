@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run_and_flush(argv: Sequence[str] | None) -> int:
     """Run one command, and see to it that all of its output has arrived."""
-    from mmlp.cli.messages import reason, say
+    from mmlp.cli.messages import describe, print_message
 
     status = 0
     try:
@@ -56,7 +56,7 @@ def _run_and_flush(argv: Sequence[str] | None) -> int:
         discard_output(sys.stdout)
     except OSError as error:  # the rest of the output is lost
         if status == 0:  # otherwise it was said
-            say(reason(error))
+            print_message(describe(error))
             status = 1
         discard_output(sys.stdout)
     try:
@@ -71,7 +71,7 @@ def _run(argv: Sequence[str], *, own_process: bool) -> int:
     import warnings
 
     from mmlp.cli import arguments
-    from mmlp.cli.messages import of_jax, reason, say
+    from mmlp.cli.messages import describe, jax_errors, print_message
     from mmlp.cli.parsing import parse
     from mmlp.cli.start import start
     from mmlp.cli.stdin import read_stdin
@@ -92,10 +92,11 @@ def _run(argv: Sequence[str], *, own_process: bool) -> int:
             f"mmlp.cli.{'about' if quick else 'commands'}"
         )
         with warnings.catch_warnings():
-            said = functools.cache(
-                say
-            )  # once: rows may be read again for each score and picture
-            warnings.showwarning = lambda message, *_: said(f"warning: {message}")
+            # Each once: rows may be read again for each score and picture.
+            print_once = functools.cache(print_message)
+            warnings.showwarning = lambda warning, *_: print_once(
+                f"warning: {describe(warning)}"
+            )
             with read_stdin(command) as command:
                 return commands.execute(command)
     except (
@@ -103,12 +104,12 @@ def _run(argv: Sequence[str], *, own_process: bool) -> int:
     ) as end:  # help, wrong arguments, or training that was asked to stop
         return end.code if isinstance(end.code, int) else 1
     except KeyboardInterrupt as interrupt:
-        say(str(interrupt) or "interrupted")
+        print_message(str(interrupt) or "interrupted")
         return 128 + signal.SIGINT
     except BrokenPipeError:
         raise
-    except (ValueError, OSError, ArithmeticError, MemoryError, *of_jax()) as error:
-        say(reason(error))
+    except (ValueError, OSError, ArithmeticError, MemoryError, *jax_errors()) as error:
+        print_message(describe(error))
         return 1 if isinstance(error, OSError | UnicodeEncodeError) else status
 
 

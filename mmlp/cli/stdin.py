@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mmlp import temporary_files
-from mmlp.cli.messages import say
+from mmlp.cli.messages import print_message
 
 PIECE_BYTES = 2**20
 
@@ -34,7 +34,7 @@ def read_stdin(command: Any) -> Iterator[Any]:
         return
     if sys.stdin.isatty():
         end = "Ctrl-Z and Enter end" if os.name == "nt" else "Ctrl-D ends"
-        say(f"reading a table in CSV from stdin; {end} it.")
+        print_message(f"reading a table in CSV from stdin; {end} it.")
     with _temporary_folder() as folder:
         path = Stdin(folder, "stdin.csv")
         try:

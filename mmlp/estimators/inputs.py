@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import validate_data
 
+from mmlp.errors import CallError, CallWarning
 from mmlp.estimators.cross_fitting import Scaling
 from mmlp.tables.cells import MAX_EXACT_FLOAT
 from mmlp.tables.encoder import CHOICES, Encoder
@@ -89,11 +90,14 @@ class TableInputs:
         check_consistent_length(X, y, sample_weight)
         name, n = type(self).__name__, len(gone)
         if len(rows) < 2:
-            raise ValueError(
-                f"`{name}.fit`: {len(rows)} of {n} rows have all targets: too few."
+            raise CallError(
+                f"{len(rows)} of {n} rows have all targets: too few", call=f"{name}.fit"
             )
-        text = f"`{name}.fit`: {n - len(rows)} of {n} rows are left out: a target is missing."
-        warnings.warn(text, UserWarning, stacklevel=4)
+        warning = CallWarning(
+            f"{n - len(rows)} of {n} rows are left out: a target is missing",
+            call=f"{name}.fit",
+        )
+        warnings.warn(warning, stacklevel=4)
         weight = None if sample_weight is None else _safe_indexing(sample_weight, rows)
         return _safe_indexing(X, rows), _safe_indexing(y, rows), weight, rows
 
@@ -109,10 +113,11 @@ class TableInputs:
                     raise ValueError(
                         f"missing='drop' leaves {len(rows)} of {len(X)} rows; use 'impute'."
                     )
-                text = f"{int(gaps.sum())} of {len(X)} rows are left out: a value is missing."
-                warnings.warn(
-                    f"`{type(self).__name__}.fit`: {text}", UserWarning, stacklevel=4
+                warning = CallWarning(
+                    f"{int(gaps.sum())} of {len(X)} rows are left out: a value is missing",
+                    call=f"{type(self).__name__}.fit",
                 )
+                warnings.warn(warning, stacklevel=4)
                 encoder = self._encoder(X[rows], names, options, forced)
             self.columns_ = encoder
             encoded = encoder(X[rows], names)
@@ -120,7 +125,8 @@ class TableInputs:
             # X lacks the rows without a target or with weight zero; the caller counts them.
             raise error.renumber(others[0][rows]) from None
         except ValueError as error:
-            raise ValueError(f"`{type(self).__name__}.fit`: {error}") from None
+            problem = str(error).removesuffix(".")
+            raise CallError(problem, call=f"{type(self).__name__}.fit") from None
         if getattr(self, "verbose", 0) and remarkable(encoder):
             text = "\n".join(summary(encoder, names))
             print(escape_controls(text), file=sys.stderr, flush=True)

@@ -16,6 +16,7 @@ import numpy as np
 
 from mmlp import serialization
 from mmlp.argument_checks import check_size
+from mmlp.errors import FileError
 from mmlp.estimators.cross_fitting import Scaling
 from mmlp.serialization import files, header
 from mmlp.tables.encoder import Encoder
@@ -68,11 +69,12 @@ def about(estimator) -> dict:
 def load(path: str | os.PathLike) -> Any:
     """The fitted estimator that `save` wrote, of whichever kind; nothing in the file is run."""
     check_not_forked("estimators.load")
-    path, what = Path(path), f"`estimators.load`: {os.fspath(path)}"
+    path = Path(path)
+    call = "estimators.load"
     arrays, metadata = header.read_estimator(path)
     kind = metadata.get("estimator")
     if not isinstance(kind, str) or kind not in CLASSES:
-        raise ValueError(f"{what} holds a {kind!r:.80}, which is unknown here.")
+        raise FileError(path, f"holds a {kind!r:.80}, which is unknown here", call=call)
     fitted, needed = metadata.get("fitted"), (*CLASSES[kind]._numbers, "n_features_in_")
     if isinstance(fitted, dict):
         absent = CLASSES[kind]._absent_in_old_files
@@ -81,18 +83,20 @@ def load(path: str | os.PathLike) -> Any:
         name for name in needed if isinstance(fitted, dict) and name not in fitted
     ]
     if missing:
-        raise ValueError(
-            f"{what} has no {missing[0]}: another version wrote it; fit anew."
-        )
+        problem = f"has no {missing[0]}: another version wrote it"
+        raise FileError(path, problem, call=call, remedy="fit again")
     models = serialization.unpacked(path, arrays, metadata)
     try:
         return _restored(CLASSES[kind], metadata["params"], fitted, models)
     except (
         Exception
     ) as error:  # a network with another one's fields may fail in any way
-        understood = type(error) is ValueError
-        reason = error if understood else f"its header makes no sense, {error!r:.200}"
-        raise ValueError(f"{what} is damaged: {reason}. Use an older copy.") from None
+        understood = isinstance(error, ValueError)
+        reason = (
+            str(error) if understood else f"its header makes no sense, {error!r:.200}"
+        )
+        problem = f"is damaged: {reason.removesuffix('.')}"
+        raise FileError(path, problem, call=call, remedy="use an older copy") from None
 
 
 def _restored(kind, params, fitted, models):

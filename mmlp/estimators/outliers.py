@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mmlp.errors import CallError, CallWarning
+
 CHANCE = 1e-5  # of a false alarm in a column, if its tail is a power
 GAP = 30.0  # smaller ones do little harm
 SHARE = (
@@ -27,10 +29,10 @@ SHARE = (
 )
 OTHERS = 10  # the fewest cells to judge by
 REMEDY = "correct it, or remove the row"
-ADVICE = "Such cells spoil what is learnt: correct them, or remove their rows."
+ADVICE = "Such cells spoil what is learnt: correct them, or remove their rows"
 
 
-class FarCellWarning(UserWarning):
+class FarCellWarning(CallWarning):
     """Cells lie absurdly far out; `fit` has used them all the same."""
 
 
@@ -61,7 +63,7 @@ class Columns(NamedTuple):
 
 
 def check_cells(
-    who: str, dtype, tables: Sequence[Columns], place, stacklevel: int
+    call: str, dtype, tables: Sequence[Columns], place, stacklevel: int
 ) -> None:
     """Refuse cells that no training can bear, warn of others far out, at `place(table, cell)`."""
     found = []
@@ -70,13 +72,13 @@ def check_cells(
         refused = unbearable(table.values, cells, dtype) if table.squared else None
         if refused:
             cell, reason = refused
-            raise ValueError(f"{who}{place(table, cell)} {reason}.")
+            raise CallError(f"{place(table, cell)} {reason}", call=call)
         found += [(cell.times, f"{place(table, cell)} {cell}") for cell in cells]
     if found:
         texts = [text for _, text in sorted(found, key=lambda entry: -entry[0])]
         more = f"; and {len(texts) - 3} more such cells" if len(texts) > 3 else ""
-        text = f"{who}{'; '.join(texts[:3])}{more}. {ADVICE}"
-        warnings.warn(text, FarCellWarning, stacklevel=stacklevel + 1)
+        warning = FarCellWarning(f"{'; '.join(texts[:3])}{more}. {ADVICE}", call=call)
+        warnings.warn(warning, stacklevel=stacklevel + 1)
 
 
 def unbearable(

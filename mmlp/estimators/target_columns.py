@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mmlp.argument_checks import check_floats
+from mmlp.errors import CallError, CallWarning
 from mmlp.estimators.covariance import ROUNDING
 
 MAX_NAMES_SHOWN = 5
 
 
-class ConstantTargetWarning(UserWarning):
+class ConstantTargetWarning(CallWarning):
     """A target is constant, so that it is predicted but has no part in densities and scores."""
 
 
@@ -102,15 +103,15 @@ def find_columns(
     columns = TargetColumns.of(y)
     if not len(columns.varying):
         which = "the target is" if y.shape[1] == 1 else f"all {y.shape[1]} targets are"
-        raise ValueError(
-            f"`{call}`: {which} constant over the {len(y)} rows that are used: there is nothing to "
-            "learn. Give a target that varies."
+        raise CallError(
+            f"{which} constant over the {len(y)} rows that are used: there is nothing to "
+            "learn",
+            call=call,
+            remedy="give a target that varies",
         )
     if len(columns.constant):
-        text = describe_constants(columns, names)
-        warnings.warn(
-            f"`{call}`: {text}", ConstantTargetWarning, stacklevel=stacklevel + 1
-        )
+        warning = ConstantTargetWarning(describe_constants(columns, names), call=call)
+        warnings.warn(warning, stacklevel=stacklevel + 1)
     return columns
 
 
@@ -126,7 +127,7 @@ def describe_constants(columns: TargetColumns, names: Sequence[str] | None) -> s
     whose = "their" if several else "its"
     return (
         f"{listed} {verb} kept out of the covariance that is learnt: {whose} variance is predicted "
-        "as zero, and densities and scores are those of the other targets."
+        "as zero, and densities and scores are those of the other targets"
     )
 
 
@@ -306,13 +307,13 @@ def checked_targets(
     differing = columns.differing(y)
     if differing.any():
         names = getattr(regressor, "target_names_", None)
-        warnings.warn(
-            f"`{name}.{call}`: {differing.sum()} of {n} rows differ from the constant of `fit` in "
-            f"{name_columns(columns.constant, names)}. The density of all targets is zero there; "
-            "densities and scores are those of the other targets.",
-            ConstantTargetWarning,
-            stacklevel=3,
+        warning = ConstantTargetWarning(
+            f"{differing.sum()} of {n} rows differ from the constant of training in "
+            f"{name_columns(columns.constant, names)}. The density of all targets is zero "
+            "there; densities and scores are those of the other targets",
+            call=f"{name}.{call}",
         )
+        warnings.warn(warning, stacklevel=3)
     return y
 
 

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from mmlp.errors import CallError
 from mmlp.registry import REGISTRY
 
 AXES = 2  # of models, that a network made by `jax.vmap` may have in front
@@ -103,8 +104,11 @@ def build(node: dict, arrays: dict[str, np.ndarray]):
     if kind == "function" and entry is not None and not isinstance(entry, type):
         return entry
     if kind != "class" or not isinstance(entry, type):
-        unknown = f"a {kind} that this library does not know"
-        raise ValueError(f"names {content!r}, {unknown}; register it, or pass `like=`.")
+        raise CallError(
+            f"names {content!r}, a {kind} that this library does not know",
+            remedy="use it in the program that made it",
+            python_remedy="register it, or pass `like=`",
+        )
     return _module(entry, content, node["fields"], arrays)
 
 

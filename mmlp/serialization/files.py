@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from mmlp import atomic_files
+from mmlp.errors import FileError
 
 HEADER_LIMIT = 100 * 2**20  # bytes; safetensors' own limit
-FORMAT, VERSION = "mmlp", 2  # 1 was that of 0.1.0, whose networks had other parts
+FORMAT = "mmlp"  # the entry of the header that holds the metadata
+VERSION = 2  # of the format; 1 was that of 0.1.0, whose networks had other parts
 DTYPES = {"bool", "float16", "float32", "float64"}
 DTYPES |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
@@ -56,12 +58,36 @@ def read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
 
 
 def check_version(path: Path, metadata: dict) -> None:
-    if (version := metadata.get("version")) == 1:
-        why = "was written by matrix-mlp 0.1.0, whose files are not read any more"
-        raise ValueError(f"{path} {why}: fit again, or use that version.")
-    if version != VERSION:
-        what = f"has version {version!r:.80}: it was written by a newer matrix-mlp"
-        raise ValueError(f"{path} {what}; update.")
+    """Refuse a file in another version of the format.
+
+    Parameters
+    ----------
+    path : Path
+        The file, which the error names.
+    metadata : dict
+        What the file says of itself.
+
+    Raises
+    ------
+    FileError
+        If the file has no format version, an older one, or a newer one.
+    """
+    version = metadata.get("version")
+    if version == VERSION:
+        return
+    if version is None:
+        problem = "has no format version"
+        remedy = "fit again"
+    elif type(version) is int and version < VERSION:
+        problem = (
+            f"has format version {version}, which is older than the version {VERSION} that "
+            "this matrix-mlp reads"
+        )
+        remedy = "fit again, or use the matrix-mlp that wrote it"
+    else:
+        problem = f"has format version {version!r:.80}, but this matrix-mlp reads version {VERSION}"
+        remedy = "update matrix-mlp"
+    raise FileError(path, problem, remedy=remedy)
 
 
 def check_dtypes(arrays: dict, argument: str) -> None:

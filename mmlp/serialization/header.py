@@ -1,7 +1,6 @@
 """What the file of a fitted estimator says of itself; it needs no JAX and no scikit-learn."""
 
 import json
-import os
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mmlp.errors import FileError
 from mmlp.serialization import files
 
 MAX_DEPTH_OF_SETTINGS = (
@@ -22,14 +22,15 @@ def read_estimator(path: Path) -> tuple[dict[str, np.ndarray], dict]:
     files.check_version(path, metadata)
     if metadata.get("kind") != "estimator":
         network = metadata.get("kind") == "model"
-        held = (
-            "a network, which `mmlp.load` reads"
+        content = "a network" if network else "the state of a training run"
+        raise FileError(
+            path,
+            f"holds {content}, not a fitted model",
+            call="estimators.load",
+            remedy="give a file that `mmlp fit` wrote",
+            python_remedy="read it with `mmlp.load`"
             if network
-            else "the state of a training run"
-        )
-        raise ValueError(
-            f"`estimators.load`: {os.fspath(path)} holds {held}, not an estimator as its `save` or "
-            "`mmlp fit` writes it."
+            else "give a file that `save` of an estimator or `mmlp fit` wrote",
         )
     return arrays, metadata
 

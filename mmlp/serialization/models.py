@@ -15,6 +15,7 @@ import numpy as np
 import mmlp.networks
 import mmlp.networks.heads
 import mmlp.vae  # noqa: F401 - with what files may name, before users name more
+from mmlp.errors import CallError, FileError, PrecisionError
 from mmlp.registry import register as register
 from mmlp.serialization import files
 from mmlp.serialization.architecture import build, describe, is_array, misfit, name_of
@@ -84,22 +85,31 @@ def unpacked(path: Path | str, arrays: dict[str, np.ndarray], content: dict, lik
         return _fill(path, arrays, like)
     if content.get("architecture") is None:
         needed = f"a module of the same shape: {content.get('reason')}"
-        raise ValueError(f"`load`: {path} needs `like=`, {needed}")
+        raise FileError(path, f"needs `like=`, {needed}", call="load")
     rest = dict(arrays)
     try:
         model = build(content["architecture"], rest)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        text = f"`load`: the architecture in {path} makes no sense ({error!r})."
-        raise ValueError(text) from None
+        problem = f"has an architecture that makes no sense ({error!r})"
+        raise FileError(path, problem, call="load") from None
+    except CallError as error:
+        raise FileError(
+            path,
+            error.problem,
+            call="load",
+            remedy=error.remedy,
+            python_remedy=error.python_remedy,
+        ) from None
     except ValueError as error:
-        raise ValueError(f"`load`: {path} {error}") from None
+        problem = str(error).removesuffix(".")
+        raise FileError(path, problem, call="load") from None
     if rest:
-        what = f"arrays that its architecture does not have: {sorted(rest)}"
-        raise ValueError(f"`load`: {path} holds {what}.")
+        problem = f"holds arrays that its architecture does not have: {sorted(rest)}"
+        raise FileError(path, problem, call="load")
     # a pickle is not checked: it could do anything
     if isinstance(path, Path) and (name := misfit(model)):
-        what = f"a {name} whose parts do not fit each other"
-        raise ValueError(f"`load`: {path} holds {what}. Use an older copy.")
+        problem = f"holds a {name} whose parts do not fit each other"
+        raise FileError(path, problem, call="load", remedy="use an older copy")
     return model
 
 
@@ -133,9 +143,12 @@ def _named_arrays(tree, argument: str) -> dict:
 def _check_precision(path: Path | str, arrays: dict[str, np.ndarray]) -> None:
     for name, array in arrays.items():
         if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
-            what = f"{name!r} as {array.dtype}, which JAX would cut to 32 bits here"
-            call = "call `jax.config.update('jax_enable_x64', True)` first"
-            raise ValueError(f"`load`: {path} holds {what}; {call}.")
+            raise PrecisionError(
+                path,
+                f"holds {name!r} as {array.dtype}, which JAX would cut to 32 bits here",
+                call="load",
+                python_remedy="call `jax.config.update('jax_enable_x64', True)` first",
+            )
 
 
 def _has_class(architecture: object) -> bool:

@@ -8,6 +8,7 @@ from jax.core import Tracer
 from jax.typing import ArrayLike
 
 from mmlp.argument_checks import check_floats
+from mmlp.errors import MatrixError
 
 
 def checked(x: ArrayLike, argument: str, shape: str, *, ndim: int):
@@ -146,10 +147,9 @@ class Columns:
 
 def cholesky_or_explain(A: np.ndarray) -> np.ndarray:
     """Upper Cholesky factors in float64, or what is wrong with the first matrix that has none."""
-    argument = "`Gram.from_dense(A=...)`"
     if A.shape[-1] != A.shape[-2]:
         raise ValueError(
-            f"{argument} must have shape (..., d, d), got shape {A.shape}."
+            f"`Gram.from_dense(A=...)` must have shape (..., d, d), got shape {A.shape}."
         )
     tolerance = np.sqrt(
         np.finfo(A.dtype).eps
@@ -158,20 +158,26 @@ def cholesky_or_explain(A: np.ndarray) -> np.ndarray:
     factors = np.empty_like(matrices)
     for i, matrix in enumerate(matrices):
         index = tuple(int(k) for k in np.unravel_index(i, A.shape[:-2]))
-        element = f"element {index}" if index else "the matrix"
         asymmetry = np.abs(matrix - matrix.T).max()
         if asymmetry > tolerance * np.abs(matrix).max():
-            raise ValueError(
-                f"{argument} must be symmetric, but in {element} entries across the diagonal "
-                f"differ by {asymmetry:.3g}; use (A + A.T) / 2 if that is meant."
+            raise MatrixError(
+                "must be symmetric",
+                f"has entries across the diagonal that differ by {asymmetry:.3g}",
+                index=index,
+                call="Gram.from_dense",
+                argument="A",
+                remedy="use (A + A.T) / 2 if that is meant",
             )
         try:
             factors[i] = np.linalg.cholesky((matrix + matrix.T) / 2).T
         except np.linalg.LinAlgError:
             smallest = np.linalg.eigvalsh(matrix)[0]
-            raise ValueError(
-                f"{argument} must be positive definite, but {element} has smallest eigenvalue "
-                f"{smallest:.3g}; a sample covariance needs more samples than dimensions, or "
-                "shrinkage."
+            raise MatrixError(
+                "must be positive definite",
+                f"has smallest eigenvalue {smallest:.3g}",
+                index=index,
+                call="Gram.from_dense",
+                argument="A",
+                remedy="a sample covariance needs more samples than dimensions, or shrinkage",
             ) from None
     return factors.reshape(A.shape)

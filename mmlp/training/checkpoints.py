@@ -16,6 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from mmlp import atomic_files
+from mmlp.errors import (
+    AnotherRunError,
+    CallWarning,
+    DirectoryInUseError,
+    FileError,
+    UnusableCheckpointError,
+)
 from mmlp.serialization import files
 from mmlp.training.devices import is_key, largest_of_processes, to_host
 from mmlp.training.results import warn
@@ -33,14 +40,6 @@ KINDS = Metrics(
 )  # of dtypes
 MORE = {"epochs", "patience"}  # of which a longer run has more
 SHARE = 20  # writing takes at most about one part in this many of the time
-
-
-class UnusableCheckpointError(ValueError):
-    """The directory holds checkpoints that this run cannot resume from."""
-
-
-class AnotherRunError(UnusableCheckpointError):
-    """The directory holds the checkpoints of another run."""
 
 
 @contextlib.contextmanager
@@ -139,14 +138,16 @@ class RunDirectory(contextlib.AbstractContextManager):
             break
         for error in errors:
             how = "goes on from the checkpoint before" if found else "begins anew"
-            warn(f"`fit(checkpoint=...)` {how}: {error}")
+            text = f"training {how}: {error}".removesuffix(".")
+            warn(CallWarning(text, call="fit(checkpoint=...)"))
         if found:
             self._check_same(found[1]["fingerprint"])
         return found
 
     def _check_same(self, theirs: dict) -> None:
         """Refuse to go on from the run with this fingerprint, unless as a longer one."""
-        ours, holds = self.fingerprint, f"`fit(checkpoint=...)`: {self.path} holds"
+        ours = self.fingerprint
+        call = "fit(checkpoint=...)"
         other = {name for name, value in ours.items() if theirs.get(name) != value}
         more = {name for name in MORE & other if _less(theirs.get(name), ours[name])}
         if other == more and (
@@ -156,16 +157,22 @@ class RunDirectory(contextlib.AbstractContextManager):
         if other - {"optimizer"} != more or "epochs" not in more:
             names = ", ".join(name for name in ours if name in other)
             raise AnotherRunError(
-                f"{holds} another run (it differs in {names}). Give this run a directory of its "
-                "own, or `resume=False` to discard the other one."
+                self.path,
+                f"holds another run (it differs in {names})",
+                call=call,
+                python_remedy="give this run a directory of its own, or `resume=False` to "
+                "discard the other one",
             )
         why = "the optimizer is made for all its steps, as the default one is"
         if other == more:
             why = f"its {' and '.join(parts)} went by t, how far training was"
         raise AnotherRunError(
-            f"{holds} a run of {theirs['epochs']} epochs, which cannot go on to {ours['epochs']}: "
-            f"{why}, so that it is no first part of the longer run. Give that a directory of its "
-            "own, and begin it with the model of this run, `fit(result.model, ...)`, or anew."
+            self.path,
+            f"holds a run of {theirs['epochs']} epochs, which cannot go on to "
+            f"{ours['epochs']}: {why}, so that it is no first part of the longer run",
+            call=call,
+            python_remedy="give that a directory of its own, and begin it with the model of "
+            "this run, `fit(result.model, ...)`, or anew",
         )
 
     def resumed(self, name: str, state: State) -> tuple[State, list[Metrics], bool]:
@@ -196,9 +203,11 @@ class RunDirectory(contextlib.AbstractContextManager):
             found = arrays.get(column, np.empty(()))
             if found.shape != shape or dtype not in (found.dtype.kind, found.dtype.str):
                 raise UnusableCheckpointError(
-                    f"`{name}(checkpoint=...)`: the checkpoint in {self.path} has no {column} of "
-                    "this run's shape; another version of Optax may have written it. Give this run "
-                    "a directory of its own."
+                    self.path,
+                    f"holds a checkpoint without {column} of this run's shape; another "
+                    "version of Optax may have written it",
+                    call=f"{name}(checkpoint=...)",
+                    python_remedy="give this run a directory of its own",
                 )
         leaves, structure = jax.tree.flatten(state)
         leaves = [
@@ -289,9 +298,11 @@ def _open_lock(folder: Path) -> int | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise ValueError(
-            f"`fit(checkpoint=...)`: {folder} is in use by another run. Wait for it, or use "
-            "another directory."
+        raise DirectoryInUseError(
+            folder,
+            "is in use by another run",
+            call="fit(checkpoint=...)",
+            python_remedy="wait for it, or use another directory",
         ) from None
     except OSError:  # a file system without locks
         pass
@@ -301,8 +312,8 @@ def _open_lock(folder: Path) -> int | None:
 def _unusable_directory(path: Path, error: OSError) -> OSError:
     """Return the error that says why checkpoints cannot be kept in a directory."""
     reason = (error.strerror or str(error)).lower()
-    text = f"cannot write to {path} ({reason}); allow it, or use another directory."
-    return OSError(error.errno, f"`fit(checkpoint=...)`: {text}")
+    text = f"cannot write checkpoints to {path} ({reason}); allow it, or use another folder."
+    return OSError(error.errno, text)
 
 
 def _less(theirs, ours: int) -> bool:
@@ -328,19 +339,27 @@ def _like(leaf, array: np.ndarray) -> jax.Array:
 
 def _check_content(file: Path, arrays: dict, metadata: dict) -> None:
     """Refuse a whole file that is no checkpoint of a run, or that of another version."""
+    call = "fit(checkpoint=...)"
     try:
         files.check_version(file, metadata)
-    except ValueError as error:
-        raise UnusableCheckpointError(str(error)) from None
+    except FileError as error:
+        raise UnusableCheckpointError(
+            file, error.problem, call=call, python_remedy=error.remedy
+        ) from None
     if "metrics" in arrays:
         raise UnusableCheckpointError(
-            f"`fit(checkpoint=...)`: {file} was written by matrix-mlp 0.1. Finish the run with "
-            "that version, or begin it anew in another directory."
+            file,
+            "was written by matrix-mlp 0.1",
+            call=call,
+            python_remedy="finish the run with that version, or begin it anew in another "
+            "directory",
         )
     kinds = {"kind": str, "fingerprint": dict, "epoch": int, "finished": bool}
     known = all(type(metadata.get(name)) is kind for name, kind in kinds.items())
     if not known or metadata["kind"] != "run":
         raise UnusableCheckpointError(
-            f"`fit(checkpoint=...)`: {file} is no checkpoint of a run: its header makes no sense. "
-            "Remove it, or use another directory."
+            file,
+            "is no checkpoint of a run: its header makes no sense",
+            call=call,
+            python_remedy="remove it, or use another directory",
         )

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mmlp.errors import ArgumentError
 from mmlp.training.arguments import Task
 from mmlp.training.devices import to_host
 from mmlp.training.fingerprint import programs
@@ -69,10 +70,12 @@ def as_left(
     )
     if task.program.many and done[1:] and np.any(done[-2].stopped & ~stopped):
         models = ", ".join(map(str, np.flatnonzero(done[-2].stopped & ~stopped)))
-        raise ValueError(
-            f"`{task.name}(patience=...)` cannot be raised here: of the run in `checkpoint` models "
-            f"{models} stopped before the others, and rested while these went on. Give this run a "
-            "directory of its own, or `resume=False` to discard the other one."
+        raise ArgumentError(
+            f"cannot be raised here: in the run that is kept, models {models} stopped before "
+            "the others, and rested while these went on",
+            call=task.name,
+            argument="patience",
+            remedy="leave it as it was, or start anew in another folder",
         )
     if np.any(done[-1].stopped != stopped):
         state = state._replace(stopped=jnp.asarray(stopped))

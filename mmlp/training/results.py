@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from mmlp.errors import CallWarning, NonFiniteError, NonFiniteWarning
 from mmlp.training.arguments import Task, named
 from mmlp.training.devices import to_host
 from mmlp.training.epoch import HALVINGS, IN_A_ROW
@@ -37,12 +38,6 @@ class EpochInfo:
     skipped: Any  # steps that were not finite
     step_scale: Any  # one, less after a return to earlier weights
     model: Callable[[], Any]
-
-
-class NonFiniteError(FloatingPointError):
-    """Training failed on numbers that are not finite; `result` holds the last good model."""
-
-    result: FitResult
 
 
 def values(task: Task, metrics: Metrics) -> dict[str, Any]:
@@ -81,15 +76,18 @@ def trouble(task: Task, state: State, epochs: list[Metrics], result: Callable) -
         texts.append(
             f"{quantities[index]}{who} {steps}{'' if np.all(failed) else then}"
         )
-    what = f"`{task.name}`: {'. '.join(texts)}"
+    problem = ". ".join(texts)
     if not np.all(failed):
-        warn(what, RuntimeWarning)
+        warn(NonFiniteWarning(problem, call=task.name))
         return
     error = NonFiniteError(
-        f"{what}, also after going back to the last good weights with a smaller step, {HALVINGS} "
-        "times. Try a smaller learning rate in `optimizer`, `calibrate` the model on its inputs, "
-        "scale the data to about one, or use float64 (`jax.config.update('jax_enable_x64', True)`)."
-        " The last good model is in `.result` of this error."
+        f"{problem}, also after going back to the last good weights with a smaller step, "
+        f"{HALVINGS} times",
+        call=task.name,
+        python_remedy="try a smaller learning rate in `optimizer`, `calibrate` the model on "
+        "its inputs, scale the data to about one, or use float64 "
+        "(`jax.config.update('jax_enable_x64', True)`). The last good model is in `.result` "
+        "of this error",
     )
     error.result = result()
     raise error
@@ -100,25 +98,25 @@ def nothing_learnt(task: Task, state: State, result: FitResult) -> None:
     idle = np.all(np.isnan(result.history["loss"]), axis=0) & ~to_host(state.failed)
     never = task.validated & ~np.isfinite(to_host(state.best_value))
     for where, what in (
-        (idle, f"`{task.name}`: no step at all was finite, and none was applied"),
-        (never, f"`{task.name}(validation=...)` was not finite in any epoch"),
+        (idle, "no step at all was finite, and none was applied"),
+        (never, "the loss on the validation data was not finite in any epoch"),
     ):
         if np.any(where):
             who = f" for {_listed(np.flatnonzero(where))}" if task.program.many else ""
             plural = (
                 "the models are as they" if np.sum(where) > 1 else "the model is as it"
             )
-            warn(f"{what}{who}; {plural} began.")
+            warn(CallWarning(f"{what}{who}; {plural} began", call=task.name))
 
 
-def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """A warning at the line that called this package."""
+def warn(warning: Warning) -> None:
+    """Issue a warning at the line that called this package."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals["__name__"].startswith(
         "mmlp.training."
     ):
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, category, stacklevel=level)
+    warnings.warn(warning, stacklevel=level)
 
 
 def _listed(models) -> str:

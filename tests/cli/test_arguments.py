@@ -3,7 +3,7 @@
 import pytest
 from command import run
 
-from mmlp.cli.messages import say
+from mmlp.cli.messages import print_message
 from mmlp.cli.parsing import parse
 from mmlp.estimators.model_files import kinds
 
@@ -178,5 +178,5 @@ def test_a_message_is_one_line_but_for_the_items_of_a_list(capsys):
             "mmlp: 3 problems:\n  one\n  two wide\n  three\n",
         ),
     ):
-        say(message)
+        print_message(message)
         assert capsys.readouterr().err == shown

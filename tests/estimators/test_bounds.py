@@ -67,7 +67,7 @@ def test_matrices_and_densities_of_two_rows_work():
     [
         (
             {"rank": 100_000},
-            r"rank=100000\)` must be at most 2, the number of columns that vary",
+            r"rank=...\)` must be at most 2, the number of columns that vary",
         ),
         ({"rank": 10**20}, r"rank=...\)` must be at most 2147483647, got 1000000"),
         (
@@ -97,7 +97,9 @@ def test_patience_and_batches_have_no_bound():
 
 
 def test_a_density_has_no_more_loadings_than_columns():
-    with pytest.raises(ValueError, match=r"`MatrixVAE\(rank=4\)` must be at most 3"):
+    with pytest.raises(
+        ValueError, match=r"`MatrixVAE\(rank=...\)` must be at most 3.*got 4"
+    ):
         MatrixVAE(**DENSITY, rank=4).fit(X)
 
 
@@ -120,7 +122,7 @@ def test_weights_of_any_size_are_ratios(unit):
 def test_weights_too_far_apart_are_refused(far):
     weight = np.ones(60)
     weight[3] = far
-    match = r"fit\(sample_weight=...\)` holds weights from .* to .*: float32 cannot hold .* to zero"
+    match = r"fit\(sample_weight=...\)` holds weights from .* to .* float32 cannot hold .* to zero"
     with pytest.raises(ValueError, match=match):
         MultivariateRegressor(**LINEAR).fit(X, Y, weight)
 

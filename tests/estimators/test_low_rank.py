@@ -85,7 +85,7 @@ def test_columns_are_blocks_of_the_covariance(model, regressor):
 def test_covariances_that_need_too_much_memory_are_refused(model, monkeypatch):
     monkeypatch.setattr(chunks, "LARGEST", 8 * 60 * D**2 - 1)
     with pytest.raises(
-        ValueError, match=r"60 matrices of 5 x 5, .* GiB.*fewer rows.*`columns`"
+        ValueError, match=r"60 matrices of 5 x 5 .* GiB.*fewer rows.*`columns`"
     ):
         model.predict_covariance(X)
     assert model.predict_covariance(X, [1]).shape == (60, 1, 1)
@@ -228,7 +228,7 @@ def test_held_residuals_correct_both_parts():
         ({"rank": 0}, r"rank=.*at least 1, got 0"),
         (
             {"covariance": "full"},
-            r'rank=2.*low-rank.*"full"; use covariance="low_rank", or leave',
+            r'rank=.*low-rank.*"full", got 2; use covariance="low_rank", or leave',
         ),
         (
             {"hidden_features": (8, 8)},

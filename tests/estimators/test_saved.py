@@ -152,7 +152,7 @@ def test_whatever_a_header_holds_it_is_refused_or_the_estimator_predicts(
         (("fitted", "contrast_"), 2.0, "contrast_ is 2.0, not a number from 0 to 1"),
         (("fitted", "is_vector_"), True, "is_vector_ is True for 2 targets"),
         (("fitted", "history_", "history"), {}, "history_ does not hold the losses"),
-        (("fitted",), {}, "has no columns_: another version wrote it; fit anew"),
+        (("fitted",), {}, "has no columns_: another version wrote it; fit again"),
         (("params", "dict", "dtype"), {"value": "float16"}, "dtype is 'float16'"),
         (("params", "dict", "family"), {"value": "cauchy"}, "family is 'cauchy'"),
         (("params", "dict", "patience"), {"dict": {}}, "arguments {'patience': {}}"),

@@ -77,7 +77,7 @@ def test_densities_and_scores_are_those_of_the_other_targets(constant, regressor
 def test_another_value_than_the_constant_is_warned_of(constant):
     other = WITH_CONSTANT.copy()
     other[[3, 5], 1] = 7.0
-    match = r"2 of 60 rows differ from the constant of `fit` in target 'k'.*density .* is zero"
+    match = r"2 of 60 rows differ from the constant of training in target 'k'.*density .* is zero"
     with pytest.warns(ConstantTargetWarning, match=match):
         values = constant.log_density(X, other)
     np.testing.assert_array_equal(values, constant.log_density(X, WITH_CONSTANT))

@@ -14,7 +14,7 @@ import mmlp
 ROOT = Path(mmlp.__file__).parent
 # A folder or module may import what stands before it.
 ORDER = """
-_version _lazy registry terminal temporary_files atomic_files program_cache compilation
+_version _lazy errors registry terminal temporary_files atomic_files program_cache compilation
 argument_checks linalg spd divergences distributions networks vae serialization training
 metrics datasets plotting tables estimators reporting demo cli
 """.split()

@@ -2,20 +2,14 @@
 
 import numpy as np
 import pytest
-from browser import CONTRAST, Browser
+from browser import CONTRAST
 from oracle import Density, Matrices, Oracle, inputs
 
 import mmlp
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
 LONG = "a column with a rather long name of several words"
 WIDTHS = (1200, 390, 320)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with Browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module", params=["regression", "spd", "vae"])

@@ -4,7 +4,7 @@ import json
 
 import matplotlib
 import pytest
-from browser import CONTRAST, Browser
+from browser import CONTRAST
 from report_pages import RECORD, TABLE, write
 
 from mmlp.reporting import results_page as report
@@ -12,7 +12,7 @@ from reproduction.harness.run import PAPER, run_several
 from reproduction.harness.targets import TARGETS
 
 matplotlib.use("agg")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 WIDE = {
     "columns": ["name", *(f"measure {i}" for i in range(12))],
@@ -25,12 +25,6 @@ WIDE["rows"] = [
         "cells": [{"mean": 1.5e-3, "error": 1e-4, "paper": 1e-3}] * 12,
     }
 ] * 30
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with Browser() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

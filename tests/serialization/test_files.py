@@ -119,7 +119,7 @@ def test_a_write_that_fails_is_a_clear_error_and_the_last_checkpoint_stays(
 
 def test_a_refused_open_is_a_clear_error(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match=r"`fit\(checkpoint=...\)`: cannot write to "):
+    with pytest.raises(OSError, match=r"cannot write checkpoints to .*file"):
         fit(tmp_path / "file" / "run")
     with pytest.raises(OSError, match=r"could not write .*model.safetensors"):
         mmlp.save(model(), tmp_path / "missing" / "model.safetensors")

@@ -323,6 +323,6 @@ def test_the_checkpoint_of_an_older_version_is_refused_with_what_to_do(tmp_path)
         tmp_path / newest(tmp_path), arrays | {"metrics": np.zeros((5, 8))}, metadata
     )
     with pytest.raises(
-        ValueError, match=r"written by matrix-mlp 0\.1\. Finish the run with that"
+        ValueError, match=r"written by matrix-mlp 0\.1; finish the run with that"
     ):
         mmlp.fit(model(), loss, X, checkpoint=tmp_path, **OPTIONS)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SETTINGS = Path(__file__).parents[2] / "pyproject.toml"
 TESTS = """
 import threading
@@ -19,6 +21,7 @@ def test_that_passes():
 """
 
 
+@pytest.mark.slow
 def test_a_test_that_stands_still_fails_with_its_stack(tmp_path):
     (tmp_path / "test_waiting.py").write_text(TESTS)
     options = [
