@@ -72,7 +72,7 @@ def predict(command: Predict) -> int:
     X, _, gaps = read_for(estimator, table, inputs)
     with told_by_lines(table):
         pieces = _shown(
-            _blanked(estimator.predicted_pieces(X, text=text), gaps), len(X)
+            _blanked(estimator.predict_results_in_chunks(X, text=text), gaps), len(X)
         )
         first = next(pieces)
     width = max(

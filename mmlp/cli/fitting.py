@@ -19,7 +19,7 @@ from mmlp.cli.names import explain_split_name
 from mmlp.errors import AnotherRunError, UnusableCheckpointError
 from mmlp.estimators.model_files import kinds, save
 from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
-from mmlp.estimators.spd import factored
+from mmlp.estimators.spd import factorize
 from mmlp.estimators.target_columns import ConstantTargetWarning, describe_constants
 from mmlp.tables.number_format import BY_COLUMN, NumberFormat
 from mmlp.tables.problems import ProblemsError, listed
@@ -74,7 +74,7 @@ def fit(command: FitOptions, out: Path) -> dict:
     columns = getattr(estimator, "_target_columns", None)
     if columns is not None and len(columns.constant):
         warnings.warn(f"{describe_constants(columns, rows.targets)}.", stacklevel=2)
-    count, of = estimator.unfinished()
+    count, of = estimator.count_unfinished()
     if count:
         warnings.warn(
             f"{count} of {of} networks were still improving when training ended at its limit of "
@@ -111,7 +111,7 @@ def matrices(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """X and Y of an .npz, all rows checked before any is used."""
     X, Y = tables.read_matrices(path)
     try:
-        factored(Y)
+        factorize(Y)
     except ValueError as error:
         raise ValueError(f"{path}: {describe(error)}") from None
     return X, Y

@@ -129,10 +129,10 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
     verbose: int = 0
     warm_start: bool = False
 
-    # Set by `fit`. `ClassVar` keeps the dataclass from taking them for arguments.
-    input_: ClassVar[Scaling]
-    models_: ClassVar[Any]
-    n_features_in_: ClassVar[int]
+    # Set by `fit`.
+    input_: Scaling = dataclasses.field(init=False)
+    models_: Any = dataclasses.field(init=False)
+    n_features_in_: int = dataclasses.field(init=False)
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -327,14 +327,14 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
             )
         return scaled
 
-    def _check_rows(
+    def _check_cells(
         self,
         indices: np.ndarray,
         inputs: np.ndarray,
         *targets: Columns,
         stacklevel: int,
     ) -> None:
-        """Check for cells absurdly far out, and warn if there are few rows.
+        """Check for cells that lie absurdly far out, in the inputs and in targets.
 
         Parameters
         ----------
@@ -354,13 +354,15 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
             functools.partial(Columns.place, rows=indices),
             stacklevel=stacklevel + 1,
         )
-        n_rows = len(inputs)
+
+    def _warn_of_few_rows(self, n_rows: int, *, stacklevel: int) -> None:
+        """Warn if no score or interval of the result can be trusted."""
         if n_rows < MIN_ROWS_TO_JUDGE:
             warning = FewRowsWarning(
                 f"{n_rows} rows are too few to judge anything by: with fewer than "
                 f"{MIN_ROWS_TO_JUDGE}, covariances, intervals and scores are little more "
                 "than guesses",
-                call=call,
+                call=f"{type(self).__name__}.fit",
                 remedy="collect more rows",
             )
             warnings.warn(warning, stacklevel=stacklevel + 1)

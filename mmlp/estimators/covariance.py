@@ -99,6 +99,8 @@ class CovarianceSettings:
 
     Parameters
     ----------
+    form : CovarianceForm
+        Full or low rank.
     head : subclass of Head
         Family of distributions.
     architecture : "joint" or "cholesky"
@@ -108,8 +110,16 @@ class CovarianceSettings:
         Loadings of a low-rank covariance; None is chosen from the residuals.
     training : TrainingSettings
     seed : int
+        Seed of weights and batches.
+    stage : str
+        Name under which progress is shown.
+    checkpoint : Path, optional
+        Directory in which interrupted training is kept.
+    initial_networks, initial_shape : optional
+        Networks from which training resumes, and the shape that they were trained with.
     """
 
+    form: "CovarianceForm"
     head: type[Head]
     architecture: str
     hidden_dims: tuple[int, ...]
@@ -117,6 +127,10 @@ class CovarianceSettings:
     rank: int | None
     training: TrainingSettings
     seed: int
+    stage: str = ""
+    checkpoint: Path | None = None
+    initial_networks: Any = None
+    initial_shape: np.ndarray | None = None
 
 
 class ResidualTable(NamedTuple):
@@ -235,15 +249,9 @@ def minus_log_density(network, key, t, x, residual):
 def fit_covariance(
     table: StandardizedTable,
     mean: "FittedMean",
-    form: CovarianceForm,
-    settings: CovarianceSettings,
     folds: list[Fold],
-    *,
-    validation_inputs: np.ndarray | None = None,
-    initial_networks: Any = None,
-    initial_shape: np.ndarray | None = None,
-    checkpoint: Path | None = None,
-    stage: str = "",
+    settings: CovarianceSettings,
+    validation: StandardizedTable | None = None,
 ) -> FittedCovariance:
     """Train networks for the covariance of the out-of-fold residuals of the mean.
 
@@ -251,21 +259,15 @@ def fit_covariance(
     ----------
     table : StandardizedTable
     mean : FittedMean
-    form : CovarianceForm
-    settings : CovarianceSettings
     folds : list of Fold
         The first partition of the mean: a network for the covariance does not see
         residuals of its held-out rows.
-    validation_inputs : array, optional
-        Inputs of the rows that decide when to stop, in place of held-out rows.
-    initial_networks, initial_shape : optional
-        Networks from which training resumes, and the shape that they were trained with.
-    checkpoint : Path, optional
-        Directory in which interrupted training is kept.
-    stage : str
-        Name under which progress is shown.
+    settings : CovarianceSettings
+    validation : StandardizedTable, optional
+        Other rows, which decide when to stop in place of the held-out ones.
     """
-    shape = initial_shape
+    form = settings.form
+    shape = settings.initial_shape
     if shape is None:
         shape = form.fit_shape(mean.residuals, table.row_weights)
     residual_table = ResidualTable(
@@ -277,9 +279,10 @@ def fit_covariance(
     )
 
     validation_arrays = None
-    if validation_inputs is not None:
+    if validation is not None:
+        assert mean.validation_residuals is not None
         validation_arrays = (
-            validation_inputs,
+            validation.inputs,
             form.standardize(shape, mean.validation_residuals),
         )
 
@@ -295,21 +298,26 @@ def fit_covariance(
         seed=settings.seed,
         initial_targets=initial_targets,
         validation_arrays=validation_arrays,
-        initial_networks=initial_networks,
+        initial_networks=settings.initial_networks,
         learning_rate_factors=mean.learning_rate_factor,
     )
-    result = fit_networks(task, settings.training, checkpoint=checkpoint, stage=stage)
+    result = fit_networks(
+        task,
+        settings.training,
+        checkpoint=settings.checkpoint,
+        stage=settings.stage,
+    )
     return FittedCovariance(result.model, shape, residual_table, result.history)
 
 
 def compile_covariance(
     table: StandardizedTable,
-    form: CovarianceForm,
-    settings: CovarianceSettings,
     folds: list[Fold],
+    settings: CovarianceSettings,
     validation: StandardizedTable | None = None,
 ) -> None:
     """Compile what `fit_covariance` will run, before the residuals are known."""
+    form = settings.form
     if form.combines_networks:
         return  # The residuals decide on the rank, and so on the networks.
     validation_arrays = None
@@ -334,10 +342,12 @@ def compile_covariance(
 
 
 def calibrate_covariance(
-    covariance: FittedCovariance, form: CovarianceForm, family: "type[Elliptical]"
+    covariance: FittedCovariance, settings: CovarianceSettings
 ) -> Calibration:
     """Correct the learnt covariances by held-out residuals."""
-    contrast, gain = form.calibrate(family, covariance.networks, covariance.table)
+    contrast, gain = settings.form.calibrate(
+        settings.head.distribution, covariance.networks, covariance.table
+    )
     return Calibration(covariance.shape, contrast, gain)
 
 

@@ -6,8 +6,8 @@ predicts rows that it was not trained on.
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -140,7 +140,7 @@ def fit_networks(
     task: CrossFit,
     settings: TrainingSettings,
     *,
-    checkpoint: Path | str | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     stage: str = "",
 ) -> FitResult:
     """Train the networks of all folds together.

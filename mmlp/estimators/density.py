@@ -253,8 +253,9 @@ class MatrixVAE(
         rows = used.arrays[0]
         # Warnings are attributed to the caller of `fit`: above this method are `fit`, its
         # decorator, and the caller.
-        self._check_rows(used.indices, rows, stacklevel=4)
+        self._check_cells(used.indices, rows, stacklevel=4)
         self._check_columns_vary(rows)
+        self._warn_of_few_rows(len(rows), stacklevel=4)
         check_covariance_form("MatrixVAE", self.covariance, self.rank, rows.shape[1])
         return used
 

@@ -207,7 +207,8 @@ def minus_log_evidence(
     by_a = S.sum()
     by_b = np.sum(M * linear)
     by_v = kernel.v * np.diag(M) @ noise
-    return z @ alpha / 2 + half_logdet, np.r_[by_rates, by_a, by_b, by_v]
+    value = float(z @ alpha / 2 + half_logdet)
+    return value, np.r_[by_rates, by_a, by_b, by_v]
 
 
 def invert(A: np.ndarray) -> tuple[np.ndarray, float]:

@@ -11,7 +11,8 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import validate_data
 
 from mmlp.errors import CallError, CallWarning
-from mmlp.estimators.cross_fitting import Scaling
+from mmlp.estimators.arguments import check_choice
+from mmlp.estimators.scaling import Scaling
 from mmlp.tables.cells import MAX_EXACT_FLOAT
 from mmlp.tables.encoder import CHOICES, Encoder
 from mmlp.tables.kinds import Numbers, Options
@@ -60,15 +61,17 @@ class TableInputs:
         forced, X = self._forced(X), by_cells(X)
         X, y, sample_weight, known = self._known_targets(X, y, sample_weight)
         rules: Any = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2}
-        X, y = validate_data(self, X, y, **LOOSE, **rules, reset=not self._warm)
+        X, y = validate_data(self, X, y, **LOOSE, **rules, reset=not self._resumes)
         vector, y = np.ndim(y) == 1, np.asarray(y, np.float64).reshape(len(y), -1)
-        rows, weight, X, y = self._weighted(sample_weight, np.asarray(X), y)
+        rows, weight, (X, y) = self._select_weighted_rows(
+            sample_weight, np.asarray(X), y
+        )
         X, (rows, weight, y) = self._encoded(X, forced, known[rows], weight, y)
         return rows, weight, X, y, vector
 
     def _scaling(self: Any, X: np.ndarray, weight: np.ndarray) -> Scaling:
         """That of the inputs."""
-        if self._warm:
+        if self._resumes:
             return self.input_
         return Scaling.of(X, weight, self.columns_.indicators)
 
@@ -134,7 +137,7 @@ class TableInputs:
 
     def _encoder(self: Any, *given) -> Encoder:
         """That of these rows, or of the networks to go on from."""
-        if not self._warm:
+        if not self._resumes:
             return Encoder.of(*given)
         kinds, forced = self.columns_.kinds, given[-1]
         codes = any(
@@ -154,7 +157,9 @@ class TableInputs:
                 argument == "categories"
                 and isinstance(self.categories, Sequence | np.ndarray)
             ):
-                self._one_of(argument, known)  # pyright: ignore[reportAttributeAccessIssue]
+                check_choice(
+                    type(self).__name__, argument, getattr(self, argument), known
+                )
         columns = getattr(X, "columns", ())
         if len(set(columns)) < len(columns):
             twice = next(
@@ -185,7 +190,7 @@ class TableInputs:
             else [str(name) for name in names]
         )
 
-    def _numbers_of(self, X) -> np.ndarray:
+    def _encode_inputs(self, X) -> np.ndarray:
         """X (n, p) of a prediction, checked, as numbers."""
         X = np.asarray(validate_data(self, by_cells(X), reset=False, **LOOSE))
         return self.columns_(X, self._column_names())

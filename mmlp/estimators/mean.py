@@ -79,6 +79,8 @@ class MeanSettings:
         Whether held-out rows may choose a smaller learning rate.
     checkpoint : Path, optional
         Directory in which interrupted training is kept.
+    initial_networks : stack of Perceptrons, optional
+        Networks from which the final training resumes.
     """
 
     hidden_features: tuple[int, ...]
@@ -86,6 +88,7 @@ class MeanSettings:
     seed: int
     search_learning_rate: bool = False
     checkpoint: Path | None = None
+    initial_networks: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,9 +170,7 @@ def fit_mean(
     table: StandardizedTable,
     partitions: list[list[Fold]],
     settings: MeanSettings,
-    *,
     validation: StandardizedTable | None = None,
-    initial_networks: Any = None,
 ) -> FittedMean:
     """Fit the mean of all targets.
 
@@ -181,8 +182,6 @@ def fit_mean(
     settings : MeanSettings
     validation : StandardizedTable, optional
         Other rows, which decide when to stop in place of the held-out ones.
-    initial_networks : stack of Perceptrons, optional
-        Networks from which the final training resumes.
     """
     dtype = settings.training.dtype
     rng = np.random.default_rng(settings.seed)
@@ -195,7 +194,7 @@ def fit_mean(
             table, partitions[0], settings, validation=validation, rng=rng
         )
     networks, history = fit_final_networks(
-        table, partitions, settings, plan, validation, initial_networks
+        table, partitions, settings, plan, validation
     )
 
     inputs = table.inputs.astype(dtype)
@@ -386,7 +385,6 @@ def fit_final_networks(
     settings: MeanSettings,
     plan: MeanPlan,
     validation: StandardizedTable | None,
-    initial_networks: Any,
 ) -> tuple[Any, dict[str, np.ndarray]]:
     """Train the networks of all partitions as planned; return them and the losses."""
     task = CrossFit(
@@ -397,7 +395,7 @@ def fit_final_networks(
         folds=[fold for folds in partitions for fold in folds],
         seed=settings.seed,
         validation_arrays=_validation_arrays(validation, plan),
-        initial_networks=initial_networks,
+        initial_networks=settings.initial_networks,
         learning_rate_factors=plan.learning_rate_factor,
     )
     result = fit_networks(

@@ -50,20 +50,24 @@ from mmlp.estimators.covariance import (
     compile_covariance,
     fit_covariance,
 )
-from mmlp.estimators.cross_fitting import check_same_architecture, split_into_folds
+from mmlp.estimators.cross_fitting import (
+    Fold,
+    check_same_architecture,
+    split_into_folds,
+)
 from mmlp.estimators.full_covariance import FullCovariance
 from mmlp.estimators.inputs import TableInputs
 from mmlp.estimators.low_rank_covariance import LowRankCovariance, fitted_rank
 from mmlp.estimators.mean import (
     FittedMean,
     MeanSettings,
-    make_mean_builder,
     check_blending_weights,
     evaluate,
     fit_mean,
+    make_mean_builder,
     name_stages,
 )
-from mmlp.estimators.outliers import Columns, names_of
+from mmlp.estimators.outliers import Columns, column_names
 from mmlp.estimators.predictive_distribution import (
     build_distribution,
     log_density_of_errors,
@@ -71,16 +75,17 @@ from mmlp.estimators.predictive_distribution import (
 from mmlp.estimators.regression_predictor import RegressionPredictor
 from mmlp.estimators.scaling import Scaling, StandardizedTable
 from mmlp.estimators.target_columns import (
+    FittedTargets,
     TargetColumns,
     check_constants,
     check_names,
     check_order,
-    checked_targets,
+    check_targets,
     column_labels,
+    convert_to_numbers,
     find_columns,
-    frame_columns,
     name_columns,
-    numeric_targets,
+    text_names,
 )
 from mmlp.estimators.training_settings import (
     TrainingSettings,
@@ -113,6 +118,23 @@ class RegressionTable(NamedTuple):
     inputs: np.ndarray
     targets: np.ndarray
     row_weights: np.ndarray
+
+
+class RegressionPlan(NamedTuple):
+    """How to fit the mean and the covariance.
+
+    Attributes
+    ----------
+    folds, other_folds : lists of Fold
+        Two independent ways to split the rows into folds.
+    mean : MeanSettings
+    covariance : CovarianceSettings
+    """
+
+    folds: list[Fold]
+    other_folds: list[Fold]
+    mean: MeanSettings
+    covariance: CovarianceSettings
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -299,69 +321,47 @@ class MultivariateRegressor(
         -------
         self
         """
-        seed = self._check_training_arguments(checkpoint)
-        self._check_model_arguments()
+        seed = self._check_arguments(checkpoint)
         table = self._check_table(X, y, sample_weight)
-        form = self._check_form(n_targets=table.targets.shape[1])
-        n_folds = check_n_models(type(self).__name__, self.n_models, len(table.inputs))
-
         scaled = self._standardize_table(table)
-        training = self._plan_training(scaled.n_rows)
-        mean_settings = self._mean_settings(training, seed, checkpoint)
-        covariance_settings = self._covariance_settings(training, seed)
-        initial = self._networks_to_resume_from(
-            scaled, form, mean_settings, covariance_settings, n_folds
-        )
         validation = self._standardize_validation(X_val, y_val)
-
-        rng = np.random.default_rng(seed)
-        folds = split_into_folds(scaled.n_rows, n_folds, rng)
-        other_folds = split_into_folds(scaled.n_rows, n_folds, rng)
+        plan = self._plan_fit(scaled, seed, checkpoint)
 
         def compile_next_step() -> None:
-            compile_covariance(scaled, form, covariance_settings, folds, validation)
+            compile_covariance(scaled, plan.folds, plan.covariance, validation)
 
         with compile_in_background(compile_next_step, scaled.n_rows):
             mean = fit_mean(
-                scaled,
-                [folds, other_folds],
-                mean_settings,
-                validation=validation,
-                initial_networks=initial.get("mean"),
+                scaled, [plan.folds, plan.other_folds], plan.mean, validation
             )
         covariance = fit_covariance(
-            scaled,
-            mean,
-            form,
-            covariance_settings,
-            folds,
-            validation_inputs=None if validation is None else validation.inputs,
-            initial_networks=initial.get("covariance"),
-            initial_shape=self.shape_ if initial else None,
-            checkpoint=checkpoint and Path(checkpoint, "covariance"),
-            stage=name_stages(scaled.n_rows)[-1],
+            scaled, mean, plan.folds, plan.covariance, validation
         )
-        calibration = calibrate_covariance(covariance, form, self._family)
-        self._store(mean, covariance, calibration, training)
+        calibration = calibrate_covariance(covariance, plan.covariance)
+
+        self._store(mean, covariance, calibration)
+        self.epochs_ = plan.mean.training.max_epochs
         return self
 
-    def _check_model_arguments(self) -> None:
-        """Check the arguments that do not depend on the rows."""
+    def _check_arguments(self, checkpoint: Any) -> int:
+        """Check the arguments that do not depend on the rows, and return a seed."""
         call = type(self).__name__
+        seed = self._check_training_arguments(checkpoint)
         check_choice(call, "family", self.family, FAMILIES)
         check_choice(call, "network", self.network, ("joint", "cholesky"))
         check_hidden_sizes(call, self.network, self.hidden_dims, self.hidden_features)
+        return seed
 
     def _check_table(self, X: Any, y: Any, sample_weight: Any) -> RegressionTable:
         """Check the rows, encode the inputs, and find the targets that vary."""
         call = f"{type(self).__name__}.fit"
-        names = names_of(y)
+        names = column_names(y)
         self._set_target_names(y)
-        y = numeric_targets(call, y)
+        y = convert_to_numbers(call, y)
         indices, weights, inputs, y, self.is_vector_ = self._table(X, y, sample_weight)
         # Warnings are attributed to the caller of `fit`: above this method are `fit`, its
         # decorator, and the caller.
-        self._check_rows(indices, inputs, Columns("y", y, names), stacklevel=4)
+        self._check_cells(indices, inputs, Columns("y", y, names), stacklevel=4)
 
         if self._resumes:
             check_same_targets(
@@ -372,6 +372,7 @@ class MultivariateRegressor(
             columns = find_columns(call, y, names, stacklevel=4)
             self.constant_targets_ = columns.constant
             self.constant_values_ = columns.values
+        self._warn_of_few_rows(len(inputs), stacklevel=4)
         return RegressionTable(inputs, y[:, columns.varying], weights)
 
     def _set_target_names(self, y: Any) -> None:
@@ -382,18 +383,12 @@ class MultivariateRegressor(
             check_names(call, y, getattr(self, "target_names_", None))
             check_order(call, y, self._target_labels)
             return
-        vars(self).pop("target_names_", None)
+        if hasattr(self, "target_names_"):
+            del self.target_names_
         self._target_labels = labels
-        names = frame_columns(y)
+        names = text_names(y)
         if names is not None:
             self.target_names_ = np.array(names, object)
-
-    def _check_form(self, n_targets: int) -> CovarianceForm:
-        """Return the form of the covariance of this many targets that vary."""
-        check_covariance_form(
-            type(self).__name__, self.covariance, self.rank, n_targets
-        )
-        return FORMS[choose_form(self.covariance, self.rank, n_targets)]
 
     def _standardize_table(self, table: RegressionTable) -> StandardizedTable:
         """Return the table in standard units, those of the first fit if `fit` resumes."""
@@ -427,12 +422,62 @@ class MultivariateRegressor(
         if not check_validation_pair(type(self).__name__, X_val, y_val):
             return None
         inputs = self._standardize(X_val)
-        y = checked_targets(self, y_val, len(inputs), "fit", "y_val")
+        y = check_targets(
+            y_val,
+            len(inputs),
+            self._fitted_targets,
+            call=f"{type(self).__name__}.fit",
+            argument="y_val",
+        )
         targets = self.target_.forward(self._select_varying(y))
         return StandardizedTable(
             inputs=inputs,
             targets=self._cast(targets, "y_val", self.varying_targets_),
             row_weights=np.ones(len(inputs)),
+        )
+
+    def _plan_fit(
+        self,
+        scaled: StandardizedTable,
+        seed: int,
+        checkpoint: str | os.PathLike[str] | None,
+    ) -> RegressionPlan:
+        """Split the rows into folds, and decide how networks are trained."""
+        call = type(self).__name__
+        n_folds = check_n_models(call, self.n_models, scaled.n_rows)
+        check_covariance_form(call, self.covariance, self.rank, scaled.n_targets)
+        form = FORMS[choose_form(self.covariance, self.rank, scaled.n_targets)]
+
+        training = self._plan_training(scaled.n_rows)
+        directory = None if checkpoint is None else Path(checkpoint)
+        mean = MeanSettings(
+            hidden_features=tuple(self.hidden_features),
+            training=training,
+            seed=seed,
+            search_learning_rate=self.learning_rate is None,
+            checkpoint=directory and directory / "mean",
+        )
+        covariance = CovarianceSettings(
+            form=form,
+            head=FAMILIES[self.family],
+            architecture=self.network,
+            hidden_dims=tuple(self.hidden_dims),
+            hidden_features=tuple(self.hidden_features),
+            rank=self.rank,
+            training=training,
+            seed=seed + 1,
+            stage=name_stages(scaled.n_rows)[-1],
+            checkpoint=directory and directory / "covariance",
+        )
+        if self._resumes:
+            mean, covariance = self._resume(mean, covariance, scaled, n_folds)
+
+        rng = np.random.default_rng(seed)
+        return RegressionPlan(
+            folds=split_into_folds(scaled.n_rows, n_folds, rng),
+            other_folds=split_into_folds(scaled.n_rows, n_folds, rng),
+            mean=mean,
+            covariance=covariance,
         )
 
     def _plan_training(self, n_rows: int) -> TrainingSettings:
@@ -455,76 +500,51 @@ class MultivariateRegressor(
             show_progress=bool(self.verbose),
         )
 
-    def _mean_settings(
-        self, training: TrainingSettings, seed: int, checkpoint: Any
-    ) -> MeanSettings:
-        """Return how the networks of the mean are trained."""
-        return MeanSettings(
-            hidden_features=tuple(self.hidden_features),
-            training=training,
-            seed=seed,
-            search_learning_rate=self.learning_rate is None,
-            checkpoint=checkpoint and Path(checkpoint, "mean"),
-        )
-
-    def _covariance_settings(
-        self, training: TrainingSettings, seed: int
-    ) -> CovarianceSettings:
-        """Return how the networks of the covariance are trained."""
-        rank = self.rank
-        if rank is None and self._resumes:
-            rank = self.rank_
-        return CovarianceSettings(
-            head=FAMILIES[self.family],
-            architecture=self.network,
-            hidden_dims=tuple(self.hidden_dims),
-            hidden_features=tuple(self.hidden_features),
-            rank=rank,
-            training=training,
-            seed=seed + 1,
-        )
-
-    def _networks_to_resume_from(
+    def _resume(
         self,
+        mean: MeanSettings,
+        covariance: CovarianceSettings,
         scaled: StandardizedTable,
-        form: CovarianceForm,
-        mean_settings: MeanSettings,
-        covariance_settings: CovarianceSettings,
         n_folds: int,
-    ) -> dict[str, Any]:
-        """Return the networks of the last fit, if `fit` resumes from them.
+    ) -> tuple[MeanSettings, CovarianceSettings]:
+        """Return settings with which training resumes from the networks of the last fit.
 
         A CallError is raised if the arguments now ask for other networks.
         """
-        if not self._resumes:
-            return {}
+        mean = dataclasses.replace(mean, initial_networks=self.models_["mean"])
+        covariance = dataclasses.replace(
+            covariance,
+            rank=self.rank_ if self.rank is None else self.rank,
+            initial_networks=self.models_["covariance"],
+            initial_shape=self.shape_,
+        )
+
         inputs = scaled.inputs.astype(self.dtype)
         check_same_architecture(
-            self.models_["mean"],
-            make_mean_builder(scaled, mean_settings),
+            mean.initial_networks,
+            make_mean_builder(scaled, mean),
             2 * n_folds,
             inputs,
             estimator=type(self).__name__,
         )
-        build, initial_targets = form.choose_network(
-            covariance_settings, scaled.n_inputs, scaled.targets, scaled.row_weights
+        build, initial_targets = covariance.form.choose_network(
+            covariance, scaled.n_inputs, scaled.targets, scaled.row_weights
         )
         check_same_architecture(
-            self.models_["covariance"],
+            covariance.initial_networks,
             build,
             n_folds,
             inputs,
             initial_targets,
             estimator=type(self).__name__,
         )
-        return self.models_
+        return mean, covariance
 
     def _store(
         self,
         mean: FittedMean,
         covariance: FittedCovariance,
         calibration: Calibration,
-        training: TrainingSettings,
     ) -> None:
         """Keep the results of `fit` as attributes."""
         self.models_ = {"mean": mean.networks, "covariance": covariance.networks}
@@ -536,7 +556,6 @@ class MultivariateRegressor(
         self.gain_ = calibration.gain
         self.history_ = mean.history
         self.covariance_history_ = covariance.history
-        self.epochs_ = training.max_epochs
 
     # ------------------------------------------------------------------- predictions
 
@@ -684,7 +703,8 @@ class MultivariateRegressor(
         array of shape (n,)
         """
         x = self._standardize(X)
-        return self._log_densities(x, checked_targets(self, y, len(x)))
+        y = self._check_targets(y, len(x), "log_density")
+        return self._log_densities(x, y)
 
     def log_score(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None
@@ -709,7 +729,7 @@ class MultivariateRegressor(
         sample_weight : array of shape (n,), optional
         """
         x = self._standardize(X)
-        y = checked_targets(self, y, len(x), "score")
+        y = self._check_targets(y, len(x), "score")
         weights = None
         if sample_weight is not None:
             weights = checked_weight(sample_weight, len(x), "score")
@@ -730,7 +750,7 @@ class MultivariateRegressor(
             the share of rows in their 90% region; and, for more than one row, "r2".
         """
         x = self._standardize(X)
-        y = checked_targets(self, y, len(x), "scores")
+        y = self._check_targets(y, len(x), "scores")
         mean = map_in_chunks(self._predictor.mean, x)
         errors = self._select_varying(y - mean)
         distribution = self._error_distribution(X)
@@ -756,7 +776,8 @@ class MultivariateRegressor(
         -------
         array of shape (n, n_varying)
         """
-        return self._select_varying(checked_targets(self, y, len(X), "scored_targets"))
+        y = self._check_targets(y, len(X), "scored_targets")
+        return self._select_varying(y)
 
     # What the form of the covariance adds is in `result_names`.
     results: ClassVar = {"mean": predict}
@@ -816,6 +837,14 @@ class MultivariateRegressor(
         )
 
     @property
+    def _fitted_targets(self) -> FittedTargets:
+        return FittedTargets(
+            columns=self._target_columns,
+            names=getattr(self, "target_names_", None),
+            labels=self._target_labels,
+        )
+
+    @property
     def _family(self) -> type[Elliptical]:
         return FAMILIES[self.family].distribution
 
@@ -842,20 +871,22 @@ class MultivariateRegressor(
             raise ValueError(f"its family is {self.family!r:.80}")
         d = np.size(self.target_.scale)
         model_files.check_scaling(self.target_, "target_", d)
-        check_constants(self)
+        self.constant_targets_, self.constant_values_ = check_constants(
+            self.constant_targets_, self.constant_values_, d
+        )
         is_bool = isinstance(self.is_vector_, bool)
         if not is_bool or (self.is_vector_ and self.n_targets > 1):
             raise ValueError(
                 f"its is_vector_ is {self.is_vector_!r:.80} for {self.n_targets} targets"
             )
+        form = self._form
+        shapes = form.check_fitted(self.shape_, self.contrast_, d)
         model_files.check_number(self.gain_, "gain_", np.finfo(float).tiny, 1)
         model_files.check_number(self.epochs_, "epochs_", 1, float("inf"))
         check_blending_weights(self.share_, self.models_, d)
 
         for name in self.models_.keys() - {"covariance"}:
             self._check_outputs(name, evaluate, self.models_[name], (d,))
-        form = self._form
-        shapes = form.check_fitted(self.shape_, self.contrast_, d)
         tail_shapes = ((),) * (FAMILIES[self.family].extra - 1)
         networks = form.prepare_networks(self.models_["covariance"])
         self._check_outputs(
@@ -863,6 +894,11 @@ class MultivariateRegressor(
         )
 
     # ----------------------------------------------------------------------- helpers
+
+    def _check_targets(self, y: Any, n_rows: int, method: str) -> np.ndarray:
+        """Return y of a call, (n, d), checked against the targets of `fit`."""
+        call = f"{type(self).__name__}.{method}"
+        return check_targets(y, n_rows, self._fitted_targets, call=call)
 
     def _select_varying(self, y: np.ndarray) -> np.ndarray:
         """Return the columns of y (n, d) that vary."""

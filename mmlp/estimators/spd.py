@@ -264,12 +264,13 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
         indices, weights, diagonal, factors, log_traces = others
         # Warnings are attributed to the caller of `fit`: above this method are `fit`, its
         # decorator, and the caller.
-        self._check_rows(
+        self._check_cells(
             indices,
             inputs,
             Columns("the diagonal of y", diagonal, squared=False),
             stacklevel=4,
         )
+        self._warn_of_few_rows(len(inputs), stacklevel=4)
         return MatrixTable(
             inputs, factors, remove_rounding(log_traces, Y.shape[1]), weights
         )

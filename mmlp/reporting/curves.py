@@ -24,7 +24,7 @@ def curves(model) -> Section:
         section.about += (
             " Thin lines are single networks, thick ones their mean until one stops."
         )
-    count, of = model.unfinished()
+    count, of = model.count_unfinished()
     if count:
         told = f"{count} of {of} networks were still improving at the limit of {model.epochs}"
         section.claim(NEUTRAL, "cut short", f"{told} epochs: train longer.")

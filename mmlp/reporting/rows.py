@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mmlp.estimators.outliers import names_of
+from mmlp.estimators.outliers import column_names
 from mmlp.tables.cells import Cells
 from mmlp.tables.kinds import (
     NO_VALUE,
@@ -120,7 +120,7 @@ def named(
 ):
     """n names of columns: those given, the table's, the model's, or x0, x1, ..."""
     own = getattr(model, held, None)
-    for names in (given, names_of(table), own):
+    for names in (given, column_names(table), own):
         if names is not None and len(names) == n:
             return tuple(map(str, names))
     return tuple(f"{letter}{i}" for i in range(n))

@@ -61,8 +61,8 @@ def others(model, rows: Rows, train: Rows | None, tell: Callable) -> tuple[dict,
             {},
             f"Baselines need {baselines.FEWEST} rows to learn from, here {len(train or rows)}.",
         )
-    x, found = np.asarray(model._standard(rows.X), float), {}
-    seen = train and (np.asarray(model._standard(train.X), float), train.y)
+    x, found = np.asarray(model._standardize(rows.X), float), {}
+    seen = train and (np.asarray(model._standardize(train.X), float), train.y)
     for name, baseline in BASELINES.items():
         tell(f"the baseline: {name}")
         try:

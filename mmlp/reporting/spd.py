@@ -91,7 +91,9 @@ def _scores(model, predicted, far, rows: Rows, train: Rows | None, how: str) -> 
     result, found = Section("scores", "Scores", how), {"this model": predicted}
     if len(train or rows) >= FEWEST:
         x, *seen = (
-            np.asarray(model._standard(some.X), float) for some in (rows, train) if some
+            np.asarray(model._standardize(some.X), float)
+            for some in (rows, train)
+            if some
         )
         found |= held_out(x, rows.y, (*seen, train.y) if train else None)
     else:

@@ -22,7 +22,7 @@ from mmlp.errors import (
 from mmlp.estimators import chunks, covariance
 from mmlp.estimators.covariance import form_for
 from mmlp.estimators.cross_fitting import check_steps
-from mmlp.estimators.spd import factored
+from mmlp.estimators.spd import factorize
 from mmlp.serialization import files
 
 PYTHON = re.compile(
@@ -64,7 +64,7 @@ def of_training():
 
 ERRORS = {
     "a matrix": (
-        lambda: raised(factored, np.array([np.eye(2), -np.eye(2)])),
+        lambda: raised(factorize, np.array([np.eye(2), -np.eye(2)])),
         ["Y must be positive definite", "row 1 (from 0)", "-0.5"],
     ),
     "a cell": (
