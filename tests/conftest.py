@@ -46,7 +46,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 gc.set_threshold(100_000, 50, 100)
 
 collect_ignore = ["support"]
-MAX_RESIDENT_BYTES = 3000 * 2**20  # of one worker, about 500 MB of which is no program
+MAX_RESIDENT_BYTES = 2500 * 2**20  # of one worker, about 500 MB of which is no program
 STATM = Path("/proc/self/statm")
 
 

@@ -5,8 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from mmlp.cli.arguments import Info
-from mmlp.cli.messages import SETTINGS
+from mmlp.cli.arguments import Info, option_names
 from mmlp.serialization import header
 from mmlp.terminal import escape_controls
 
@@ -38,11 +37,12 @@ def show(entries: dict, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(_as_json(entries), allow_nan=False))
         return
+    options = option_names()
     width = max(map(len, entries))
     for name, value in entries.items():
         if isinstance(value, dict):
             value = ", ".join(
-                f"{SETTINGS.get(key, key)}={item}" for key, item in value.items()
+                f"{options.get(key, key)}={item}" for key, item in value.items()
             )
         elif isinstance(value, list):
             value = ", ".join(value)

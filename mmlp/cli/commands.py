@@ -13,14 +13,22 @@ from tqdm import tqdm
 
 from mmlp import atomic_files, estimators, tables
 from mmlp.cli import about, fitting
-from mmlp.cli.arguments import Demo, Predict, Report, Sample, Score
+from mmlp.cli.arguments import (
+    DEFAULT_REPORT_FOLDER,
+    Demo,
+    FitOptions,
+    Predict,
+    ReadOptions,
+    Report,
+    Sample,
+    Score,
+)
 from mmlp.cli.examined import (
     expects_decimal_commas,
     known_rows,
     read_for,
     told_by_lines,
 )
-from mmlp.cli.fit_arguments import BESIDE, FitOptions, ReadOptions
 from mmlp.estimators.model_files import kinds
 from mmlp.tables.kinds import Words
 from mmlp.tables.number_format import NumberFormat
@@ -55,9 +63,9 @@ def fit(command: FitOptions) -> int:
         remedy = "--overwrite replaces it, or choose another -o"
         raise ValueError(f"{out} is there already; {remedy}.")
     if command.report is not None:
-        from mmlp.reporting.document import checked_folder
+        from mmlp.reporting.model_report import check_folder
 
-        checked_folder(fitting.report_folder(command.report, out))
+        check_folder(fitting.report_folder(command.report, out))
     scores = fitting.fit(command, out)
     about.show(about.summary(out) | scores, as_json=command.json)
     return 0
@@ -101,11 +109,11 @@ def score(command: Score) -> int:
 
 @execute.register
 def report(command: Report) -> int:
-    from mmlp.reporting import document
+    from mmlp.reporting import model_report
 
     estimator, inputs, targets = _loaded(command.model)
-    folder = fitting.report_folder(command.out or Path(BESIDE), command.model)
-    document.checked_folder(folder)
+    folder = fitting.report_folder(command.out or DEFAULT_REPORT_FOLDER, command.model)
+    model_report.check_folder(folder)
     names: dict[str, Any] = {"inputs": inputs, "targets": targets}
     table = None
     if estimator.targets == "matrices":
@@ -124,7 +132,7 @@ def report(command: Report) -> int:
     how: dict[str, Any] = {"title": title, "progress": not command.quiet}
     X, y = (*data, None)[:2]
     with told_by_lines(table):
-        print(document.report(estimator, X, y, folder, **how, **names))
+        print(model_report.report(estimator, X, y, folder, **how, **names))
     return 0
 
 

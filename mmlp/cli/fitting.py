@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from mmlp import tables
 from mmlp.cli import interrupts
+from mmlp.cli.arguments import DEFAULT_REPORT_FOLDER, REPORT_SUFFIX, FitOptions
 from mmlp.cli.examined import examined, leaks, plain_numbers
-from mmlp.cli.fit_arguments import BESIDE, FitOptions
 from mmlp.cli.messages import describe
 from mmlp.cli.names import explain_split_name
 from mmlp.errors import AnotherRunError, UnusableCheckpointError
@@ -100,7 +100,11 @@ def fit(command: FitOptions, out: Path) -> dict:
 
 def report_folder(given: Path, model: Path) -> Path:
     """Where the page of a model goes."""
-    return Path(f"{model.stem}{BESIDE}") if given == Path(BESIDE) else given
+    return (
+        Path(f"{model.stem}{REPORT_SUFFIX}")
+        if given == DEFAULT_REPORT_FOLDER
+        else given
+    )
 
 
 def scores(estimator, X: np.ndarray, *targets: np.ndarray) -> dict[str, float]:

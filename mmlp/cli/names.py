@@ -20,8 +20,8 @@ def parse_names(text: str) -> tuple[str, ...]:
         (names,) = csv.reader([text], skipinitialspace=True, strict=True)
     except (csv.Error, ValueError):
         raise ValueError(
-            f"it must be names separated by commas, got {text}; {HINT}, as in "
-            """'"speed, m/s",v', and a quotation mark in it is doubled."""
+            f"must be names separated by commas, got {text}; {HINT}, as in "
+            """'"speed, m/s",v', and a quotation mark in it is doubled"""
         ) from None
     return tuple(filter(None, map(str.strip, names)))
 

@@ -96,7 +96,7 @@ from mmlp.estimators.training_settings import (
 )
 from mmlp.estimators.warm_start import check_same_targets
 from mmlp.metrics.scores import checked_weight, weighted_mean
-from mmlp.spd.arguments import some_of
+from mmlp.spd.arguments import check_columns
 
 FORMS: dict[str, CovarianceForm] = {
     "full": FullCovariance(),
@@ -915,7 +915,7 @@ class MultivariateRegressor(
         call = f"{type(self).__name__}.{method}"
         selected: Any = slice(None)
         if columns is not None:
-            selected = some_of(columns, self.n_targets, f"{call}(columns=...)")
+            selected = check_columns(columns, self.n_targets, f"{call}(columns=...)")
         check_memory(call, len(x), len(np.arange(self.n_targets)[selected]))
 
         def dense_of_chunk(x):

@@ -51,8 +51,8 @@ class UpToScale(SPD):
 
     @full_precision
     def __matmul__(self, x: ArrayLike) -> Array:
-        columns = self._columns(x, "__matmul__(x=...)")
-        S = columns.matrix(self.S)
+        columns = self._as_columns(x, "__matmul__(x=...)")
+        S = columns.match(self.S)
         y = columns.restore(S.mT @ (S @ columns.array))
         return y / sum_of_squares(self.S)[..., None]
 

@@ -147,10 +147,10 @@ def read_section(path: Path) -> ResultSection:
     record = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(record, dict) or not isinstance(record.get("result"), dict):
         raise ValueError("it is not a record of an experiment")
-    name = record.get("experiment")
-    if name != path.stem or not re.fullmatch("[a-z0-9-]+", path.stem):
+    name = path.stem
+    if record.get("experiment") != name or not re.fullmatch("[a-z0-9-]+", path.stem):
         raise ValueError(
-            f"it says experiment {name!r:.80}, which must be the name of the file"
+            f"it says experiment {record.get('experiment')!r:.80}, which must be the name of the file"
         )
 
     result = record["result"]

@@ -14,8 +14,8 @@ import json
 from pathlib import Path
 
 import numpy as np
-import tyro
 
+from mmlp.cli.dataclass_parser import parse_or_exit
 from reproduction.harness.jobs import each, kept
 from reproduction.searches.vaes import FIRST_SEED, write
 from reproduction.vaes.data import Data
@@ -100,4 +100,5 @@ def search(settings: Settings) -> Flow:
 
 
 if __name__ == "__main__":
-    print(json.dumps(dataclasses.asdict(search(tyro.cli(Settings)))))
+    settings = parse_or_exit(Settings, "python -m reproduction.searches.flows")
+    print(json.dumps(dataclasses.asdict(search(settings))))

@@ -1,6 +1,6 @@
 """Which settings suit the VAEs of all 560 Frey pixels? As many trials for each.
 
-    python -m reproduction.searches.pixels [--models "low rank" diagonal] [--data DIR] [--out FILE]
+    python -m reproduction.searches.pixels [--models "low rank,diagonal"] [--data DIR] [--out FILE]
 
 Eight trials of rate, noise, rank and latent variables for each model, judged by the validation
 bound (IW) on one split that the table does not use. What was tried is written to
@@ -15,9 +15,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-import tyro
 
 from mmlp import atomic_files
+from mmlp.cli.dataclass_parser import parse_or_exit
 from mmlp.reporting.records import describe_device
 from reproduction.frey_pixels import ROTATED, coordinates
 from reproduction.vaes.data import Data
@@ -102,4 +102,4 @@ def search(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    search(tyro.cli(Settings))
+    search(parse_or_exit(Settings, "python -m reproduction.searches.pixels"))

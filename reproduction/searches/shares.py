@@ -15,9 +15,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-import tyro
 
 from mmlp import atomic_files
+from mmlp.cli.dataclass_parser import parse_or_exit
 from mmlp.reporting.records import describe_device
 from reproduction.shares import market as data
 from reproduction.shares.forecasts import forecasts
@@ -108,4 +108,4 @@ def search(settings: Settings) -> None:
 
 
 if __name__ == "__main__":
-    search(tyro.cli(Settings))
+    search(parse_or_exit(Settings, "python -m reproduction.searches.shares"))

@@ -1,6 +1,6 @@
 """Which settings suit the networks of the Frey table? One grid for each group of networks.
 
-    python -m reproduction.searches.vaes [--groups joint cholesky] [--optimizers muon] [--data DIR]
+    python -m reproduction.searches.vaes [--groups joint,cholesky] [--optimizers muon] [--data DIR]
 
 Judged by the validation bound (IW) alone, on splits that the table does not use (seeds from 100
 on); their test parts are never looked at. All rates, noises and warm-ups of a group are trained at
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tyro
 
 from mmlp import atomic_files
+from mmlp.cli.dataclass_parser import parse_or_exit
 from reproduction.harness.jobs import each, kept
 from reproduction.vaes.data import Data
 from reproduction.vaes.fits import fit_recipes, score
@@ -202,5 +202,6 @@ def write(found: dict, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    for name, values in search(tyro.cli(Settings)).items():
+    settings = parse_or_exit(Settings, "python -m reproduction.searches.vaes")
+    for name, values in search(settings).items():
         print(f'"{name}": {json.dumps(values)}')

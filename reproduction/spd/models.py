@@ -28,6 +28,7 @@ from mmlp.networks import (
 )
 from mmlp.networks.calibration import calibrate
 from mmlp.networks.kernels import Linear, MercerSigmoid
+from mmlp.reporting.baselines import predict_from_neighbours
 from mmlp.spd import SPD, Gram
 from mmlp.training import fit_many
 from mmlp.training.optimizers import (
@@ -184,7 +185,7 @@ def errors_of_baselines(task: Task) -> dict[str, np.ndarray]:
     rows, test = {MEAN_ROW: [], NEIGHBOURS_ROW: [], FLOOR_ROW: []}, task.budget.test
     for data in data_of(task):
         T, X, target = data.sampled[test:], data.X[test:], data.sampled[:test]
-        near = nearest_neighbours(X, T, data.X[:test], NEIGHBOURS)
+        near = predict_from_neighbours(X, T, data.X[:test], NEIGHBOURS)
         predicted = (
             np.broadcast_to(mean(T), target.shape),
             near,
@@ -204,24 +205,6 @@ def errors_of_baselines(task: Task) -> dict[str, np.ndarray]:
 def mean(T: np.ndarray) -> np.ndarray:
     """A factor (d, d) of the mean of the matrices of T (n, m, d), by QR: nothing is squared."""
     return np.linalg.qr(T.reshape(-1, T.shape[-1]) / len(T) ** 0.5).R
-
-
-def log_euclidean_mean(T: np.ndarray) -> np.ndarray:
-    """Factors (..., d, d) of exp(mean log A), trace one, of T (..., k, m, d) (Arsigny, 2006)."""
-    _, s, Vt = np.linalg.svd(T, full_matrices=False)
-    logs = np.swapaxes(Vt, -1, -2) @ (2 * np.log(s)[..., None] * Vt)
-    w, V = np.linalg.eigh(np.mean(logs, axis=-3))
-    # the largest eigenvalue is made one: no overflow
-    root = np.exp((w - w[..., -1:]) / 2)[..., None] * np.swapaxes(V, -1, -2)
-    return root / np.linalg.norm(root, axis=(-2, -1), keepdims=True)
-
-
-def nearest_neighbours(
-    X: np.ndarray, T: np.ndarray, X_new: np.ndarray, k: int
-) -> np.ndarray:
-    """The log-Euclidean mean of the k samples X (n, p), T (n, m, d) nearest to each of X_new."""
-    distance = np.sum((X_new[:, None] - X) ** 2, axis=-1)
-    return log_euclidean_mean(T[np.argsort(distance, axis=1)[:, :k]])
 
 
 def mean_errors(predicted: SPD, Y: SPD) -> jax.Array:

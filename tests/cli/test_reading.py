@@ -8,8 +8,8 @@ from command import no_training, run
 
 import mmlp
 from mmlp.cli import fitting
+from mmlp.cli.arguments import parse
 from mmlp.cli.examined import Examined, leaks
-from mmlp.cli.parsing import parse
 from mmlp.estimators import cross_fitting
 from mmlp.estimators.model_files import kinds
 from mmlp.tables.encoder import Encoder
@@ -88,6 +88,7 @@ def test_1_600_beside_decimal_commas_is_refused_with_both_readings(at, capsys):
     assert "line 43, column 'price'" in refuse(capsys, "fit", "vae", "offers.csv")
 
 
+@pytest.mark.slow
 def test_separators_settle_it_and_the_model_remembers_them(at, capsys):
     write_offers(at / "offers.csv")
     rows = (at / "offers.csv").read_text()
@@ -168,6 +169,7 @@ def test_a_prediction_file_is_read_as_the_table_of_training(column, at, capsys):
     assert out == as_point
 
 
+@pytest.mark.slow
 def test_a_vae_remembers_decimal_commas_too(at, capsys):
     write_offers(at / "offers.csv", "600")
     status, _, err = run(capsys, "fit", "vae", "offers.csv", "--epochs", "1", "--quiet")
@@ -238,10 +240,10 @@ def test_numbers_of_a_format_are_read_and_others_are_refused(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--decimal x", "--decimal: it must be one of '.', ',', got 'x'."),
+        ("--decimal x", "--decimal must be '.' or ',', got 'x'."),
         (
             "--thousands ..",
-            "--thousands: it must be one of '.', ',', ' ', \"'\", '_', got '..'.",
+            "--thousands must be '.', ',', ' ', \"'\" or '_', got '..'.",
         ),
         (
             "--decimal , --thousands ,",
@@ -403,7 +405,7 @@ def test_a_list_of_names_that_cannot_be_split(capsys):
     for text in ('"speed', '"speed"x,v'):
         status, out, err = run(capsys, "fit", "regression", "t.csv", "--targets", text)
         assert (status, out) == (2, "")
-        assert "--targets: it must be names separated by commas" in err
+        assert "--targets must be names separated by commas" in err
         assert err.count("\n") == 1
 
 
@@ -488,6 +490,7 @@ def test_a_decimal_comma_in_a_column_of_whole_numbers_is_read_with_the_option(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("always")
 def test_long_codes_of_a_file_of_numbers_stay_different(at, capsys):
     """A float holds no whole number of more than 53 bits."""

@@ -66,6 +66,7 @@ def test_a_closed_stream_changes_nothing_in_the_others(
         assert bool(text) == bool(start)
 
 
+@pytest.mark.slow
 def test_a_warning_for_a_closed_stderr_is_not_in_the_results(here, tmp_path):
     """The stand-in for training has no missing cells, this table has one: that is a warning."""
     lines = (here / "wind.csv").read_text().splitlines()

@@ -129,6 +129,7 @@ def test_dropped_rows_are_dropped_in_training_alone():
         assert np.isfinite(model.predict(numbers)).all()
 
 
+@pytest.mark.slow
 def test_a_warm_start_needs_the_same_way_with_columns():
     warm = regressor(warm_start=True).fit(X[["a", "code"]], Y)
     for options in ({"missing": "refuse"}, {"categories": ["code"]}):
@@ -139,6 +140,7 @@ def test_a_warm_start_needs_the_same_way_with_columns():
             warm.fit(X[["a", "code"]], Y)
 
 
+@pytest.mark.slow
 def test_matrices_from_a_data_frame():
     matrices = np.eye(2) * (1 + X.code.to_numpy())[:, None, None]
     model = mmlp.SPDRegressor(

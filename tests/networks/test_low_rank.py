@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from mmlp import (
     VAE,
@@ -27,6 +28,7 @@ from mmlp.networks.low_rank import SHARE, SPARE, principal
 KEY = jax.random.key(0)
 NETWORKS = [MatrixMLP, JointMatrixMLP, ShallowMatrixMLP, CholeskyMLP]
 each_network = pytest.mark.parametrize("make", NETWORKS)
+one_network = sweep("make", NETWORKS)
 compiled = eqx.filter_jit(calibrate)
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 4))
@@ -50,7 +52,7 @@ def test_every_network_feeds_it_and_comes_back_from_a_file(make, tmp_path):
     assert eqx.tree_equal(model(jnp.ones(4)), again(jnp.ones(4)))
 
 
-@pytest.mark.parametrize("make", [MatrixMLP, JointMatrixMLP, CholeskyMLP])
+@sweep("make", [MatrixMLP, JointMatrixMLP, CholeskyMLP])
 def test_the_gradient_of_a_density_equals_finite_differences(make):
     head = GaussianHead(make(3, 4, (3,), out_features=5, output=LowRank(2), key=KEY))
     weights, structure = jax.tree.flatten(head)
@@ -73,7 +75,7 @@ def test_the_gradient_of_a_density_equals_finite_differences(make):
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-7)
 
 
-@each_network
+@one_network
 def test_it_responds_to_inputs_once_calibrated(make):
     model = compiled(make(4, 6, (5,), output=LowRank(2), key=KEY), X, key=KEY)
     A = jax.vmap(model)(X)
@@ -102,7 +104,7 @@ def mean_hidden(model):
     return jnp.mean(jnp.tanh(jax.vmap(model.vectors[0])(H, X)), axis=0)
 
 
-@each_network
+@one_network
 def test_targets_start_it_at_their_variances_and_principal_directions(make):
     model = compiled(
         make(4, 6, (5,), output=LowRank(3), key=KEY), X, key=KEY, targets=Y
@@ -118,7 +120,7 @@ def test_targets_start_it_at_their_variances_and_principal_directions(make):
     np.testing.assert_allclose(total * A.U.T @ A.U, SHARE * parallel, atol=1e-6 * total)
 
 
-@pytest.mark.parametrize("make", [JointMatrixMLP, CholeskyMLP])
+@sweep("make", [JointMatrixMLP, CholeskyMLP])
 def test_a_head_starts_at_the_mean_and_the_covariance_of_targets(make):
     network = make(4, 6, (5,), out_features=7, output=LowRank(3), key=KEY)
     head = compiled(GaussianHead(network), X, key=KEY, targets=Y)
@@ -133,6 +135,7 @@ def test_a_head_starts_at_the_mean_and_the_covariance_of_targets(make):
     assert np.mean(p.log_prob(Y[:, None])) > np.mean(diagonal.log_prob(Y)) - 3
 
 
+@pytest.mark.slow
 def test_a_vae_starts_its_decoder_at_the_data():
     encoder = GaussianHead(JointMatrixMLP(6, 2, (4,), out_features=3, key=KEY))
     network = JointMatrixMLP(2, 6, (4,), out_features=9, output=LowRank(3), key=KEY)
@@ -142,7 +145,7 @@ def test_a_vae_starts_its_decoder_at_the_data():
     assert np.mean(elbo(started, Y)) > np.mean(elbo(plain, Y)) + 100
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("targets", "rank"),
     [
         (Y, 9),  # more loadings than columns
@@ -155,6 +158,7 @@ def test_a_vae_starts_its_decoder_at_the_data():
         ),
     ],
     ids=["rank > d", "rank > n", "d = 1", "small", "constant column"],
+    quick=2,
 )
 def test_the_diagonal_is_right_however_many_directions_there_are(targets, rank):
     L = RNG.normal(size=(targets.shape[1], rank)).astype(targets.dtype)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from sweeps import sweep
 
 import mmlp
 
@@ -92,7 +93,7 @@ def flat(tree):
     )
 
 
-@pytest.mark.parametrize(
+@sweep(
     "names", [("float64",), pytest.param(("float32", "many"), marks=pytest.mark.slow)]
 )
 def test_two_devices_give_the_weights_of_one(names, tmp_path):
@@ -125,6 +126,7 @@ def example():
     return two_processes
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_weights_of_one(tmp_path):
     """In memory, and from a file of which each process reads its own rows only."""
     path, table = tmp_path / "model.safetensors", tmp_path / "table.npy"

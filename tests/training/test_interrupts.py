@@ -73,7 +73,8 @@ def outcome(folder: Path):
     return bits, (folder / "history.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [2, 20])
 def test_a_run_killed_at_random_moments_ends_as_an_undisturbed_one(kills, tmp_path):
     """Half of the kills come once the process has written something, half at any time in its life.
 

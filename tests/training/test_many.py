@@ -81,6 +81,7 @@ def test_fit_many_names_all_models_in_trouble():
         mmlp.fit_many(models, sick, X, keys=keys, epochs=1, **SGD)
 
 
+@pytest.mark.slow
 def test_many_models_with_data_and_rates_of_their_own():
     """Each is trained as `fit` trains it on its own data with its own rate."""
     keys = jax.random.split(jax.random.key(5), 2)

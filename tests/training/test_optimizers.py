@@ -108,6 +108,7 @@ def test_by_progress_the_steps_are_those_of_a_known_number_of_steps():
     )
 
 
+@pytest.mark.slow
 def test_a_gradient_of_zero_moves_nothing_and_dtypes_stay():
     params = {
         "W": jnp.ones((2, 3), jnp.float32),

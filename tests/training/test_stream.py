@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from fits import ADAM, KEY, X, Y, equal, fit, loss, model, stacked, weights
+from sweeps import sweep
 
 import mmlp
 from mmlp.training import checkpoints
@@ -51,7 +52,7 @@ def close(a, b, rtol=1e-9):
     )
 
 
-@pytest.mark.parametrize(("batch_size", "validated"), [(2, 9), (7, 22), (100, None)])
+@sweep(("batch_size", "validated"), [(2, 9), (7, 22), (100, None)])
 def test_a_fit_on_mapped_files_is_that_in_memory(
     batch_size, validated, maps, monkeypatch
 ):

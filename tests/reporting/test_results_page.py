@@ -1,43 +1,15 @@
 """The page of results: every kind of entry, hostile text, and files that are no results."""
 
 import json
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from report_pages import PNG, RECORD, write
+from report_pages import PNG, RECORD, Reader, write
 
 from mmlp.reporting import results_page as report
 
 HEADING = report.Heading("Results", "What was found.", "Claims")
 HOSTILE = "<script>alert('x')</script> & \" </style>"
-VOID = {"meta", "link", "br", "img"}  # elements without an end tag
-
-
-class Reader(HTMLParser):
-    """The page as a browser would first see it; every tag is closed, once and in order."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.open, self.seen, self.ids, self.text = [], [], [], []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.seen.append((tag, dict(attrs)))
-        self.ids += [value for name, value in attrs if name == "id"]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert tag == self.open.pop()
-
-    def handle_data(self, data):
-        self.text.append(data.strip())
-
-    def tags(self, name):
-        return [attributes for tag, attributes in self.seen if tag == name]
 
 
 def read(folder: Path) -> Reader:

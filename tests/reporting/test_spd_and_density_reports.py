@@ -5,18 +5,13 @@ import re
 import numpy as np
 import pytest
 from oracle import Density, Matrices, inputs
-from report_pages import PNG
 from scipy.linalg import expm, logm
 
 import mmlp
-from mmlp.reporting import density, drawing, spd
+from mmlp.reporting import baselines
+from mmlp.reporting.density_report import find_correlated_pairs
 
 pytestmark = pytest.mark.usefixtures("unpainted")
-
-
-@pytest.fixture
-def unpainted(monkeypatch):
-    monkeypatch.setattr(drawing, "_png", lambda figure: PNG)
 
 
 def made(folder, model, X, y=None, **options):
@@ -47,10 +42,10 @@ def test_baselines_of_matrices_are_means_of_rows_that_are_not_judged(given):
         inputs(8, p=2), 8, axis=0
     )  # each row eight times: its neighbours are equal
     Y = Matrices().predict(X)
-    found = spd.held_out(X, Y, (X, Y) if given else None)
-    assert np.allclose(found[spd.NEAREST], Y, rtol=0.5)
+    found = baselines.predict_matrices(X, Y, (X, Y) if given else None)
+    assert np.allclose(found[baselines.NEAREST_NEIGHBOURS], Y, rtol=0.5)
     if given:
-        assert np.allclose(found[spd.NEAREST], Y)
+        assert np.allclose(found[baselines.NEAREST_NEIGHBOURS], Y)
         assert np.allclose(found["mean"], Y.mean(axis=0))
         logs = np.mean([logm(A) for A in Y], axis=0)
         assert np.allclose(found["log-Euclidean mean"], expm(logs))
@@ -93,4 +88,4 @@ def test_one_column_is_shown_by_histograms_and_constant_ones_by_words(tmp_path):
 def test_pairs_are_those_with_the_strongest_correlations():
     X = inputs(200, p=5)
     X[:, 4] = X[:, 1] + 0.1 * X[:, 4]
-    assert density._pairs(X)[0] == (1, 4)
+    assert find_correlated_pairs(X)[0] == (1, 4)

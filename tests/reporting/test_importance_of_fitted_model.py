@@ -6,9 +6,8 @@ import pytest
 from oracle import Oracle, inputs
 
 import mmlp
-from mmlp.reporting.document import arranged
-from mmlp.reporting.importance import permutation_importance
-from mmlp.reporting.inputs import log_scores_of
+from mmlp.reporting.importance import log_score_function, permutation_importance
+from mmlp.reporting.model_report import arrange_rows
 
 pytestmark = pytest.mark.slow
 WORDS = np.array(["calm", "storm", None], object)
@@ -43,9 +42,9 @@ def test_inputs_that_matter_are_found_and_the_others_are_not(tmp_path):
     }
     model = mmlp.MultivariateRegressor(**sizes, random_state=0).fit(*table(1500, 0))
     X, y = table(600, 1)
-    rows, _ = arranged(model, X, y, inputs=None, targets=None, place=str)
-    found = permutation_importance(log_scores_of(model)(rows), rows)
-    found = {rows.inputs[one.j]: one for one in found}
+    rows = arrange_rows(model, X, y, inputs=None, targets=None, describe_row=str)
+    found = permutation_importance(log_score_function(model, rows), rows)
+    found = {rows.inputs[one.column]: one for one in found}
     for name in ("level", "gust", "front"):
         assert found[name].means[0] > 4 * found[name].errors[0]
     for name in ("gust", "front"):

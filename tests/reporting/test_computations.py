@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 from oracle import INPUTS, TARGETS, Oracle, inputs
 from scipy.stats import kstest
+from sweeps import sweep
 
 from mmlp.metrics import mahalanobis_pit
-from mmlp.reporting import baselines, calibration
-from mmlp.reporting.baselines import Errors, held_out
-from mmlp.reporting.importance import permutation_importance
-from mmlp.reporting.inputs import log_scores_of
+from mmlp.reporting import baselines
+from mmlp.reporting.baselines import PredictionErrors, evaluate_baseline
+from mmlp.reporting.calibration import interval_coverage, target_pit
+from mmlp.reporting.importance import log_score_function, permutation_importance
 from mmlp.reporting.rows import Rows
-from mmlp.reporting.scores import scored
+from mmlp.reporting.scores import score_errors
 
 
 def rows_of(X, y, names=INPUTS, targets=TARGETS):
@@ -25,8 +26,10 @@ def divergence(V, W):
 
 
 def importance(oracle, X, y):
-    found = permutation_importance(log_scores_of(oracle)(rows_of(X, y)), rows_of(X, y))
-    return {INPUTS[one.j]: one for one in found}
+    found = permutation_importance(
+        log_score_function(oracle, rows_of(X, y)), rows_of(X, y)
+    )
+    return {INPUTS[one.column]: one for one in found}
 
 
 def test_importance_is_the_divergence_that_a_shuffle_costs():
@@ -37,7 +40,7 @@ def test_importance_is_the_divergence_that_a_shuffle_costs():
     oracle, X = Oracle(), inputs(1500, seed=1)
     found = importance(oracle, X, oracle.draw(X, seed=2))
     assert np.all(found["idle"].means == 0)
-    assert not found["idle"].sure()
+    assert not found["idle"].is_significant()
     rng = np.random.default_rng(3)
     for j, name in ((1, "gust"), (2, "front")):
         truth = []
@@ -64,26 +67,23 @@ def test_the_importance_of_words_and_blanks_is_that_of_the_column_as_it_is():
     assert np.array_equal(X, before)
 
 
-@pytest.mark.parametrize(("d", "beta"), [(1, None), (2, None), (2, 0.5), (3, 2.0)])
+@sweep(("d", "beta"), [(1, None), (2, None), (2, 0.5), (3, 2.0)], quick=2)
 def test_the_pit_of_a_right_model_is_uniform_and_of_a_wrong_one_is_not(d, beta):
     """By Kolmogorov and Smirnov: one of 1,000 seeds would fail for each PIT; these do not."""
     X = inputs(800, seed=4)
     oracle = Oracle(d, beta)
     errors = oracle.draw(X, seed=5) - oracle.predict(X)
-    right = Errors(errors, oracle._error_distribution(X))
-    narrow = Errors(errors, oracle._error_distribution(X, wrong=0.6))
-    for pit in (*calibration.target_pit(right, d), mahalanobis_pit(right.law, errors)):
+    right = PredictionErrors(errors, oracle._error_distribution(X))
+    narrow = PredictionErrors(errors, oracle._error_distribution(X, wrong=0.6))
+    for pit in (*target_pit(right, d), mahalanobis_pit(right.distribution, errors)):
         assert kstest(pit, "uniform").pvalue > 1e-3
     for pit in (
-        *calibration.target_pit(narrow, d),
-        mahalanobis_pit(narrow.law, errors),
+        *target_pit(narrow, d),
+        mahalanobis_pit(narrow.distribution, errors),
     ):
         assert kstest(pit, "uniform").pvalue < 1e-5
-    assert (
-        abs(calibration.coverage(calibration.target_pit(right, d), 0.9) - 0.9).max()
-        < 0.04
-    )
-    assert calibration.coverage(calibration.target_pit(narrow, d), 0.9).max() < 0.82
+    assert abs(interval_coverage(target_pit(right, d), 0.9) - 0.9).max() < 0.04
+    assert interval_coverage(target_pit(narrow, d), 0.9).max() < 0.82
 
 
 def linear_rows(n, d, seed):
@@ -102,30 +102,34 @@ def test_the_linear_baseline_finds_a_linear_truth(given):
     x, y, T = linear_rows(1000, 2, 0)
     train = (x[:800], y[:800]) if given else None
     rows = slice(800, None) if given else slice(None)
-    one = scored(held_out(baselines.linear, x[rows], y[rows], train))
+    one = score_errors(evaluate_baseline(baselines.fit_linear, x[rows], y[rows], train))
     entropy = np.log(2 * np.pi * np.e) + np.linalg.slogdet(T)[1]
-    error = one.surprise.std() / np.sqrt(len(one.surprise))
-    assert -4 * error < one.surprise.mean() - entropy < 4 * error + 0.02
-    constant = scored(held_out(baselines.constant, x[rows], y[rows], train))
-    assert constant.surprise.mean() > one.surprise.mean() + 1
+    error = one.negative_log_density.std() / np.sqrt(len(one.negative_log_density))
+    assert -4 * error < one.negative_log_density.mean() - entropy < 4 * error + 0.02
+    constant = score_errors(
+        evaluate_baseline(baselines.fit_constant, x[rows], y[rows], train)
+    )
+    assert constant.negative_log_density.mean() > one.negative_log_density.mean() + 1
     assert np.allclose(constant.rmse, y[rows].std(axis=0), rtol=0.05)
 
 
 def test_many_targets_have_loadings_that_beat_a_diagonal():
     x, y, _ = linear_rows(300, 250, 1)
-    factors = held_out(baselines.constant, x, y)
-    apart = held_out(baselines.diagonal, x, y)
-    assert factors.law.omega.compact
+    factors = evaluate_baseline(baselines.fit_constant, x, y)
+    apart = evaluate_baseline(baselines.fit_diagonal, x, y)
+    assert factors.distribution.omega.compact
     assert np.allclose(
-        factors.law.covariance.diagonal(), apart.law.covariance.diagonal(), rtol=1e-5
+        factors.distribution.covariance.diagonal(),
+        apart.distribution.covariance.diagonal(),
+        rtol=1e-5,
     )
-    assert np.mean(factors.law.log_prob(factors.values)) > np.mean(
-        apart.law.log_prob(apart.values)
+    assert np.mean(factors.distribution.log_prob(factors.values)) > np.mean(
+        apart.distribution.log_prob(apart.values)
     )
 
 
 def test_a_constant_target_has_no_baseline():
     x, y, _ = linear_rows(50, 2, 1)
     y[:, 1] = 3.0
-    with pytest.raises(baselines.ConstantError):
-        held_out(baselines.constant, x, y)
+    with pytest.raises(baselines.ConstantTargetError):
+        evaluate_baseline(baselines.fit_constant, x, y)

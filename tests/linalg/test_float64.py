@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import mmlp
-from mmlp.linalg import double, log, lu
+from mmlp.linalg import float64, lu, matrix_log
 
-D = double.SMALL + 2
+D = float64.MAX_STANDARD_DIM + 2
 
 
 @pytest.fixture(params=[True, False], ids=["double", "usual"])
 def way(request, monkeypatch):
-    monkeypatch.setattr(double, "_is_fast", lambda: request.param)
+    monkeypatch.setattr(float64, "_has_fast_float64", lambda: request.param)
     return request.param
 
 
@@ -41,7 +41,7 @@ def error(found, exact) -> float:
 def test_a_density_and_its_gradient_are_those_of_float64(
     condition, value, slope, monkeypatch
 ):
-    monkeypatch.setattr(double, "_is_fast", lambda: True)
+    monkeypatch.setattr(float64, "_has_fast_float64", lambda: True)
     T = factors(condition, 0)
     x = (np.random.default_rng(1).standard_normal((3, 1, D)).astype(np.float32) @ T)[
         :, 0
@@ -87,21 +87,21 @@ def test_a_singular_matrix_is_infinite_and_its_neighbours_do_not_notice(way):
 
 
 def test_a_singular_product_has_an_orthogonal_factor(monkeypatch):
-    monkeypatch.setattr(double, "_is_fast", lambda: True)
+    monkeypatch.setattr(float64, "_has_fast_float64", lambda: True)
     M = factors(10, 5, 2)
     M[1, :, :3] = 0
-    W = np.asarray(double.polar_by_eigh(jnp.asarray(M)), np.float64)
+    W = np.asarray(float64.polar_by_eigh(jnp.asarray(M)), np.float64)
     np.testing.assert_allclose(W.mT @ W, np.broadcast_to(np.eye(D), W.shape), atol=1e-6)
 
 
 def test_only_float32_above_the_size_goes_this_way(monkeypatch):
-    monkeypatch.setattr(double, "_is_fast", lambda: True)
+    monkeypatch.setattr(float64, "_has_fast_float64", lambda: True)
     for dtype, d, taken in (
         (np.float32, D, True),
         (np.float64, D, False),
         (np.float32, 32, False),
     ):
-        assert double.by_double(jnp.ones((2, d, d), dtype)) == taken
-    V, s = log.spectrum(jnp.asarray(factors(10, 6)))[1:]
+        assert float64.uses_float64(jnp.ones((2, d, d), dtype)) == taken
+    V, s = matrix_log.spectrum(jnp.asarray(factors(10, 6)))[1:]
     assert V.dtype == s.dtype == np.float32
     assert np.all(np.diff(s) <= 0)

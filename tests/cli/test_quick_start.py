@@ -3,13 +3,14 @@
 import subprocess
 import sys
 
+import pytest
 from processes import environment
 
 CODE = """
 import sys
-from mmlp.cli.start import postpone, start
+from mmlp.cli.quick_start import import_sklearn_without_extras, postpone_import
 
-start()
+import_sklearn_without_extras()
 import mmlp.cli.commands
 import numpy as np
 from mmlp.tables.encoder import Encoder
@@ -18,7 +19,7 @@ X = np.arange(20.0).reshape(10, 2)
 assert Encoder.of(X, ["a", "b"], Options(), [False] * 2)(X, ["a", "b"]).shape == (10, 2)
 loaded = [name for name in sys.modules if name.startswith(("scipy.stats.", "pandas", "matplotlib"))]
 assert loaded == [], loaded
-assert not postpone("scipy.stats") and not postpone("no_such_module")
+assert not postpone_import("scipy.stats") and not postpone_import("no_such_module")
 
 import scipy.stats
 from sklearn.linear_model import LinearRegression
@@ -31,6 +32,7 @@ assert len(LinearRegression().fit(pandas.DataFrame({"a": [0, 1]}), [1, 2]).featu
 """
 
 
+@pytest.mark.slow
 def test_scipy_s_statistics_and_pandas_wait_until_they_are_used():
     command = [sys.executable, "-c", CODE]
     options = {

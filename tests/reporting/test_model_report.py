@@ -5,12 +5,11 @@ import re
 import numpy as np
 import pytest
 from oracle import INPUTS, TARGETS, Oracle, inputs
-from report_pages import PNG
 
 import mmlp
-from mmlp.reporting import document, drawing, regression
-from mmlp.reporting.inputs import binned
-from mmlp.reporting.rows import Column
+from mmlp.reporting import model_report, regression_report
+from mmlp.reporting.rows import Column, read_column
+from mmlp.reporting.spread import bin_column
 from mmlp.tables.kinds import Words
 
 SECTIONS = [
@@ -22,12 +21,6 @@ SECTIONS = [
     "worst",
     "training",
 ]
-
-
-@pytest.fixture
-def unpainted(monkeypatch):
-    """Pictures are drawn but not painted, which takes most of the time."""
-    monkeypatch.setattr(drawing, "_png", lambda figure: PNG)
 
 
 quick = pytest.mark.usefixtures("unpainted")
@@ -71,8 +64,10 @@ def test_baselines_learn_from_rows_of_training_if_these_are_given(tmp_path):
     train = X, Oracle().draw(X, seed=2)
     page = made(tmp_path, train=train)
     assert "Baselines learnt from 50 rows of training" in page
-    assert document.SEEN not in page
-    assert document.SEEN in made(tmp_path, X=X, y=train[1], train=train)
+    assert model_report.WARNING_TRAINING_ROWS not in page
+    assert model_report.WARNING_TRAINING_ROWS in made(
+        tmp_path, X=X, y=train[1], train=train
+    )
 
 
 def test_names_may_hold_anything(tmp_path):
@@ -103,6 +98,7 @@ def test_one_target_has_no_ellipses_or_correlations(tmp_path):
     assert "correlation along" not in page
 
 
+@pytest.mark.slow
 @quick
 def test_many_targets_are_cut_short_and_this_is_said(tmp_path):
     page = made(tmp_path, Oracle(d=40), n=25, targets=[f"t{i}" for i in range(40)])
@@ -136,12 +132,12 @@ def test_rows_without_targets_are_left_out_and_counted(tmp_path):
 
 @quick
 def test_large_tables_are_drawn_from_and_this_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(regression, "MOST", 50)
-    monkeypatch.setattr(regression, "LEAST", 10)
+    monkeypatch.setattr(regression_report, "MAX_ROWS", 50)
+    monkeypatch.setattr(regression_report, "MIN_ROWS", 10)
     page = made(tmp_path, n=300)
     assert "50 rows of 300, drawn at random." in page
-    assert regression.most_rows(Oracle(d=2), None) == 50
-    assert regression.most_rows(Oracle(d=10_000), None) == 10
+    assert regression_report.max_rows(Oracle(d=2), None) == 50
+    assert regression_report.max_rows(Oracle(d=10_000), None) == 10
 
 
 @quick
@@ -191,42 +187,42 @@ def test_a_model_of_another_library_is_refused(tmp_path):
 
 def test_columns_are_read_as_numbers_dates_or_words():
     cells = np.array(["1", "2.5", "", None, "nan"], object)
-    column = Column.of("a", cells)
+    column = read_column("a", cells)
     assert column.kind == "number"
     assert np.array_equal(
         column.values, [1, 2.5, np.nan, np.nan, np.nan], equal_nan=True
     )
     assert (
-        Column.of("a", np.array(["2020-01-01", "", "2021-03-04"], object)).kind
+        read_column("a", np.array(["2020-01-01", "", "2021-03-04"], object)).kind
         == "date"
     )
-    words = Column.of("a", np.array(["x", "", "y"] * 5, object))
+    words = read_column("a", np.array(["x", "", "y"] * 5, object))
     assert words.kind == "text"
     assert list(words.values[:3]) == ["x", "(missing)", "y"]
     rare = Words(("x",), rare=5)
     assert (
-        Column.of("a", np.array(["x", "y"], object), rare).values[1]
+        read_column("a", np.array(["x", "y"], object), rare).values[1]
         == rare.indicators[1]
     )
 
 
 def test_rows_are_binned_by_quantiles_by_values_and_by_frequent_levels():
-    where, which, names = binned(
-        Column("a", "number", np.append(np.arange(24.0), np.nan))
-    )
-    assert names is None
-    assert np.array_equal(where, np.arange(12) * 2 + 0.5)
-    assert np.array_equal(which, np.append(np.repeat(np.arange(12), 2), -1))
-    where, which, _ = binned(Column("a", "number", np.array([1.0, 0, 1, 5])))
-    assert np.array_equal(where, [0, 1, 5])
-    assert np.array_equal(which, [1, 0, 1, 2])
+    bins = bin_column(Column("a", "number", np.append(np.arange(24.0), np.nan)))
+    assert bins.names is None
+    assert np.array_equal(bins.positions, np.arange(12) * 2 + 0.5)
+    assert np.array_equal(bins.bin_of_row, np.append(np.repeat(np.arange(12), 2), -1))
+
+    bins = bin_column(Column("a", "number", np.array([1.0, 0, 1, 5])))
+    assert np.array_equal(bins.positions, [0, 1, 5])
+    assert np.array_equal(bins.bin_of_row, [1, 0, 1, 2])
+
     days = np.array(["2020-01-01", "2020-01-03", "NaT"], "datetime64[s]")
-    where, which, _ = binned(Column("a", "date", days))
-    assert np.array_equal(where, days[:2])
-    assert np.array_equal(which, [0, 1, -1])
+    bins = bin_column(Column("a", "date", days))
+    assert np.array_equal(bins.positions, days[:2])
+    assert np.array_equal(bins.bin_of_row, [0, 1, -1])
+
     words = np.array([f"w{i:02}" for i in range(20)] * 2 + ["w19"], object)
-    where, which, names = binned(Column("a", "text", words))
-    assert len(names) == 12
-    assert "w19" in names
-    assert names[which[-1]] == "w19"
-    assert min(which) == -1
+    bins = bin_column(Column("a", "text", words))
+    assert len(bins.names) == 12
+    assert bins.names[bins.bin_of_row[-1]] == "w19"
+    assert min(bins.bin_of_row) == -1
