@@ -20,9 +20,9 @@ from mmlp.errors import (
     UnusableCheckpointError,
 )
 from mmlp.estimators import chunks, covariance
-from mmlp.estimators.covariance import form_for
-from mmlp.estimators.cross_fitting import check_steps
+from mmlp.estimators.arguments import check_covariance_form
 from mmlp.estimators.spd import factorize
+from mmlp.estimators.training_settings import check_number_of_steps
 from mmlp.serialization import files
 
 PYTHON = re.compile(
@@ -72,11 +72,11 @@ ERRORS = {
         ["X in row 0, column 0 (from 0)", "1e+30", "float32"],
     ),
     "a rank": (
-        lambda: raised(form_for, estimators.MultivariateRegressor(rank=3), 2),
+        lambda: raised(check_covariance_form, "MultivariateRegressor", "auto", 3, 2),
         ["--rank must be at most 2", "got 3"],
     ),
     "epochs": (
-        lambda: raised(check_steps, 2**31, 1000, 1),
+        lambda: raised(check_number_of_steps, 2**31, 1000, 1),
         ["--epochs must be at most", f"got {2**31}"],
     ),
     "memory": (
