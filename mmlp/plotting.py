@@ -50,12 +50,14 @@ def plot_ellipses(
     names : sequence of str, optional
         Names of all targets.
     color : Matplotlib colour, default "C0"
+        Colour of ellipses and means.
     ax : Axes, optional
         Axes to draw on. By default a new figure is created.
 
     Returns
     -------
     Axes
+        The axes that were drawn on.
 
     Raises
     ------
@@ -141,6 +143,7 @@ def plot_covariance(
     Returns
     -------
     Axes
+        The axes that were drawn on.
 
     Raises
     ------
@@ -219,6 +222,7 @@ def plot_loadings(
     Returns
     -------
     Axes
+        The axes that were drawn on.
 
     Raises
     ------
@@ -283,6 +287,7 @@ def plot_calibration(
     Returns
     -------
     Axes
+        The axes that were drawn on.
 
     Examples
     --------
@@ -330,6 +335,7 @@ def plot_history(
     Returns
     -------
     Axes
+        The axes that were drawn on.
 
     Examples
     --------
@@ -370,6 +376,7 @@ def plot_images(
     Parameters
     ----------
     images : array-like of shape (n, height, width) or (n, height * width)
+        The images, or rows of their pixels.
     shape : pair of int, optional
         Height and width, if the images are rows of pixels.
     columns : int, optional
@@ -380,6 +387,7 @@ def plot_images(
     Returns
     -------
     Axes
+        The axes that were drawn on.
 
     Raises
     ------

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from mmlp._version import __version__
 from mmlp.cli.dataclass_parser import Group, option, parse_command, positional
-from mmlp.tables.number_format import DECIMALS, THOUSANDS_SEPARATORS
+from mmlp.tables.number_format import DECIMAL_MARKS, THOUSANDS_SEPARATORS
 
 REPORT_SUFFIX = "-report"  # after the name of the model: the default folder of a page
 DEFAULT_REPORT_FOLDER = Path(REPORT_SUFFIX)
@@ -231,7 +231,7 @@ class FitRows(FitOptions):
         "the model.",
         metavar="CHARACTER",
         default_text="as each column shows it",
-        choices=DECIMALS,
+        choices=DECIMAL_MARKS,
     )
     thousands: str | None = option(
         None,
@@ -335,7 +335,7 @@ class ReadOptions:
         help="The decimal mark of all numbers in the text of DATA, . or ,",
         metavar="CHARACTER",
         default_text="as for `mmlp fit`",
-        choices=DECIMALS,
+        choices=DECIMAL_MARKS,
     )
     thousands: str | None = option(
         None,

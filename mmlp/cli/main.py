@@ -101,7 +101,7 @@ def execute(command: object, *, own_process: bool) -> int:
     import functools
     import warnings
 
-    from mmlp.cli import about
+    from mmlp.cli import info
     from mmlp.cli.arguments import Info
     from mmlp.cli.messages import describe, print_message
     from mmlp.cli.quick_start import import_sklearn_without_extras
@@ -109,7 +109,7 @@ def execute(command: object, *, own_process: bool) -> int:
 
     # JAX and scikit-learn take seconds to import, and `info` needs neither.
     if isinstance(command, Info):
-        return about.execute(command)
+        return info.execute(command)
     if own_process:
         import_sklearn_without_extras()
     from mmlp.cli import commands

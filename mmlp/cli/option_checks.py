@@ -76,7 +76,7 @@ def check_separators(command: Any) -> None:
 def check_model(command: Any) -> None:
     """A table in the place of the model was probably meant as the data."""
     model = getattr(command, "model", None)
-    if model is not None and model.name.lower().endswith(tables.INPUTS):
+    if model is not None and model.name.lower().endswith(tables.INPUT_EXTENSIONS):
         raise ValueError(
             f"{model} is a table, not a model; the model comes first, such as "
             "wind.safetensors."
@@ -86,8 +86,8 @@ def check_model(command: Any) -> None:
 def check_output(command: Any) -> None:
     """The name of the file to write must say its format."""
     if isinstance(command, FitOptions) and command.out is not None:
-        tables.extension(command.out, (".safetensors",), "write")
+        tables.find_extension(command.out, (".safetensors",), "write")
     if isinstance(command, Predict | Sample):
         results = tables.find_results_file(command.out)
         if results is not None:
-            tables.output_format(results)
+            tables.find_output_format(results)

@@ -30,11 +30,12 @@ from mmlp.estimators.arguments import (
     check_random_state,
 )
 from mmlp.estimators.chunks import apply_networks, trace_outputs
+from mmlp.estimators.inputs import count_encoded_inputs, encode_rows
 from mmlp.estimators.outliers import Columns, check_cells
 from mmlp.estimators.scaling import Scaling
 from mmlp.estimators.training_settings import TrainingSettings, find_unfinished
 from mmlp.metrics.scores import rescaled_weights
-from mmlp.tables.encoder import ColumnsWarning
+from mmlp.tables.encoder import ColumnsWarning, TableEncoder
 from mmlp.training.forks import check_not_forked
 
 # `predict_results_in_chunks` yields this many rows at a time.
@@ -113,6 +114,8 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
     results: ClassVar[Mapping[str, Callable]]
     # The number of columns of y; estimators with targets override it.
     n_targets = 0
+    # The names of the columns of arrays, if the command line knows them.
+    names: ClassVar[Sequence[str] | None] = None
     # The fitted attributes, beside `models_`, that a model file holds.
     _fitted_attributes: ClassVar[tuple[str, ...]]
     # Attributes that older files and pickles lack, and the values they would have had.
@@ -129,7 +132,8 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
     verbose: int = 0
     warm_start: bool = False
 
-    # Set by `fit`.
+    # Set by `fit`; `columns_` only if `any_columns`.
+    columns_: TableEncoder = dataclasses.field(init=False)
     input_: Scaling = dataclasses.field(init=False)
     models_: Any = dataclasses.field(init=False)
     n_features_in_: int = dataclasses.field(init=False)
@@ -181,7 +185,12 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
 
     def _reader_of(self, X: Any) -> "NetworkEstimator":
         """Return the estimator that reads any part of X as it reads the whole of X."""
-        return self
+        if not self.any_columns:
+            return self
+        reader: Any = object.__new__(type(self))
+        vars(reader).update(vars(self))
+        reader.columns_ = self.columns_.with_date_order_of(X)
+        return reader
 
     def _standardize(self, X: Any) -> np.ndarray:
         """Return rows X, checked, in standard units and the dtype of the networks."""
@@ -195,11 +204,15 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
 
     def _encode_inputs(self, X: Any) -> np.ndarray:
         """Return X (n, p), checked, as the numbers (n, width) that `input_` scales."""
+        if self.any_columns:
+            return encode_rows(self, X)
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
     @property
     def _width(self) -> int:
         """The number of inputs of the networks."""
+        if self.any_columns:
+            return count_encoded_inputs(self)
         return self.n_features_in_
 
     def _apply_networks(self, function: Callable, X: Any) -> Any:
@@ -284,6 +297,19 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         return self.patience
 
     # ------------------------------------------------------------- rows of training
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.any_columns:
+            missing = getattr(self, "missing", None)
+            tags.input_tags.allow_nan = missing in ("impute", "median")
+        return tags
+
+    def _scale_inputs(self, inputs: np.ndarray, row_weights: np.ndarray) -> Scaling:
+        """Return the scaling of encoded inputs; if `fit` resumes, the fitted one."""
+        if self._resumes:
+            return self.input_
+        return Scaling.of(inputs, row_weights, self.columns_.indicator_mask)
 
     def _select_weighted_rows(
         self, sample_weight: Any, *arrays: np.ndarray

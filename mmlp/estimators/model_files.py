@@ -19,7 +19,7 @@ from mmlp.argument_checks import check_size
 from mmlp.errors import FileError
 from mmlp.estimators.scaling import Scaling
 from mmlp.serialization import files, header
-from mmlp.tables.encoder import Encoder
+from mmlp.tables.encoder import TableEncoder
 from mmlp.tables.number_format import NumberFormat
 from mmlp.training.forks import check_not_forked
 
@@ -83,7 +83,7 @@ def _plain_attributes(
         elif hasattr(estimator, name):
             attributes[name] = list(getattr(estimator, name))
     if hasattr(estimator, "number_format_"):
-        attributes["number_format_"] = estimator.number_format_.plain()
+        attributes["number_format_"] = estimator.number_format_.to_json()
     return attributes
 
 
@@ -194,8 +194,8 @@ def _plain(value: Any) -> Any:
     """Return a fitted attribute as JSON: arrays as nested lists, under a key."""
     if isinstance(value, Scaling):
         return {"scaling": [array.tolist() for array in value]}
-    if isinstance(value, Encoder):
-        return {"columns": value.plain()}
+    if isinstance(value, TableEncoder):
+        return {"columns": value.to_json()}
     if isinstance(value, dict):
         history = {name: np.asarray(array).tolist() for name, array in value.items()}
         return {"history": history}
@@ -210,7 +210,7 @@ def _from_plain(value: Any) -> Any:
         case {"scaling": [mean, scale]}:
             return Scaling(np.asarray(mean, np.float64), np.asarray(scale, np.float64))
         case {"columns": dict(columns)}:
-            return Encoder.from_plain(columns)
+            return TableEncoder.from_json(columns)
         case {"history": dict(columns)}:
             return {name: np.asarray(array) for name, array in columns.items()}
         case {"array": list(rows)}:

@@ -56,7 +56,7 @@ from mmlp.estimators.cross_fitting import (
     split_into_folds,
 )
 from mmlp.estimators.full_covariance import FullCovariance
-from mmlp.estimators.inputs import TableInputs
+from mmlp.estimators.inputs import TrainingTable, read_training_table
 from mmlp.estimators.low_rank_covariance import LowRankCovariance, fitted_rank
 from mmlp.estimators.mean import (
     FittedMean,
@@ -104,22 +104,6 @@ FORMS: dict[str, CovarianceForm] = {
 }
 
 
-class RegressionTable(NamedTuple):
-    """The rows to learn from, checked.
-
-    Attributes
-    ----------
-    inputs : array of shape (n_rows, n_inputs)
-    targets : array of shape (n_rows, n_varying)
-        The targets that vary.
-    row_weights : array of shape (n_rows,)
-    """
-
-    inputs: np.ndarray
-    targets: np.ndarray
-    row_weights: np.ndarray
-
-
 class RegressionPlan(NamedTuple):
     """How to fit the mean and the covariance.
 
@@ -138,9 +122,7 @@ class RegressionPlan(NamedTuple):
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class MultivariateRegressor(
-    MultiOutputMixin, RegressorMixin, TableInputs, NetworkEstimator
-):
+class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     """Regression with a full covariance of the targets for each row.
 
     The predictive distribution of y given x has a mean mu(x) and a covariance V(x). Both
@@ -254,6 +236,7 @@ class MultivariateRegressor(
 
     kind = "regression"
     targets = "columns"
+    any_columns = True
     _fitted_attributes = (
         "columns_",
         "input_",
@@ -277,6 +260,9 @@ class MultivariateRegressor(
     _target_labels = None
     _may_be_none = ("max_epochs", "batch_size", "learning_rate", "patience")
 
+    missing: str = "impute"
+    categories: Any = "auto"
+    dates: str = "auto"
     family: str = "power_exponential"
     network: str = "joint"
     covariance: str = "auto"
@@ -352,16 +338,21 @@ class MultivariateRegressor(
         check_hidden_sizes(call, self.network, self.hidden_dims, self.hidden_features)
         return seed
 
-    def _check_table(self, X: Any, y: Any, sample_weight: Any) -> RegressionTable:
+    def _check_table(self, X: Any, y: Any, sample_weight: Any) -> TrainingTable:
         """Check the rows, encode the inputs, and find the targets that vary."""
         call = f"{type(self).__name__}.fit"
         names = column_names(y)
         self._set_target_names(y)
         y = convert_to_numbers(call, y)
-        indices, weights, inputs, y, self.is_vector_ = self._table(X, y, sample_weight)
+        table = read_training_table(self, X, y, sample_weight)
+        self.is_vector_ = table.is_vector
+        y = table.targets
+
         # Warnings are attributed to the caller of `fit`: above this method are `fit`, its
         # decorator, and the caller.
-        self._check_cells(indices, inputs, Columns("y", y, names), stacklevel=4)
+        self._check_cells(
+            table.row_indices, table.inputs, Columns("y", y, names), stacklevel=4
+        )
 
         if self._resumes:
             check_same_targets(
@@ -372,8 +363,8 @@ class MultivariateRegressor(
             columns = find_columns(call, y, names, stacklevel=4)
             self.constant_targets_ = columns.constant
             self.constant_values_ = columns.values
-        self._warn_of_few_rows(len(inputs), stacklevel=4)
-        return RegressionTable(inputs, y[:, columns.varying], weights)
+        self._warn_of_few_rows(len(y), stacklevel=4)
+        return dataclasses.replace(table, targets=y[:, columns.varying])
 
     def _set_target_names(self, y: Any) -> None:
         """Keep the names of targets in a data frame, or check them if `fit` resumes."""
@@ -390,16 +381,16 @@ class MultivariateRegressor(
         if names is not None:
             self.target_names_ = np.array(names, object)
 
-    def _standardize_table(self, table: RegressionTable) -> StandardizedTable:
+    def _standardize_table(self, table: TrainingTable) -> StandardizedTable:
         """Return the table in standard units, those of the first fit if `fit` resumes."""
         if not self._resumes:
-            self.input_ = self._scaling(table.inputs, table.row_weights)
-            self.target_ = Scaling.of_varying(table.targets, table.row_weights)
+            self.input_ = self._scale_inputs(table.inputs, table.weights)
+            self.target_ = Scaling.of_varying(table.targets, table.weights)
             self._check_underflow()
         return StandardizedTable(
             inputs=self.input_.forward(table.inputs),
             targets=self.target_.forward(table.targets),
-            row_weights=table.row_weights,
+            row_weights=table.weights,
         )
 
     def _check_underflow(self) -> None:

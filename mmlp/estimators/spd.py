@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from mmlp import divergences
 from mmlp.argument_checks import check_floats, check_sizes
@@ -32,7 +31,7 @@ from mmlp.estimators.cross_fitting import (
     fit_networks,
     split_into_folds,
 )
-from mmlp.estimators.inputs import LOOSE, TableInputs, by_cells
+from mmlp.estimators.inputs import encode_training_rows, read_columns
 from mmlp.estimators.outliers import Columns
 from mmlp.estimators.scaling import Scaling
 from mmlp.spd import Gram
@@ -65,7 +64,7 @@ class MatrixTable(NamedTuple):
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
+class SPDRegressor(RegressorMixin, NetworkEstimator):
     """Regression for symmetric positive definite matrices.
 
     A network predicts the matrix over its trace, and the logarithm of the trace:
@@ -139,8 +138,12 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
 
     kind = "spd"
     targets = "matrices"
+    any_columns = True
     _fitted_attributes = ("columns_", "input_", "trace_", "history_")
 
+    missing: str = "impute"
+    categories: Any = "auto"
+    dates: str = "auto"
     loss: str = "von_neumann"
     network: str = "joint"
     hidden_dims: tuple[int, ...] = (20, 20)
@@ -203,7 +206,7 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
                 estimator=type(self).__name__,
             )
         else:
-            self.input_ = self._scaling(table.inputs, table.row_weights)
+            self.input_ = self._scale_inputs(table.inputs, table.row_weights)
             self.trace_ = Scaling.of(table.log_traces, table.row_weights)
 
         task = CrossFit(
@@ -243,36 +246,31 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
                 "`SPDRegressor.fit(X, y)` requires y to be passed, but the target y is "
                 "None."
             )
-        forced = self._forced(X)
-        X = np.asarray(
-            validate_data(
-                self,
-                by_cells(X),
-                reset=not self._resumes,
-                ensure_min_samples=2,
-                **LOOSE,
-            )
-        )
-        Y = check_matrices(y, len(X), "fit")
-
+        table = read_columns(self, X)
+        Y = check_matrices(y, len(table), "fit")
         # The diagonal bounds the other entries.
         diagonal = np.diagonal(Y, axis1=1, axis2=2)
-        used = self._select_weighted_rows(sample_weight, X, diagonal, *factorize(Y))
-        inputs, others = self._encoded(
-            used.arrays[0], forced, used.indices, used.weights, *used.arrays[1:]
-        )
-        indices, weights, diagonal, factors, log_traces = others
+        used = self._select_weighted_rows(sample_weight, diagonal, *factorize(Y))
+
         # Warnings are attributed to the caller of `fit`: above this method are `fit`, its
         # decorator, and the caller.
+        encoded = encode_training_rows(
+            self, table.take(used.indices), used.indices, stacklevel=4
+        )
+        self.columns_ = encoded.encoder
+        diagonal, factors, log_traces = (array[encoded.kept] for array in used.arrays)
         self._check_cells(
-            indices,
-            inputs,
+            used.indices[encoded.kept],
+            encoded.values,
             Columns("the diagonal of y", diagonal, squared=False),
             stacklevel=4,
         )
-        self._warn_of_few_rows(len(inputs), stacklevel=4)
+        self._warn_of_few_rows(len(encoded.values), stacklevel=4)
         return MatrixTable(
-            inputs, factors, remove_rounding(log_traces, Y.shape[1]), weights
+            inputs=encoded.values,
+            factors=factors,
+            log_traces=remove_rounding(log_traces, Y.shape[1]),
+            row_weights=used.weights[encoded.kept],
         )
 
     def _standardize_validation(

@@ -42,13 +42,13 @@ def compare_with_baseline(
         Unit of the score.
     """
     gain = measure_gain(gains)
-    size = f"{format_number(abs(gain.mean), gain.error)}{unit} a row"
+    size = f"{format_number(abs(gain.mean), gain.error)}{unit} per row"
     if not gain.is_significant:
-        text = f"By {score} no different from {baseline}: {size}."
+        text = f"No significant difference in {score} from {baseline}: {size}."
         return Claim("level", text, tone=NEUTRAL)
     if gain.mean > 0:
-        return Claim("better", f"By {score} {size} better than {baseline}.", tone=GOOD)
-    return Claim("worse", f"By {score} {size} worse than {baseline}.", tone=BAD)
+        return Claim("better", f"{size} better in {score} than {baseline}.", tone=GOOD)
+    return Claim("worse", f"{size} worse in {score} than {baseline}.", tone=BAD)
 
 
 def mean_over_rows(values: np.ndarray) -> Cell:
@@ -114,14 +114,13 @@ def build_importance_section(
     section = Section("importance", "Which inputs matter")
     if result is None:
         section.about = (
-            f"This takes at least {MIN_ROWS} rows; here there are {len(rows)}."
+            f"This section needs at least {MIN_ROWS} rows; the table has {len(rows)}."
         )
         return section
 
     section.about = (
-        f"Each column of the table is shuffled in turn ({result.n_repeats} times, "
-        f"{result.n_rows:,} rows): how much worse {score} becomes, on average, is the "
-        "importance of that input."
+        f"Permutation importance: the mean loss in {score} when a column of the table is "
+        f"shuffled ({result.n_repeats} times, {result.n_rows:,} rows)."
     )
     important = []
     unimportant = []
@@ -132,7 +131,7 @@ def build_importance_section(
         text = f"Most important first: {join_names(important)}."
         section.claims.append(Claim("matter", text, tone=GOOD))
     if unimportant:
-        text = f"Shuffling costs no more than chance: {join_names(unimportant)}."
+        text = f"No significant loss when shuffled: {join_names(unimportant)}."
         section.claims.append(Claim("no effect seen", text, tone=NEUTRAL))
 
     shown = result.importances[:MAX_BARS]
@@ -148,13 +147,13 @@ def build_importance_section(
             title="Importance",
             columns=["input", *score_names],
             rows=table_rows,
-            note="What shuffling costs a row, on average ± the standard error.",
+            note="Mean loss per row ± its standard error.",
         )
     )
 
     section.notes.append(
-        "An input that says the same as another may seem to matter little: the other is "
-        "still there when it is shuffled."
+        "Of two inputs that carry the same information, each may seem unimportant: the "
+        "other one still informs the model when it is shuffled."
     )
     n_measured = len(result.importances)
     n_used = len(rows.used_columns)
@@ -178,12 +177,12 @@ def build_training_section(model: Any) -> Section:
 
     section = Section("training", "Training")
     section.about = (
-        "The loss over epochs, on rows that train and on rows held out, which decide "
-        "when it ends."
+        "The loss over epochs, on training rows and on held-out rows, which decide when "
+        "training stops."
     )
     if any(np.ndim(history["loss"]) > 1 for history in stages.values()):
         section.about += (
-            " Thin lines are single networks, thick ones their mean until one stops."
+            " Thin lines are single networks, thick lines their mean until one stops."
         )
 
     n_unfinished, n_networks = model.count_unfinished()
@@ -217,8 +216,10 @@ def build_training_section(model: Any) -> Section:
 def describe_end(history: Mapping[str, np.ndarray], max_epochs: int) -> str:
     """Say when the networks of a stage stopped.
 
-    >>> describe_end({"loss": np.array([[3.0, 3.0], [2.0, np.nan]])}, 2)
-    '1 network ended at the limit of 2 epochs; 1 network ended after 1 epoch, without a gain since'
+    >>> describe_end({"loss": np.array([3.0, 2.0])}, 2)
+    '1 network stopped at the limit of 2 epochs'
+    >>> describe_end({"loss": np.array([[3.0, 3.0], [2.0, np.nan]])}, 3)
+    '2 networks stopped after 1 to 2 epochs, for lack of improvement'
     """
     loss = np.asarray(history["loss"], float)
     loss = loss.reshape(len(loss), -1)
@@ -230,7 +231,7 @@ def describe_end(history: Mapping[str, np.ndarray], max_epochs: int) -> str:
     if n_complete:
         networks = format_count(n_complete, "network")
         epochs = format_count(max_epochs, "epoch")
-        texts.append(f"{networks} ended at the limit of {epochs}")
+        texts.append(f"{networks} stopped at the limit of {epochs}")
 
     early = last_epochs[last_epochs < max_epochs]
     if len(early):
@@ -238,7 +239,7 @@ def describe_end(history: Mapping[str, np.ndarray], max_epochs: int) -> str:
         span = f"{early.min()} to {early.max()} epochs"
         if early.min() == early.max():
             span = format_count(early.min(), "epoch")
-        texts.append(f"{networks} ended after {span}, without a gain since")
+        texts.append(f"{networks} stopped after {span}, for lack of improvement")
     return "; ".join(texts)
 
 
@@ -255,4 +256,4 @@ def _importance_figure(
         f"Importance of inputs: {values}",
         size=(4.2, height),
     )
-    return Figure([image], "Lines are two standard errors over rows, to either side.")
+    return Figure([image], "Lines show two standard errors to either side.")

@@ -111,9 +111,7 @@ def build_scores_section(
 
     cells = {"this model": [mean_over_rows(log_density)]}
     if n_training_rows < MIN_ROWS_OF_BASELINES:
-        section.notes.append(
-            f"Baselines need {MIN_ROWS_OF_BASELINES} rows to learn from."
-        )
+        section.notes.append(f"Baselines need {MIN_ROWS_OF_BASELINES} training rows.")
     else:
         try:
             for name, fit in BASELINES.items():
@@ -131,7 +129,7 @@ def build_scores_section(
                 cells[name] = [mean_over_rows(density)]
         except ConstantTargetError:
             section.notes.append(
-                "A column is constant: there is no Gaussian to compare with."
+                "A column is constant, so there is no Gaussian to compare with."
             )
 
     section.parts.append(
@@ -141,7 +139,7 @@ def build_scores_section(
             rows=build_score_rows(cells, compared_columns=(0,), largest=True),
             note=(
                 "Mean over rows ± its standard error, in nats: larger is better. That of "
-                "this model is a bound from below, by importance sampling."
+                "this model is a lower bound, by importance sampling."
             ),
         )
     )
@@ -153,7 +151,9 @@ def build_samples_section(
 ) -> Section:
     """Build the figures and the table of samples beside the data."""
     section = Section("samples", "Samples against the data")
-    section.about = "Rows that the model draws beside the rows of the table: at best they look alike."
+    section.about = (
+        "Samples from the model beside the rows of the table: ideally they look alike."
+    )
     n_columns = X.shape[1]
     images = []
     if n_columns == 1:
@@ -213,8 +213,8 @@ def build_latent_section(latent: np.ndarray, log_density: np.ndarray) -> Section
         f"Latent variables: {', '.join(spans)} (mean ± deviation)",
     )
     caption = (
-        "The mean of the latent variables given each row; before any row is seen they are "
-        "standard normal."
+        "The posterior mean of the latent variables for each row; their prior is standard "
+        "normal."
     )
     if n_latent > 2:
         caption += f" The first two of {n_latent}."
@@ -230,8 +230,8 @@ def build_unusual_section(
     """Build the table of the rows of the lowest density."""
     section = Section("worst", "The most unusual rows")
     section.about = (
-        "The rows of the lowest density, and in each the column that is farthest from its "
-        "mean over all rows: errors in the data, or cases unlike the others."
+        "The rows with the lowest density, and in each the column that is farthest from "
+        "its mean over all rows: errors in the data, or unusual cases."
     )
     table_rows = []
     for unusual in find_unusual_rows(log_density, X):

@@ -26,8 +26,8 @@ REPORTS: dict[str, Any] = {
 }
 TARGET_DIMENSIONS = {None: 0, "columns": 2, "matrices": 3}
 WARNING_TRAINING_ROWS = (
-    "These rows trained the model, and the baselines: on new rows all will do worse. Keep "
-    "some from training, such as by --test 0.2."
+    "The model and the baselines were fitted to these rows, so their scores are too good. "
+    "Hold some rows out of training, for example with --test 0.2."
 )
 # This stands near the beginning of every page of this library.
 SIGNATURE = b"<title>matrix-mlp: "
@@ -203,7 +203,7 @@ def arrange_rows(
         ),
         row_numbers=np.arange(len(X)),
         describe_row=describe_row,
-        kinds=getattr(getattr(model, "columns_", None), "kinds", ()),
+        kinds=getattr(getattr(model, "columns_", None), "kinds_", ()),
     )
 
     known = ~np.isnan(values.reshape(len(values), -1)).any(axis=1)
@@ -259,17 +259,16 @@ def _describe_rows(
         text += f" of {n_known:,}, drawn at random"
     sentences = [f"{text}."]
     if n_unknown:
-        sentences.append(f"{n_unknown:,} rows without all targets are left out.")
+        sentences.append(f"{n_unknown:,} rows with missing targets are left out.")
     if training_rows is None:
         sentences.append(
-            "Baselines are judged by five-fold cross-validation on these rows."
+            "Baselines are evaluated by five-fold cross-validation on these rows."
         )
         sentences.append(
             "If the model was fitted to any of them, its scores are too good."
         )
     else:
         sentences.append(
-            f"Baselines learnt from {len(training_rows):,} rows of training, like the "
-            "model."
+            f"Baselines were fitted to {len(training_rows):,} training rows, like the model."
         )
     return " ".join(sentences)

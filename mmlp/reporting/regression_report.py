@@ -80,8 +80,8 @@ BASELINE_WORDS = {
     "constant": "one mean and one covariance for all rows",
 }
 NOTE_SPREAD_ALONE = (
-    "By spread and correlation alone: the mean stays as it was, and only the covariance is "
-    "that of the shuffled column."
+    "By spread and correlation alone: only the predicted covariance sees the shuffled "
+    "column; the mean is that of the intact row."
 )
 
 
@@ -162,8 +162,8 @@ def build_sections(
     importance = build_importance_section(
         result,
         evaluation.rows,
-        score="the log score (nats a row)",
-        score_names=("in all", "by spread and correlation alone"),
+        score="log score (nats per row)",
+        score_names=("in total", "by spread and correlation alone"),
     )
     sections.append(importance)
     if result is not None:
@@ -229,7 +229,7 @@ def build_scores_section(evaluation: Evaluation, about_rows: str) -> Section:
             ],
             rows=build_score_rows(cells, compared_columns=(0, 1)),
             note=(
-                "Mean over rows ± its standard error. Negative log-likelihood (nats a "
+                "Mean over rows ± its standard error. Negative log-likelihood (nats per "
                 "row) and energy score (in the targets' units): smaller is better. 0.9 "
                 "of the rows should lie in their 90 % ellipsoid. R² is that of the mean, "
                 "averaged over targets. Linear: ridge regression and one covariance; "
@@ -254,12 +254,16 @@ def build_calibration_section(evaluation: Evaluation) -> Section:
     section = Section("calibration", "Calibration")
     rows = evaluation.rows
     if len(rows) < calibration.MIN_ROWS:
-        section.about = f"This takes at least {calibration.MIN_ROWS} rows; here there are {len(rows)}."
+        section.about = (
+            f"This section needs at least {calibration.MIN_ROWS} rows; the table has "
+            f"{len(rows)}."
+        )
         return section
 
     section.about = (
-        "If the predicted distributions are right, 90 % of the rows lie in their 90 % "
-        "ellipsoid, and each target's probability of a smaller value (PIT) is uniform."
+        "If the predictive distributions are right, 90 % of the rows lie in their 90 % "
+        "ellipsoid, and the probability integral transform (PIT) of each target is "
+        "uniform."
     )
     ellipsoid_pit = evaluation.scores.pit
     pit = target_pit(evaluation.errors, min(evaluation.n_targets, MAX_TARGETS_IN_TABLE))
@@ -283,10 +287,10 @@ def build_calibration_section(evaluation: Evaluation) -> Section:
             )
         )
     caption = (
-        "First: the share of rows in each ellipsoid against its probability, at best on "
-        "the diagonal; the grey band is chance. Then the PIT of targets, at best flat: a "
-        "U means intervals that are too narrow, a hump too wide, a slope a mean that is "
-        "off."
+        "First: the share of rows in each ellipsoid against its probability, ideally on "
+        "the diagonal; the grey band is chance. Then the PIT of targets, ideally flat: a "
+        "U shape means intervals that are too narrow, a hump intervals that are too wide, "
+        "a slope a biased mean."
     )
     caption += _first_targets(MAX_TARGETS_DRAWN, evaluation.n_targets)
     section.parts.append(Figure(images, caption))
@@ -319,8 +323,8 @@ def build_observed_section(evaluation: Evaluation) -> Section:
             )
         )
     caption = (
-        "Observed against predicted, with 90 % intervals of the prediction; at best the "
-        "points lie about the diagonal, one in ten outside."
+        "Observed against predicted, with 90 % prediction intervals. Ideally the points "
+        "scatter about the diagonal and one in ten lies outside its interval."
     )
     caption += _first_targets(MAX_TARGETS_DRAWN, evaluation.n_targets)
     if len(rows) > MAX_POINTS:
@@ -352,9 +356,9 @@ def build_spread_section(
         section.claims.append(Claim("no change seen", text, tone=NEUTRAL))
     section.about = (
         "Predicted standard deviations, as a multiple of their mean over all rows, and "
-        "predicted correlations, averaged over rows with about the same value of an "
-        "input: of those that change them most. Other inputs differ along the way as they "
-        "do in the table."
+        "predicted correlations, along the inputs that change them most. Each point "
+        "averages rows with similar values of that input; other inputs vary as they do "
+        "in the table."
     )
 
     distribution = evaluation.errors.distribution
@@ -404,9 +408,9 @@ def build_worst_section(evaluation: Evaluation) -> Section:
     """Build the table of the rows of the lowest density."""
     section = Section("worst", "The worst rows")
     section.about = (
-        "The rows to which the model gave the lowest density: errors in the data, cases "
-        "unlike the others, or places where the model is wrong. The distance is in "
-        "standard deviations, with the probability of a row as far out as that."
+        "The rows with the lowest predictive density: errors in the data, unusual cases, "
+        "or regions where the model is wrong. The distance from the predicted mean is in "
+        "standard deviations; the probability is that of a row at least as far away."
     )
     rows = evaluation.rows
     deviations = predicted_deviations(evaluation.errors.distribution)
@@ -482,7 +486,7 @@ def _judge_ellipsoids(pit: np.ndarray) -> Claim:
     share = float(np.mean(pit <= 0.9))
     text = f"{format_percent(share)} of the rows lie in their 90 % ellipsoid"
     if not is_miscalibrated(np.array(share), 0.9, len(pit)):
-        return Claim("calibrated", f"{text}: as should be, up to chance.", tone=GOOD)
+        return Claim("calibrated", f"{text}, within chance of 90 %.", tone=GOOD)
     verdict = "too wide" if share > 0.9 else "too narrow"
     return Claim(verdict, f"{text}: the ellipsoids are {verdict}.", tone=NEUTRAL)
 
@@ -494,15 +498,12 @@ def _judge_intervals(pit: np.ndarray, rows: Rows) -> Claim:
         names = join_names(
             [f"{rows.targets[j]} ({format_percent(shares[j])})" for j in off]
         )
-        text = (
-            "The share of the rows in 90 % intervals is off by more than chance: "
-            f"{names}."
-        )
+        text = f"The coverage of 90 % intervals is off by more than chance: {names}."
         return Claim("off", text, tone=NEUTRAL)
     span = format_percent(shares.min())
     if format_percent(shares.max()) != span:
         span += f" to {format_percent(shares.max())}"
-    text = f"90 % intervals of targets hold {span} of the rows."
+    text = f"90 % intervals of single targets contain {span} of the rows."
     return Claim("calibrated", text, tone=GOOD)
 
 
@@ -517,7 +518,7 @@ def _describe_ellipsoids(pit: np.ndarray) -> str:
 def _describe_histogram(pit: np.ndarray) -> str:
     shares = np.histogram(pit, N_HISTOGRAM_BARS, (0, 1))[0] / len(pit)
     span = f"{format_percent(shares.min())} to {format_percent(shares.max())}"
-    return f"each tenth holds {span} of the rows"
+    return f"each tenth contains {span} of the rows"
 
 
 def _interval_table(pit: np.ndarray, rows: Rows) -> Table:
@@ -545,7 +546,8 @@ def _interval_table(pit: np.ndarray, rows: Rows) -> Table:
         rows=table_rows,
         note=(
             f"Up to chance (95 %) the shares are 0.5 ± {chance[0]} and 0.9 ± {chance[1]}. "
-            "Error: the area between the curve of the PIT and the diagonal, 0 at best."
+            "Calibration error: the area between the curve of the PIT and the diagonal, "
+            "ideally 0."
         )
         + _first_targets(MAX_TARGETS_IN_TABLE, len(rows.targets)),
     )
@@ -576,8 +578,8 @@ def _ellipses_figure(evaluation: Evaluation) -> Figure:
         )
     caption = (
         f"Predicted 90 % ellipses of pairs of targets at up to {MAX_ELLIPSES} rows, chosen "
-        "evenly along the predicted mean of the first of the two, and what was observed "
-        "there."
+        "evenly along the predicted mean of the first target, and the observations of "
+        "these rows."
     )
     n_pairs = evaluation.n_targets * (evaluation.n_targets - 1) // 2
     if n_pairs > len(pairs):

@@ -8,16 +8,9 @@ import numpy as np
 
 from mmlp.estimators.outliers import column_names
 from mmlp.tables.cells import Cells
-from mmlp.tables.kinds import (
-    NO_VALUE,
-    Dates,
-    LeftOut,
-    Numbers,
-    Options,
-    Words,
-    column,
-    kind_of,
-)
+from mmlp.tables.classification import classify_column
+from mmlp.tables.kinds import MISSING_LEVEL, Categories, Dates, LeftOut, Numbers
+from mmlp.tables.problems import Problem
 
 SECONDS_PER_DAY = 86_400
 
@@ -122,17 +115,19 @@ class Column:
 
 def read_column(name: str, cells: np.ndarray, kind: Any = None) -> Column:
     """Read a column as the model does or, without its kind, as it looks."""
-    if cells.dtype.kind in "biuf" and not isinstance(kind, Words):
+    if cells.dtype.kind in "biuf" and not isinstance(kind, Categories):
         return Column(name, "number", cells.astype(float))
 
     distinct = Cells.of(cells.tolist() if cells.dtype == object else cells)
     if kind is None:
-        kind = kind_of(name, distinct, Options(), forced=False)
+        kind = classify_column(name, cells)
+        if not isinstance(kind, Problem):
+            kind = kind.learn(cells)
 
     if isinstance(kind, Numbers):
-        return Column(name, "number", column(kind, distinct))
+        return Column(name, "number", kind.read_column(distinct))
     if isinstance(kind, Dates):
-        days = column(kind, distinct)
+        days = kind.read_column(distinct)
         if kind.alone:
             return Column(f"{name} (hours)", "number", 24 * days)
         seconds = [
@@ -141,10 +136,12 @@ def read_column(name: str, cells: np.ndarray, kind: Any = None) -> Column:
         ]
         return Column(name, "date", np.array(seconds, "datetime64[s]"))
 
-    words = [Words.word(cell) for cell in distinct.values]
-    if isinstance(kind, Words):
-        words = [word if word == NO_VALUE else kind.level(word) for word in words]
-    return Column(name, "text", np.array(words, object)[distinct.codes])
+    levels = [Categories.name_level(cell) for cell in distinct.values]
+    if isinstance(kind, Categories):
+        levels = [
+            level if level == MISSING_LEVEL else kind.pool(level) for level in levels
+        ]
+    return Column(name, "text", np.array(levels, object)[distinct.codes])
 
 
 def choose_names(

@@ -127,9 +127,7 @@ def score_baselines(
     """
     n_training_rows = len(rows if train is None else train)
     if n_training_rows < MIN_ROWS:
-        reason = (
-            f"Baselines need {MIN_ROWS} rows to learn from, here {n_training_rows}."
-        )
+        reason = f"Baselines need {MIN_ROWS} training rows, got {n_training_rows}."
         return BaselineScores({}, reason)
 
     x = np.asarray(model._standardize(rows.X), float)
@@ -144,7 +142,8 @@ def score_baselines(
             errors = evaluate_baseline(fit, x, rows.y, training_rows)
         except ConstantTargetError:
             reason = (
-                "A target is constant, or a linear function of the inputs: no baseline."
+                "A target is constant, or a linear function of the inputs, so there is no "
+                "baseline."
             )
             return BaselineScores({}, reason)
         scores[name] = score_errors(errors)

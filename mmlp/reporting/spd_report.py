@@ -92,7 +92,7 @@ def build_sections(
     importance = build_importance_section(
         measure_importance(make_score, rows, progress),
         rows,
-        score="the von Neumann divergence",
+        score="von Neumann divergence",
     )
     return [
         scores,
@@ -166,20 +166,18 @@ def build_scores_section(
         ]
     section.parts.append(
         Table(
-            title="Distance from what was observed",
+            title="Distance from the observed matrices",
             columns=["", "von Neumann", "log-Euclidean", "R²"],
             rows=build_score_rows(cells, compared_columns=(0, 1)),
             note=(
                 "Mean over rows ± its standard error: von Neumann divergence and squared "
-                "log-Euclidean distance from what was observed, smaller is better; R² "
+                "log-Euclidean distance from the observed matrix, smaller is better; R² "
                 "over all entries."
             ),
         )
     )
     if len(predictions) == 1:
-        section.notes.append(
-            f"Baselines need {MIN_ROWS_OF_BASELINES} rows to learn from."
-        )
+        section.notes.append(f"Baselines need {MIN_ROWS_OF_BASELINES} training rows.")
     return section
 
 
@@ -272,7 +270,7 @@ def _eigenvalue_figure(predicted: np.ndarray, observed: np.ndarray) -> Figure:
                 f"{correlation:.2f} of logs",
             )
         )
-    caption = "Eigenvalues, the largest first: observed against predicted, at best on the line."
+    caption = "Eigenvalues, the largest first: observed against predicted, ideally on the line."
     if d > len(shown):
         caption += f" {len(shown)} of {d}, chosen evenly."
     if n > MAX_POINTS:

@@ -27,7 +27,7 @@ def read_npy(path: Path) -> np.ndarray:
     """The array of an .npy, (n, p), as it lies in the file, mapped into memory."""
     array = _undamaged(path, lambda: np.lib.format.open_memmap(path, mode="r"))
     _check_numbers(path, "the array", array)
-    return matrix(path, "the array", array)
+    return check_matrix(path, "the array", array)
 
 
 def read_npz(path: Path, required: Sequence[str], optional=()) -> dict[str, np.ndarray]:
@@ -49,7 +49,7 @@ def read_npz(path: Path, required: Sequence[str], optional=()) -> dict[str, np.n
     return arrays
 
 
-def matrix(path: Path, name: str, array: np.ndarray) -> np.ndarray:
+def check_matrix(path: Path, name: str, array: np.ndarray) -> np.ndarray:
     if array.ndim != 2:
         raise ValueError(
             f"{path}: {name} has the shape {array.shape}; it must be (rows, columns)."

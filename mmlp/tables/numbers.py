@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from mmlp.tables.cells import number
+from mmlp.tables.cells import parse_number
 from mmlp.tables.text import MAGIC, declared_separator, faulty_names, separator_of
 
 SEPARATORS = (",", ";", "\t")
@@ -98,7 +98,11 @@ def _names(header: bytes, separator: str | None) -> tuple[tuple[str, ...], bytes
     odd = header.startswith(tuple(MAGIC)) or not header.endswith(b"\n")
     line = text.removesuffix("\n").removesuffix("\r")
     odd = odd or any(character in line for character in '"\0\r')
-    if odd or all(number(name) is not None for name in names) or faulty_names(names):
+    if (
+        odd
+        or all(parse_number(name) is not None for name in names)
+        or faulty_names(names)
+    ):
         raise _OddError
     return names, separator.encode()
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from mmlp import atomic_files
-from mmlp.tables.table import extension
+from mmlp.tables.table import find_extension
 from mmlp.terminal import escape_controls
 
-OUTPUTS = (".csv", ".npz", ".npy")
+OUTPUT_EXTENSIONS = (".csv", ".npz", ".npy")
 ROWS = 4096  # that are text at once
 # Other names of stdout. It must not be opened a second time: that would cut off what it holds.
 STDOUT_PATHS = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}
@@ -67,8 +67,8 @@ def find_results_file(path: Path | None) -> Path | None:
     return path
 
 
-def output_format(path: Path) -> str:
-    """Return the extension of `OUTPUTS` that a file has.
+def find_output_format(path: Path) -> str:
+    """Return the extension of `OUTPUT_EXTENSIONS` that a file has.
 
     A pipe or a device without one, such as /dev/null or the >(...) of a shell, takes CSV as stdout
     does.
@@ -78,15 +78,15 @@ def output_format(path: Path) -> str:
     ValueError
         If the file has another extension or none.
     """
-    named = path.name.lower().endswith(OUTPUTS)
+    named = path.name.lower().endswith(OUTPUT_EXTENSIONS)
     if not named and atomic_files.is_stream(path):
         return ".csv"
-    return extension(path, OUTPUTS, "write")
+    return find_extension(path, OUTPUT_EXTENSIONS, "write")
 
 
 def check_output(path: Path, names: Sequence[str]) -> str:
     """The extension of a file that can hold arrays of these names."""
-    suffix = output_format(path)
+    suffix = find_output_format(path)
     if suffix == ".npy" and len(names) > 1:
         arrays = " and ".join(names)
         raise ValueError(

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mmlp.tables.cells import number
-from mmlp.tables.problems import listed
+from mmlp.tables.cells import parse_number
+from mmlp.tables.problems import list_problems
 
 MAGIC = {  # how files begin that are often given a wrong name
     b"\x1f\x8b": "is compressed by gzip; add .gz to its name",
@@ -44,8 +44,8 @@ class Text(NamedTuple):
 
     names: tuple[str, ...]
     rows: list[Row]
-    faulty: tuple[str, ...]
-    ragged: tuple[str, ...]
+    faulty_names: tuple[str, ...]
+    ragged_lines: tuple[str, ...]
 
 
 def read_csv(path: Path) -> Text:
@@ -77,7 +77,7 @@ def read_csv(path: Path) -> Text:
     if not rows:
         raise ValueError(f"{path} is empty; its first line must name the columns.")
     line, names = rows[0].line, tuple(cell.strip() for cell in rows[0].cells)
-    if all(number(name) is not None for name in names):
+    if all(parse_number(name) is not None for name in names):
         example = separator.join(f"x{i}" for i in range(len(names)))
         what = "holds numbers where names belong; add a first line"
         raise ValueError(f"{path}, line {line} {what}, such as {example:.40}.")
@@ -160,7 +160,7 @@ def _checked(
             count = f"{len(row.cells)} cells where there are {len(names)} columns"
             ragged.append(f"line {row.line}: {count}; correct it")
     if not whole and (faulty or ragged):
-        raise ValueError(listed(str(path), [*faulty, *ragged]))
+        raise ValueError(list_problems(str(path), [*faulty, *ragged]))
     if not rows:
         raise ValueError(f"{path} has {len(names)} columns but no rows; add the data.")
     return Text(_distinct(names), whole, tuple(faulty), tuple(ragged))

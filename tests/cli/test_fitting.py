@@ -165,6 +165,7 @@ def test_overwrite_starts_anew_where_a_checkpoint_cannot_be_used(
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_names_of_columns_do_not_control_the_terminal(
     here, tmp_path, capsys, monkeypatch
 ):
@@ -234,6 +235,7 @@ def test_a_cell_far_out_is_named_by_its_line_and_its_column(here, capsys, monkey
         assert error.startswith("mmlp: as far as this;")
 
 
+@pytest.mark.slow
 def test_a_constant_target_is_named_and_has_no_variance(here, capsys, monkeypatch):
     monkeypatch.setattr(cross_fitting, "fit_many", no_training)
     data = np.random.default_rng(0).normal(size=(40, 4))
@@ -409,7 +411,7 @@ def test_report_is_about_the_rows_of_the_test_and_baselines_learn_from_the_other
     assert status == 0
     assert json.loads(out)["report"] == "told-report/index.html"
     page = (here / "told-report/index.html").read_text()
-    assert "20 rows. Baselines learnt from 20 rows of training" in page
+    assert "20 rows. Baselines were fitted to 20 training rows" in page
     lines = {int(line) for line in re.findall('<th scope="row">line ([0-9]+)', page)}
     assert len(lines) == 10
     assert max(lines) <= 41

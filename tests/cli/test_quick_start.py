@@ -13,10 +13,9 @@ from mmlp.cli.quick_start import import_sklearn_without_extras, postpone_import
 import_sklearn_without_extras()
 import mmlp.cli.commands
 import numpy as np
-from mmlp.tables.encoder import Encoder
-from mmlp.tables.kinds import Options
+from mmlp.tables.encoder import TableEncoder
 X = np.arange(20.0).reshape(10, 2)
-assert Encoder.of(X, ["a", "b"], Options(), [False] * 2)(X, ["a", "b"]).shape == (10, 2)
+assert TableEncoder().fit_transform(X).shape == (10, 2)
 loaded = [name for name in sys.modules if name.startswith(("scipy.stats.", "pandas", "matplotlib"))]
 assert loaded == [], loaded
 assert not postpone_import("scipy.stats") and not postpone_import("no_such_module")

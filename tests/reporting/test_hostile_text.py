@@ -37,7 +37,7 @@ def check_same_markup(hostile, harmless):
 
 def regression(folder, names):
     model = Oracle(text=True)
-    X = inputs(40).astype(object)
+    X = inputs(60).astype(object)
     X[:, 1] = np.random.default_rng(0).choice(["calm", "storm", names[0]], len(X))
     y = model.draw(X, seed=1)
     return mmlp.report(
@@ -54,7 +54,7 @@ def regression(folder, names):
 
 
 def spd(folder, names):
-    X = inputs(40)
+    X = inputs(60)
     Y = Matrices().predict(X)
     place = lambda i: f"{names[1]} {i}"  # noqa: E731
     return mmlp.report(

@@ -35,7 +35,7 @@ def outcome(path):
     try:
         found = tables.read(path)
         values, problems = found.numbers(found.names)
-        found.refuse(problems)
+        found.check_usable(problems)
         return found.names, repr(values.tolist()), found.place(len(found) - 1)
     except ValueError as error:
         return str(error)

@@ -242,7 +242,7 @@ def all_fingerprints():
     return [*found, program, callback, digest(network)]
 
 
-@pytest.mark.slow  # `test_interrupts.py` has it among the fast ones, for one loss
+@pytest.mark.slow
 def test_a_run_has_the_same_fingerprint_in_a_new_process():
     """With another seed for the hashes of texts, so that no order of a set counts."""
     program = """

@@ -37,7 +37,7 @@ import pytest
 if TYPE_CHECKING:
     from browser import Browser
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent
 PROGRAM_FOLDER = os.environ.get("MMLP_TEST_CACHE", str(ROOT / ".cache" / "jax"))
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_compilation_cache_dir", PROGRAM_FOLDER)
@@ -45,9 +45,19 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 # JAX makes many objects that live long: look for garbage less often.
 gc.set_threshold(100_000, 50, 100)
 
-collect_ignore = ["support"]
+collect_ignore = ["tests/support"]
 MAX_RESIDENT_BYTES = 2500 * 2**20  # of one worker, about 500 MB of which is no program
 STATM = Path("/proc/self/statm")
+
+# Docstring examples that train for several seconds.
+SLOW_EXAMPLES = {"mmlp.estimators.density.MatrixVAE"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow examples of docstrings, which cannot carry a mark."""
+    for item in items:
+        if isinstance(item, pytest.DoctestItem) and item.name in SLOW_EXAMPLES:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)
