@@ -76,9 +76,9 @@ def plot_ellipses(
     columns_fit = d > max(i, j) and min(i, j) >= 0 and i != j
     if not 0 < level < 1 or not columns_fit:
         raise ValueError(
-            "`plot_ellipses(level, columns)` needs a level between 0 and 1 and two of the "
-            f"{d} targets, got {level!r} and {columns!r}; a distribution of one target has "
-            "no ellipse."
+            "`plot_ellipses(level, columns)` needs a level between 0 and 1 and two of "
+            f"the {d} targets, got {level!r} and {columns!r}; a distribution of one "
+            "target has no ellipse."
         )
     labels = _check_names(names, d, "target")
     ax = _get_axes(ax)
@@ -239,9 +239,9 @@ def plot_loadings(
     if U.ndim != 2:
         batch = f" with batch dimensions {U.shape[:-2]}" if U.ndim else ""
         raise ValueError(
-            "`plot_loadings(A=...)` must be one `LowRankGram`, such as `network(x)` with "
-            f"the output `LowRank(rank)`, got {type(A).__name__}{batch}; choose a row "
-            "first."
+            "`plot_loadings(A=...)` must be one `LowRankGram`, such as `network(x)` "
+            f"with the output `LowRank(rank)`, got {type(A).__name__}{batch}; choose a "
+            "row first."
         )
     longest_first = np.argsort(-np.sum(U**2, axis=1))
     U = U[longest_first]
@@ -272,8 +272,8 @@ def plot_calibration(
 ) -> Axes:
     """Plot the share of rows inside each ellipsoid against its probability.
 
-    A calibrated model lies on the diagonal. The grey band contains 95 % of the points of
-    such a model. Call the function again with `ax` to compare models.
+    A calibrated model lies on the diagonal. The grey band contains 95 % of the points
+    of such a model. Call the function again with `ax` to compare models.
 
     Parameters
     ----------
@@ -320,7 +320,8 @@ def plot_history(
 ) -> Axes:
     """Plot the training and validation losses over epochs.
 
-    Several models are drawn as thin lines, with their mean until the first of them stops.
+    Several models are drawn as thin lines, with their mean until the first of them
+    stops.
 
     Parameters
     ----------
@@ -483,8 +484,8 @@ def _check_matrix(A: ArrayLike | SPD, call: str) -> np.ndarray:
     matrix = np.asarray(A, float)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(
-            f"`{call}(A=...)` must be one matrix (d, d), got shape {matrix.shape}; choose "
-            "a row first."
+            f"`{call}(A=...)` must be one matrix (d, d), got shape {matrix.shape}; "
+            "choose a row first."
         )
     return matrix
 

@@ -1,8 +1,8 @@
 """The tour, first part: learn covariance matrices from inputs.
 
 The data are synthetic: two hidden factors c drive ten inputs X = tanh(E c) and a
-covariance R(c) diag(s(c)) R(c)' whose eigenvectors turn with c. Two networks are compared
-with predictors that need no training.
+covariance R(c) diag(s(c)) R(c)' whose eigenvectors turn with c. Two networks are
+compared with predictors that need no training.
 """
 
 import dataclasses
@@ -156,8 +156,8 @@ def run(settings: Settings) -> dict[str, Any]:
         "title": TITLE,
         "about": (
             f"{settings.train} samples: {p} inputs, and a covariance matrix {d} x {d} "
-            "whose eigenvectors turn with them. Below, the mean divergence of predictions "
-            f"from {settings.test} unseen matrices."
+            "whose eigenvectors turn with them. Below, the mean divergence of "
+            f"predictions from {settings.test} unseen matrices."
         ),
         "tables": [make_table("Mean divergence", ["predictor", *MEASURES], errors)],
         "figures": [
@@ -171,7 +171,7 @@ def run(settings: Settings) -> dict[str, Any]:
 
 
 def draw(record: dict[str, Any], out: Path) -> None:
-    """Draw matrices as images, a row for each predictor and a column for each sample."""
+    """Draw matrices as images: predictors in rows, samples in columns."""
     matrices = {
         name: np.array(values) for name, values in record["result"]["matrices"].items()
     }

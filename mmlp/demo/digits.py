@@ -1,7 +1,8 @@
 """The tour, third part: the density of handwritten digits, and samples from it.
 
-The images, 8 x 8 pixels, come with scikit-learn. A VAE with dense covariances learns the
-distribution of their first principal components; samples are turned back into images.
+The images, 8 x 8 pixels, come with scikit-learn. A VAE with dense covariances learns
+the distribution of their first principal components; samples are turned back into
+images.
 """
 
 import dataclasses
@@ -69,9 +70,9 @@ def run(settings: Settings) -> dict[str, Any]:
         "title": TITLE,
         "about": (
             f"{settings.train} images of digits, reduced to {settings.components} "
-            f"principal components. A VAE with {settings.latent} latent variables learns "
-            "their distribution; the table compares it with simpler densities on "
-            f"{len(test)} unseen images."
+            f"principal components. A VAE with {settings.latent} latent variables "
+            "learns their distribution; the table compares it with simpler densities "
+            f"on {len(test)} unseen images."
         ),
         "tables": [make_table("Negative log-density", ["model", "per image"], scores)],
         "figures": [

@@ -86,7 +86,7 @@ def true_distribution(angles: np.ndarray, settings: Settings) -> TraceOneGaussia
 
 
 def run(settings: Settings) -> dict[str, Any]:
-    """Fit a regressor, and compare it with one covariance for all and with the truth."""
+    """Compare a regressor with one covariance for all samples, and with the truth."""
     angles, positions = make_data(settings)
     a_train, a_test = np.split(angles, [settings.train])
     y_train, y_test = np.split(positions, [settings.train])
@@ -117,9 +117,9 @@ def run(settings: Settings) -> dict[str, Any]:
         "title": TITLE,
         "about": (
             "An arm of two links reads its joint angles with an error; "
-            f"{settings.train} readings with the true position of the hand are given. How "
-            "far off a position may be, and in which direction, depends on the pose. "
-            f"Below, scores on {settings.test} unseen ones."
+            f"{settings.train} readings with the true position of the hand are given. "
+            "How far off a position may be, and in which direction, depends on the "
+            f"pose. Below, scores on {settings.test} unseen ones."
         ),
         "tables": [make_table("Scores", ["prediction", *MEASURES], scores, TRUTH)],
         "figures": [

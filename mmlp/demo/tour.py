@@ -17,8 +17,9 @@ from mmlp.reporting.results_page import Heading
 HEADING = Heading(
     title="A tour of matrix-mlp",
     about=(
-        "Networks whose output is a covariance: learn covariance matrices, predict with "
-        "full error covariance, model a density. Each part is a small run with one seed."
+        "Networks whose output is a covariance: learn covariance matrices, predict "
+        "with full error covariance, model a density. Each part is a small run with "
+        "one seed."
     ),
     contents_title="What was run",
 )

@@ -129,8 +129,8 @@ def _procrustes_rule(primals, tangents):
     """
     T_A, T_B = primals
     W = polar(T_A @ T_B.mT)
-    residuals = (T_A - W @ T_B, T_B - W.mT @ T_A)
     total = jnp.zeros(T_A.shape[:-2], T_A.dtype)
+    residuals = (T_A - W @ T_B, T_B - W.mT @ T_A)
     for residual, T_dot in zip(residuals, tangents, strict=True):
         if not is_zero(T_dot):
             total += 2 * jnp.sum(residual * T_dot, axis=(-2, -1))

@@ -157,9 +157,10 @@ def _log_cosh(s: Array) -> Array:
     """log cosh log s = log(1 + sinh(log s)^2) / 2."""
     sinh = (s - 1 / s) / 2
     u = jnp.abs(jnp.log(s))
-    near_one = jnp.log1p(sinh**2) / 2
-    elsewhere = u + jnp.log1p(jnp.exp(-2 * u)) - jnp.log(2)
-    return jnp.where(u < 1, near_one, elsewhere)
+    close_to_one = u < 1
+    close = jnp.log1p(sinh**2) / 2
+    apart = u + jnp.log1p(jnp.exp(-2 * u)) - jnp.log(2)
+    return jnp.where(close_to_one, close, apart)
 
 
 def _tanh_log(R: Array) -> Array:

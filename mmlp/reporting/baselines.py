@@ -241,7 +241,9 @@ def predict_from_neighbours(
 
 
 def log_euclidean_mean(T: np.ndarray) -> np.ndarray:
-    """Return a factor of exp(mean of log A), scaled to trace one (Arsigny et al., 2006).
+    """Return a factor of exp(mean of log A), scaled to trace one.
+
+    See Arsigny et al. (2006).
 
     Parameters
     ----------

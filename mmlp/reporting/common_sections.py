@@ -1,6 +1,7 @@
 """Parts that the reports about all kinds of models share.
 
-Comparisons with baselines, and the sections on the importance of inputs and on training.
+Comparisons with baselines, and the sections on the importance of inputs and on
+training.
 """
 
 import dataclasses
@@ -119,8 +120,8 @@ def build_importance_section(
         return section
 
     section.about = (
-        f"Permutation importance: the mean loss in {score} when a column of the table is "
-        f"shuffled ({result.n_repeats} times, {result.n_rows:,} rows)."
+        f"Permutation importance: the mean loss in {score} when a column of the table "
+        f"is shuffled ({result.n_repeats} times, {result.n_rows:,} rows)."
     )
     important = []
     unimportant = []
@@ -177,8 +178,8 @@ def build_training_section(model: Any) -> Section:
 
     section = Section("training", "Training")
     section.about = (
-        "The loss over epochs, on training rows and on held-out rows, which decide when "
-        "training stops."
+        "The loss over epochs, on training rows and on held-out rows, which decide "
+        "when training stops."
     )
     if any(np.ndim(history["loss"]) > 1 for history in stages.values()):
         section.about += (
@@ -188,8 +189,8 @@ def build_training_section(model: Any) -> Section:
     n_unfinished, n_networks = model.count_unfinished()
     if n_unfinished:
         text = (
-            f"{n_unfinished} of {n_networks} networks were still improving at the limit "
-            f"of {model.epochs} epochs: train longer."
+            f"{n_unfinished} of {n_networks} networks were still improving at the "
+            f"limit of {model.epochs} epochs: train longer."
         )
         section.claims.append(Claim("cut short", text, tone=NEUTRAL))
     else:

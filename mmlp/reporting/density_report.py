@@ -138,8 +138,8 @@ def build_scores_section(
             columns=["", "log density"],
             rows=build_score_rows(cells, compared_columns=(0,), largest=True),
             note=(
-                "Mean over rows ± its standard error, in nats: larger is better. That of "
-                "this model is a lower bound, by importance sampling."
+                "Mean over rows ± its standard error, in nats: larger is better. That "
+                "of this model is a lower bound, by importance sampling."
             ),
         )
     )
@@ -172,8 +172,8 @@ def build_samples_section(
                     lambda ax, pair=(i, j): draw_data_and_samples(
                         ax, X, samples, columns=pair, names=names
                     ),
-                    f"{names[i]} and {names[j]}: correlation {in_data:.2f} in the data, "
-                    f"{in_samples:.2f} in samples",
+                    f"{names[i]} and {names[j]}: correlation {in_data:.2f} in the "
+                    f"data, {in_samples:.2f} in samples",
                 )
             )
     caption = f"At most {MAX_SAMPLES} rows of each."
@@ -213,8 +213,8 @@ def build_latent_section(latent: np.ndarray, log_density: np.ndarray) -> Section
         f"Latent variables: {', '.join(spans)} (mean ± deviation)",
     )
     caption = (
-        "The posterior mean of the latent variables for each row; their prior is standard "
-        "normal."
+        "The posterior mean of the latent variables for each row; their prior is "
+        "standard normal."
     )
     if n_latent > 2:
         caption += f" The first two of {n_latent}."
@@ -230,8 +230,8 @@ def build_unusual_section(
     """Build the table of the rows of the lowest density."""
     section = Section("worst", "The most unusual rows")
     section.about = (
-        "The rows with the lowest density, and in each the column that is farthest from "
-        "its mean over all rows: errors in the data, or unusual cases."
+        "The rows with the lowest density, and in each the column that is farthest "
+        "from its mean over all rows: errors in the data, or unusual cases."
     )
     table_rows = []
     for unusual in find_unusual_rows(log_density, X):

@@ -26,8 +26,8 @@ REPORTS: dict[str, Any] = {
 }
 TARGET_DIMENSIONS = {None: 0, "columns": 2, "matrices": 3}
 WARNING_TRAINING_ROWS = (
-    "The model and the baselines were fitted to these rows, so their scores are too good. "
-    "Hold some rows out of training, for example with --test 0.2."
+    "The model and the baselines were fitted to these rows, so their scores are too "
+    "good. Hold some rows out of training, for example with --test 0.2."
 )
 # This stands near the beginning of every page of this library.
 SIGNATURE = b"<title>matrix-mlp: "
@@ -99,9 +99,9 @@ def report(
     kind = REPORTS.get(getattr(model, "kind", ""))
     if kind is None:
         raise ValueError(
-            "`report(model=...)` must be a fitted MultivariateRegressor, SPDRegressor or "
-            f"MatrixVAE, got {type(model).__name__}; for a pipeline pass its last step "
-            "and transformed rows."
+            "`report(model=...)` must be a fitted MultivariateRegressor, SPDRegressor "
+            f"or MatrixVAE, got {type(model).__name__}; for a pipeline pass its last "
+            "step and transformed rows."
         )
     check_is_fitted(model)
     path = check_folder(Path(folder)) / "index.html"
@@ -152,7 +152,8 @@ def check_folder(folder: Path) -> Path:
     page = folder / "index.html"
     if page.exists() and SIGNATURE not in page.read_bytes()[:SIGNATURE_WITHIN_BYTES]:
         raise ValueError(
-            f"{page} was not written by this library; name another folder for the report."
+            f"{page} was not written by this library; name another folder for the "
+            "report."
         )
     return folder
 
@@ -230,8 +231,8 @@ def _check_targets(model: Any, X: Any, y: Any) -> np.ndarray:
         if model.n_targets:
             shape += f" with d = {model.n_targets}"
         raise ValueError(
-            f"`report(X, y)` needs rows X (n, p) and y {shape}, got shapes {X.shape} and "
-            f"{np.shape(y)}."
+            f"`report(X, y)` needs rows X (n, p) and y {shape}, got shapes {X.shape} "
+            f"and {np.shape(y)}."
         )
     return values
 
@@ -269,6 +270,7 @@ def _describe_rows(
         )
     else:
         sentences.append(
-            f"Baselines were fitted to {len(training_rows):,} training rows, like the model."
+            f"Baselines were fitted to {len(training_rows):,} training rows, like the "
+            "model."
         )
     return " ".join(sentences)

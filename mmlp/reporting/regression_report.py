@@ -229,11 +229,11 @@ def build_scores_section(evaluation: Evaluation, about_rows: str) -> Section:
             ],
             rows=build_score_rows(cells, compared_columns=(0, 1)),
             note=(
-                "Mean over rows ± its standard error. Negative log-likelihood (nats per "
-                "row) and energy score (in the targets' units): smaller is better. 0.9 "
-                "of the rows should lie in their 90 % ellipsoid. R² is that of the mean, "
-                "averaged over targets. Linear: ridge regression and one covariance; "
-                "constant: one mean and one covariance."
+                "Mean over rows ± its standard error. Negative log-likelihood (nats "
+                "per row) and energy score (in the targets' units): smaller is better. "
+                "0.9 of the rows should lie in their 90 % ellipsoid. R² is that of the "
+                "mean, averaged over targets. Linear: ridge regression and one "
+                "covariance; constant: one mean and one covariance."
             ),
         )
     )
@@ -287,10 +287,10 @@ def build_calibration_section(evaluation: Evaluation) -> Section:
             )
         )
     caption = (
-        "First: the share of rows in each ellipsoid against its probability, ideally on "
-        "the diagonal; the grey band is chance. Then the PIT of targets, ideally flat: a "
-        "U shape means intervals that are too narrow, a hump intervals that are too wide, "
-        "a slope a biased mean."
+        "First: the share of rows in each ellipsoid against its probability, ideally "
+        "on the diagonal; the grey band is chance. Then the PIT of targets, ideally "
+        "flat: a U shape means intervals that are too narrow, a hump intervals that "
+        "are too wide, a slope a biased mean."
     )
     caption += _first_targets(MAX_TARGETS_DRAWN, evaluation.n_targets)
     section.parts.append(Figure(images, caption))
@@ -323,8 +323,8 @@ def build_observed_section(evaluation: Evaluation) -> Section:
             )
         )
     caption = (
-        "Observed against predicted, with 90 % prediction intervals. Ideally the points "
-        "scatter about the diagonal and one in ten lies outside its interval."
+        "Observed against predicted, with 90 % prediction intervals. Ideally the "
+        "points scatter about the diagonal and one in ten lies outside its interval."
     )
     caption += _first_targets(MAX_TARGETS_DRAWN, evaluation.n_targets)
     if len(rows) > MAX_POINTS:
@@ -408,9 +408,10 @@ def build_worst_section(evaluation: Evaluation) -> Section:
     """Build the table of the rows of the lowest density."""
     section = Section("worst", "The worst rows")
     section.about = (
-        "The rows with the lowest predictive density: errors in the data, unusual cases, "
-        "or regions where the model is wrong. The distance from the predicted mean is in "
-        "standard deviations; the probability is that of a row at least as far away."
+        "The rows with the lowest predictive density: errors in the data, unusual "
+        "cases, or regions where the model is wrong. The distance from the predicted "
+        "mean is in standard deviations; the probability is that of a row at least as "
+        "far away."
     )
     rows = evaluation.rows
     deviations = predicted_deviations(evaluation.errors.distribution)
@@ -545,9 +546,9 @@ def _interval_table(pit: np.ndarray, rows: Rows) -> Table:
         ],
         rows=table_rows,
         note=(
-            f"Up to chance (95 %) the shares are 0.5 ± {chance[0]} and 0.9 ± {chance[1]}. "
-            "Calibration error: the area between the curve of the PIT and the diagonal, "
-            "ideally 0."
+            f"Up to chance (95 %) the shares are 0.5 ± {chance[0]} and 0.9 ± "
+            f"{chance[1]}. Calibration error: the area between the curve of the PIT "
+            "and the diagonal, ideally 0."
         )
         + _first_targets(MAX_TARGETS_IN_TABLE, len(rows.targets)),
     )
@@ -577,9 +578,9 @@ def _ellipses_figure(evaluation: Evaluation) -> Figure:
             )
         )
     caption = (
-        f"Predicted 90 % ellipses of pairs of targets at up to {MAX_ELLIPSES} rows, chosen "
-        "evenly along the predicted mean of the first target, and the observations of "
-        "these rows."
+        f"Predicted 90 % ellipses of pairs of targets at up to {MAX_ELLIPSES} rows, "
+        "chosen evenly along the predicted mean of the first target, and the "
+        "observations of these rows."
     )
     n_pairs = evaluation.n_targets * (evaluation.n_targets - 1) // 2
     if n_pairs > len(pairs):
@@ -588,7 +589,7 @@ def _ellipses_figure(evaluation: Evaluation) -> Figure:
 
 
 def _choose_evenly(values: np.ndarray) -> np.ndarray:
-    """Return indices of at most `MAX_ELLIPSES` values from the smallest to the largest."""
+    """Return indices of a few values, evenly from the smallest to the largest."""
     order = np.argsort(values, kind="stable")
     positions = np.linspace(0, len(order) - 1, MAX_ELLIPSES + 2).astype(int)
     chosen = order[np.unique(positions)[1:-1]]

@@ -23,7 +23,8 @@ class Rows:
     ----------
     X : array or data frame of shape (n_rows, n_inputs)
         Inputs as the user has them: numbers, text, dates, blanks.
-    y : array of shape (n_rows, n_targets), (n_rows, d, d) or, without targets, (n_rows, 0)
+    y : array of shape (n_rows, n_targets) or (n_rows, d, d)
+        Targets; of shape (n_rows, 0) if the model has none.
     inputs, targets : tuple of str
         Names of the columns.
     row_numbers : array of int, shape (n_rows,)

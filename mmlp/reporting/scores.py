@@ -142,8 +142,8 @@ def score_baselines(
             errors = evaluate_baseline(fit, x, rows.y, training_rows)
         except ConstantTargetError:
             reason = (
-                "A target is constant, or a linear function of the inputs, so there is no "
-                "baseline."
+                "A target is constant, or a linear function of the inputs, so there is "
+                "no baseline."
             )
             return BaselineScores({}, reason)
         scores[name] = score_errors(errors)

@@ -114,7 +114,7 @@ def measure_divergence(predicted: np.ndarray, observed: np.ndarray) -> np.ndarra
 def predict_all(
     model: Any, predicted: np.ndarray, rows: Rows, train: Rows | None
 ) -> dict[str, np.ndarray]:
-    """Return predicted matrices of the model and, with enough rows, of the baselines."""
+    """Return the predictions of the model and, with enough rows, of the baselines."""
     predictions = {"this model": predicted}
     if len(rows if train is None else train) < MIN_ROWS_OF_BASELINES:
         return predictions
@@ -170,9 +170,9 @@ def build_scores_section(
             columns=["", "von Neumann", "log-Euclidean", "R²"],
             rows=build_score_rows(cells, compared_columns=(0, 1)),
             note=(
-                "Mean over rows ± its standard error: von Neumann divergence and squared "
-                "log-Euclidean distance from the observed matrix, smaller is better; R² "
-                "over all entries."
+                "Mean over rows ± its standard error: von Neumann divergence and "
+                "squared log-Euclidean distance from the observed matrix, smaller is "
+                "better; R² over all entries."
             ),
         )
     )
@@ -270,7 +270,10 @@ def _eigenvalue_figure(predicted: np.ndarray, observed: np.ndarray) -> Figure:
                 f"{correlation:.2f} of logs",
             )
         )
-    caption = "Eigenvalues, the largest first: observed against predicted, ideally on the line."
+    caption = (
+        "Eigenvalues, the largest first: observed against predicted, ideally on the "
+        "line."
+    )
     if d > len(shown):
         caption += f" {len(shown)} of {d}, chosen evenly."
     if n > MAX_POINTS:

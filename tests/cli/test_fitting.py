@@ -22,7 +22,7 @@ from mmlp.estimators.scaling import Scaling
 from mmlp.serialization import files
 from mmlp.training import FitResult, NonFiniteError
 from mmlp.training.checkpoints import AnotherRunError, RunDirectory, lock_directory
-from mmlp.training.state import Metrics
+from mmlp.training.epoch import Metrics
 
 
 def test_fit_writes_a_model_and_says_what_it_is(folder):
@@ -62,7 +62,7 @@ class Training:
         with RunDirectory(
             checkpoint, {"epochs": epochs, "patience": None}
         ) as directory:
-            newest = directory.newest()
+            newest = directory.read_newest()
             self.started_at.append(newest[1]["epoch"] if newest else 0)
             column = np.zeros((1, 5))
             metrics = Metrics(

@@ -521,3 +521,24 @@ def test_a_target_that_is_constant_is_not_called_y(at, capsys):
     (at / "same.csv").write_text("\n".join(["a,u", *(f"{i},7" for i in range(30))]))
     err = refuse(capsys, "fit", "regression", "same.csv", "--targets", "u", *QUICK)
     assert "the target is constant over the 30 rows" in err
+
+
+def test_durations_in_text_are_predicted_as_they_were_fitted(at, capsys):
+    lines = [f"{i % 9} days {i % 24:02d}:30:00,{i % 5},{i}" for i in range(40)]
+    (at / "t.csv").write_text("\n".join(["waited,a,u", *lines]))
+    fit(capsys, "regression", "t.csv", "--targets", "u")
+    for command in ("predict", "score"):
+        status, _, err = run(capsys, command, "t.safetensors", "t.csv")
+        assert status == 0, err
+
+
+def test_problems_of_a_score_are_named_by_lines_of_the_whole_file(at, capsys):
+    """Also where rows before them are left out, because they lack a target."""
+    lines = [f"{i},{i % 5},{i}" for i in range(40)]
+    (at / "t.csv").write_text("\n".join(["a,b,u", *lines]))
+    fit(capsys, "regression", "t.csv", "--targets", "u")
+    lines[3] = "3,3,"
+    lines[20] = "many,0,20"
+    (at / "t.csv").write_text("\n".join(["a,b,u", *lines]))
+    err = refuse(capsys, "score", "t.safetensors", "t.csv")
+    assert "t.csv, line 22, column 'a': 'many' is not a number" in err

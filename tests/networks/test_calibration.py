@@ -67,7 +67,7 @@ def test_both_parts_of_a_joint_mlp_vary_by_the_set_amount(output, out_features):
     centre = np.mean(jax.vmap(last.product)(H) + jax.vmap(last.bias)(h), axis=0)
     if output == Triangular():  # the identity
         np.testing.assert_allclose(centre, np.zeros(10), atol=1e-9)
-    else:  # random_bias: orthogonal up to scale
+    else:  # draw_bias: orthogonal up to scale
         square = centre @ centre.T
         np.testing.assert_allclose(square, np.trace(square) / 4 * np.eye(4), atol=1e-9)
     if out_features is not None:

@@ -23,7 +23,7 @@ from mmlp import (
     load,
     save,
 )
-from mmlp.networks.low_rank import SHARE, SPARE, principal
+from mmlp.networks.low_rank import PRINCIPAL_SHARE, SPARE_SHARE, principal_loadings
 
 KEY = jax.random.key(0)
 NETWORKS = [MatrixMLP, JointMatrixMLP, ShallowMatrixMLP, CholeskyMLP]
@@ -117,7 +117,9 @@ def test_targets_start_it_at_their_variances_and_principal_directions(make):
     np.testing.assert_allclose(A.U @ within, A.U, atol=1e-9)
     covariance = np.cov(Y.T, bias=True)
     parallel = within @ covariance @ within
-    np.testing.assert_allclose(total * A.U.T @ A.U, SHARE * parallel, atol=1e-6 * total)
+    np.testing.assert_allclose(
+        total * A.U.T @ A.U, PRINCIPAL_SHARE * parallel, atol=1e-6 * total
+    )
 
 
 @sweep("make", [JointMatrixMLP, CholeskyMLP])
@@ -162,7 +164,7 @@ def test_a_vae_starts_its_decoder_at_the_data():
 )
 def test_the_diagonal_is_right_however_many_directions_there_are(targets, rank):
     L = RNG.normal(size=(targets.shape[1], rank)).astype(targets.dtype)
-    log_scale, L = principal(jnp.asarray(targets), jnp.asarray(L))
+    log_scale, L = principal_loadings(jnp.asarray(targets), jnp.asarray(L))
     assert L.shape[1] == rank
     assert np.all(np.isfinite(L))
     variance = np.var(targets.astype(float), axis=0)
@@ -172,7 +174,9 @@ def test_the_diagonal_is_right_however_many_directions_there_are(targets, rank):
     np.testing.assert_allclose(
         got, variance, rtol=1e-4 if L.dtype == np.float32 else 1e-9
     )
-    assert np.all(np.exp(2 * log_scale) > (1 - SHARE - SPARE**2 - 1e-4) * variance)
+    assert np.all(
+        np.exp(2 * log_scale) > (1 - PRINCIPAL_SHARE - SPARE_SHARE**2 - 1e-4) * variance
+    )
     assert np.all(np.any(L != 0, axis=0))  # each of them can learn
 
 
@@ -181,7 +185,7 @@ def test_many_rows_cost_no_more_than_their_columns():
         jax.ShapeDtypeStruct((10**6, 3), float),
         jax.ShapeDtypeStruct((3, 2), float),
     )
-    program = jax.make_jaxpr(principal)(*shapes)
+    program = jax.make_jaxpr(principal_loadings)(*shapes)
     assert max(v.aval.size for e in program.eqns for v in e.outvars) <= 3 * 10**6
 
 

@@ -69,7 +69,7 @@ def test_the_importance_of_words_and_blanks_is_that_of_the_column_as_it_is():
 
 @sweep(("d", "beta"), [(1, None), (2, None), (2, 0.5), (3, 2.0)], quick=2)
 def test_the_pit_of_a_right_model_is_uniform_and_of_a_wrong_one_is_not(d, beta):
-    """By Kolmogorov and Smirnov: one of 1,000 seeds would fail for each PIT; these do not."""
+    """Kolmogorov-Smirnov tests that one of 1,000 seeds fails; these seeds do not."""
     X = inputs(800, seed=4)
     oracle = Oracle(d, beta)
     errors = oracle.draw(X, seed=5) - oracle.predict(X)
@@ -98,7 +98,7 @@ def linear_rows(n, d, seed):
 
 @pytest.mark.parametrize("given", [False, True])
 def test_the_linear_baseline_finds_a_linear_truth(given):
-    """Up to the 13 numbers that it learns, about 13 / (2 * 800) nats, and the error of a mean."""
+    """Up to about 13 / (2 * 800) nats for 13 parameters, and the error of a mean."""
     x, y, T = linear_rows(1000, 2, 0)
     train = (x[:800], y[:800]) if given else None
     rows = slice(800, None) if given else slice(None)

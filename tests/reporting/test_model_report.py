@@ -1,4 +1,4 @@
-"""The page about a model: what it holds, for tables of every kind, and what it leaves alone."""
+"""The page about a model: its content for all kinds of tables, and its errors."""
 
 import re
 

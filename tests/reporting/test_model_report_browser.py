@@ -1,4 +1,4 @@
-"""The page about a model in a headless browser (`make browser` installs one), in all its forms."""
+"""The page about a model in a headless browser (`make browser` installs one)."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,10 @@ def test_links_lead_to_sections_and_tables_scroll_in_their_boxes(browser, url):
     assert page.evaluate(
         "[...document.querySelectorAll('table')].every(t => t.closest('.box'))"
     )
-    wide = "[...document.querySelectorAll('.box')].filter(b => b.scrollWidth > b.clientWidth)"
+    wide = (
+        "[...document.querySelectorAll('.box')]"
+        ".filter(b => b.scrollWidth > b.clientWidth)"
+    )
     assert page.evaluate(f"{wide}.every(b => b.tabIndex == 0 && b.ariaLabel)")
 
 

@@ -1,4 +1,4 @@
-"""The page of results: every kind of entry, hostile text, and files that are no results."""
+"""The page of results: all kinds of entries, and files that are not results."""
 
 import json
 from pathlib import Path
@@ -125,6 +125,10 @@ BAD_TABLE = {
 }
 
 
+def record_of(name="bad", **result):
+    return json.dumps({"experiment": name, "result": result}).encode()
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -133,30 +137,15 @@ BAD_TABLE = {
         (b"[" * 100_000, "recursion"),
         (b"[1, 2]", "not a record"),
         (b'{"name": "package", "version": "1"}', "not a record"),
-        (b'{"experiment": "other", "result": {}}', "the name of the file"),
-        (
-            b'{"experiment": "bad", "result": {"claims": [{"claim": "c"}]}}',
-            "lacks 'verdict'",
-        ),
-        (
-            b'{"experiment": "bad", "result": {"claims": [{"claim": "", "verdict": "holds so"}]}}',
-            "holds so",
-        ),
-        (b'{"experiment": "bad", "result": {"claims": ["c"]}}', "str"),
-        (
-            b'{"experiment": "bad", "result": {"figures": [{"file": "../secret.png"}]}}',
-            "same folder",
-        ),
-        (
-            b'{"experiment": "bad", "result": {"figures": [{"file": "bad.json"}]}}',
-            "PNG or SVG",
-        ),
-        (
-            json.dumps(
-                {"experiment": "bad", "result": {"tables": [BAD_TABLE]}}
-            ).encode(),
-            "1 cells for 2 columns",
-        ),
+        (record_of("other"), "the name of the file"),
+        (record_of(title=3), "3 must be text"),
+        (record_of(notes=[None]), "None must be text"),
+        (record_of(claims=[{"claim": "c"}]), "lacks 'verdict'"),
+        (record_of(claims=[{"claim": "", "verdict": "holds so"}]), "holds so"),
+        (record_of(claims=["c"]), "str"),
+        (record_of(figures=[{"file": "../secret.png"}]), "same folder"),
+        (record_of(figures=[{"file": "bad.json"}]), "PNG or SVG"),
+        (record_of(tables=[BAD_TABLE]), "1 cells for 2 columns"),
     ],
 )
 def test_a_file_that_is_no_record_is_left_out_and_named(

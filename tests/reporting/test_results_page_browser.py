@@ -1,4 +1,4 @@
-"""The page of results in a headless browser (`make browser` installs one), in all its forms."""
+"""The page of results in a headless browser (`make browser` installs one)."""
 
 import json
 
@@ -52,7 +52,7 @@ def url(folder):
 
 
 def check_whole(page, folder):
-    """No error, no request but for the page itself, and all figures and rows of the records."""
+    """Check that nothing is requested but the page, and all of it is shown."""
     assert page.errors == []
     assert [
         request
@@ -91,7 +91,10 @@ def test_the_page_loads_whole_and_fits_the_screen(browser, folder, url, width, d
 
 def test_a_wide_table_scrolls_in_its_box_and_its_names_stay(browser, url):
     page = browser.open(url, width=390)
-    box = "[...document.querySelectorAll('.box')].find(box => box.ariaLabel == 'A wide table')"
+    box = (
+        "[...document.querySelectorAll('.box')]"
+        ".find(box => box.ariaLabel == 'A wide table')"
+    )
     assert page.evaluate(f"{box}.scrollWidth > {box}.clientWidth")
     name = f"{box}.querySelector('th[scope=row]').getBoundingClientRect().left"
     before = page.evaluate(name)
@@ -125,7 +128,8 @@ def test_errors_are_noticed(browser, tmp_path):
     """The checks above could fail: a missing image and an exception are errors."""
     path = tmp_path / "bad.html"
     path.write_text(
-        "<!doctype html><title>bad</title><img src='none.png'><script>throw new Error('x')</script>"
+        "<!doctype html><title>bad</title><img src='none.png'><script>throw new "
+        "Error('x')</script>"
     )
     page = browser.open(path.as_uri())
     assert len(page.errors) >= 2

@@ -172,7 +172,7 @@ def one_of_two_processes(address: str, table: Path, number: str) -> None:
         example(),
         example().fitted,
         set(),
-        training_data.Mapped.__getitem__,
+        training_data.MappedArray.__getitem__,
     )
 
     def noted(self, wanted):
@@ -184,7 +184,11 @@ def one_of_two_processes(address: str, table: Path, number: str) -> None:
         np.savez(table.parent / number, rows=sorted(read), weights=flat(result.model))
         return fitted()
 
-    training_data.CHUNK, training_data.Mapped.__getitem__, module.fitted = (
+    (
+        training_data.MAX_BYTES_PER_CHUNK,
+        training_data.MappedArray.__getitem__,
+        module.fitted,
+    ) = (
         100,
         noted,
         both,

@@ -11,17 +11,17 @@ from sweeps import sweep
 import mmlp
 from mmlp.training import checkpoints
 from mmlp.training import data as training_data
-from mmlp.training.arguments import Models, Sizes, checked_task
+from mmlp.training.arguments import Arguments, prepare_run
 from mmlp.training.epoch import run_epoch
-from mmlp.training.fingerprint import digest
-from mmlp.training.streaming import Static, run_batches, shuffled
+from mmlp.training.fingerprint import digest_tree
+from mmlp.training.streaming import StreamedProgram, permute_rows, run_batches
 
 
 @pytest.fixture
 def maps(tmp_path, monkeypatch):
     """The data in files, of which few bytes are read at once: two batches of 2 rows."""
-    monkeypatch.setattr(training_data, "CHUNK", 128)
-    monkeypatch.setattr(training_data, "PIECE", 60)
+    monkeypatch.setattr(training_data, "MAX_BYTES_PER_CHUNK", 128)
+    monkeypatch.setattr(training_data, "MAX_BYTES_PER_READ", 60)
     return mapped(tmp_path, X, Y)
 
 
@@ -57,13 +57,14 @@ def test_a_fit_on_mapped_files_is_that_in_memory(
     batch_size, validated, maps, monkeypatch
 ):
     """In six pieces, with a tail, and in one batch that is not full; in a thread that ends."""
-    threads, gathered = set(), training_data.gathered
+    threads = set()
+    read_rows = training_data.read_rows
 
     def watched(*arguments):
         threads.add(threading.current_thread())
-        return gathered(*arguments)
+        return read_rows(*arguments)
 
-    monkeypatch.setattr("mmlp.training.streaming.gathered", watched)
+    monkeypatch.setattr("mmlp.training.streaming.read_rows", watched)
     held, files = (
         None if validated is None else tuple(x[:validated] for x in data)
         for data in ((X, Y), maps)
@@ -86,7 +87,7 @@ def test_files_and_arrays_may_stand_side_by_side_and_results_are_shared(
             raise RuntimeError("enough")
 
     options: dict = {"batch_size": 7, "validation": (X[:9], Y[:9])}
-    monkeypatch.setattr(checkpoints, "SHARE", 0)
+    monkeypatch.setattr(checkpoints, "MAX_SHARE_OF_TIME", float("inf"))
     results = []
     for run, data in ((tmp_path / "files", maps), (tmp_path / "memory", (X, Y))):
         with pytest.raises(RuntimeError, match="enough"):
@@ -111,11 +112,11 @@ def test_double_precision_is_cast_by_pieces_where_jax_has_single(maps):
         single = jax.tree.map(lambda x: x.astype("float32"), model())
         expected = fit(single, noisy, (X, Y))
         result = fit(single, noisy, maps)
-        file = training_data.Mapped(maps[0])
-        assert digest(file) == digest(X.astype("float32"))
+        file = training_data.MappedArray(maps[0])
+        assert digest_tree(file) == digest_tree(X.astype("float32"))
     assert result.history["loss"].dtype == file.dtype == "float32"
     assert close(result, expected, rtol=1e-5)
-    assert digest(training_data.Mapped(maps[0])) == digest(X)
+    assert digest_tree(training_data.MappedArray(maps[0])) == digest_tree(X)
 
 
 @pytest.mark.parametrize(
@@ -123,48 +124,56 @@ def test_double_precision_is_cast_by_pieces_where_jax_has_single(maps):
 )
 def test_the_order_is_that_of_jax(n):
     """Which sorts once up to 1625 rows, twice up to 2.6 million, then three times."""
-    assert np.array_equal(shuffled(KEY, n), jax.random.permutation(KEY, n))
+    assert np.array_equal(permute_rows(KEY, n), jax.random.permutation(KEY, n))
 
 
 def test_programs_are_compiled_as_hard_as_those_in_memory(maps):
     """At the least effort bits may differ; the tests compile all on one level."""
-    key, sizes = jax.random.key(0), Sizes(1, 2, None)
     efforts = []
     for data in (maps, (X, Y), (X[:2], Y[:2])):
-        task = checked_task(
-            Models("fit", model()), loss, (data, None), key, sizes, ADAM
+        arguments = Arguments(
+            call="fit",
+            model=model(),
+            loss=loss,
+            data=data,
+            key=KEY,
+            epochs=1,
+            batch_size=2,
+            optimizer=ADAM,
+            validation=None,
+            patience=None,
         )
-        efforts.append(Static(task.program, (3,)).effort)
+        program = prepare_run(arguments).program
+        efforts.append(StreamedProgram(program, len(data[0]), 0).effort)
     assert efforts == ["less", "less", "least"]
 
 
-def test_pieces_share_a_program_and_cover_each_batch_once():
+def test_chunks_share_a_program_and_cover_each_batch_once():
     for n, size in ((22, 2), (22, 7), (5, 7), (64, 8), (101, 1)):
         data = np.zeros((n, 3), np.float32)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(training_data, "CHUNK", 100)
-            pieces = training_data.planned(data, size)
-        steps = [first + i for first, _, count, *_ in pieces for i in range(count)]
+            patch.setattr(training_data, "MAX_BYTES_PER_CHUNK", 100)
+            chunks = training_data.plan_chunks(data, size)
+        steps = [c.first_batch + i for c in chunks for i in range(c.n_batches)]
         assert steps == list(range(-(-n // size)))
-        assert sum(piece.count * piece.size for piece in pieces) == n
-        assert len({(piece.size, piece.room) for piece in pieces}) <= 2
-        assert all(
-            piece.count <= piece.room <= max(1, 100 // (12 * size)) for piece in pieces
-        )
+        assert sum(chunk.n_batches * chunk.batch_size for chunk in chunks) == n
+        assert len({(chunk.batch_size, chunk.capacity) for chunk in chunks}) <= 2
+        max_batches = max(1, 100 // (12 * size))
+        assert all(c.n_batches <= c.capacity <= max_batches for c in chunks)
 
 
 def test_small_files_are_held_and_large_ones_never_are(maps, monkeypatch):
     assert isinstance(
-        training_data.checked_rows("fit", (maps, None), None, many=False)[0][0],
-        training_data.Mapped,
+        training_data.check_data(maps, None, call="fit")[0][0],
+        training_data.MappedArray,
     )
     view = maps[0][::2, :2]
     assert training_data.is_mapped(np.asarray(view))
     assert not training_data.is_mapped(np.array(view))
     assert not training_data.is_mapped(view + 1)
-    monkeypatch.setattr(training_data, "CHUNK", maps[0].nbytes)
+    monkeypatch.setattr(training_data, "MAX_BYTES_PER_CHUNK", maps[0].nbytes)
     assert isinstance(
-        training_data.checked_rows("fit", (maps, None), None, many=False)[0][0],
+        training_data.check_data(maps, None, call="fit")[0][0],
         np.ndarray,
     )
 
@@ -216,10 +225,10 @@ def test_numbers_beyond_the_precision_of_jax_are_named_and_any_order_of_bytes_is
             ):
                 with pytest.raises(ValueError, match=message):
                     fit(model(), loss, (bad, Y))
-        training_data.checked_rows("fit", (data, None), None, many=False)
+        training_data.check_data(data, None, call="fit")
     swapped = X.astype(">f8")
     for array in (swapped, *mapped(tmp_path, swapped)):
-        held, _ = training_data.checked_rows("fit", (array, array), None, many=False)
+        held, _ = training_data.check_data(array, array, call="fit")
         assert held.dtype.isnative
         assert np.array_equal(held[:], X)
 
@@ -228,6 +237,6 @@ def test_an_error_while_reading_ends_the_fit(maps, monkeypatch):
     def broken(*_):
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr("mmlp.training.streaming.gathered", broken)
+    monkeypatch.setattr("mmlp.training.streaming.read_rows", broken)
     with pytest.raises(OSError, match="the disk is gone"):
         fit(model(), loss, maps)

@@ -51,7 +51,7 @@ def test_after_several_in_a_row_training_goes_back_with_a_smaller_step_and_recov
 
     with pytest.warns(
         RuntimeWarning,
-        match="the loss was not finite in 5 steps in a row in epoch 2; went back",
+        match="the loss was not finite in 5 steps in a row in epoch 2; training returns",
     ):
         result = fit(
             jnp.array(0.0), cliff, X, optimizer=optax.sgd(0.8), epochs=20, batch_size=5
@@ -64,7 +64,7 @@ def test_after_several_in_a_row_training_goes_back_with_a_smaller_step_and_recov
 def test_lasting_trouble_ends_in_an_error_that_says_what_where_and_what_to_try():
     text = r"the gradient or step of linear.weight was not finite .* in epoch \d+, .*learning rate"
     with (
-        pytest.warns(RuntimeWarning, match="went back"),
+        pytest.warns(RuntimeWarning, match="training returns to the last good weights"),
         pytest.raises(NonFiniteError, match=text) as info,
     ):
         fit(Poisoned(model(), jnp.arange(3, 9)), infinite_gradient, (X, Y), epochs=30)
@@ -79,7 +79,7 @@ def test_a_run_without_a_single_step_is_reported_and_its_progress_line_is_tidy(
     monkeypatch.setattr(progress, "SECONDS_BEFORE_COMPILING", 1e9)
     with pytest.warns(
         UserWarning,
-        match="no step at all was finite, and none was applied; the model is as it began",
+        match="no step was finite, and none was applied; the model has its initial weights",
     ):
         fit(
             Poisoned(model(), jnp.arange(9)),
@@ -88,7 +88,7 @@ def test_a_run_without_a_single_step_is_reported_and_its_progress_line_is_tidy(
             epochs=1,
             progress=True,
         )
-    assert capsys.readouterr().err.startswith("all 1 epoch: 3 steps left out, 0:")
+    assert capsys.readouterr().err.startswith("all 1 epoch: 3 steps skipped, 0:")
 
 
 def test_metrics_of_half_precision_are_counted_in_single():
@@ -137,7 +137,11 @@ def test_warnings_point_to_the_line_that_called(many, tmp_path):
         file.write_bytes(b"")
     with pytest.warns() as second:
         train()
-    assert ("it rests at" in str(first[-2].message)) if many else len(first) == 1
+    assert (
+        ("it keeps its last good weights" in str(first[-2].message))
+        if many
+        else len(first) == 1
+    )
     assert "not finite in any epoch" in str(first[-1].message)
-    assert "begins anew" in str(second[0].message)
+    assert "training starts again" in str(second[0].message)
     assert {warning.filename for warning in (*first, *second)} == {__file__}

@@ -15,10 +15,8 @@ from jax.extend.core import ClosedJaxpr, Literal
 from processes import environment
 
 import mmlp
-from mmlp.compilation import partition_model
-from mmlp.training.arguments import Fixed, Program, Task
-from mmlp.training.fingerprint import digest, digest_function
-from mmlp.training.fingerprint import fingerprint as fingerprint_of
+from mmlp.training.arguments import Arguments, prepare_run
+from mmlp.training.fingerprint import digest_function, digest_tree, fingerprint_run
 
 KEY = jax.random.key(0)
 X = np.linspace(-1, 1, 24).reshape(8, 3)
@@ -33,13 +31,19 @@ def model():
 
 
 def fingerprint(loss, optimizer=optax.sgd(0.1)):
-    params, frozen, static = partition_model(model())
-    program = Program(
-        loss, optimizer, static, batch_size=4, key_type=jax.random.key_impl(KEY)
+    arguments = Arguments(
+        call="fit",
+        model=model(),
+        loss=loss,
+        data=X,
+        key=KEY,
+        epochs=1,
+        batch_size=4,
+        optimizer=optimizer,
+        validation=None,
+        patience=None,
     )
-    key, one = np.asarray(jax.random.key_data(KEY)), np.float32(1)
-    fixed = Fixed(frozen, X, None, key, rate=one, epochs=one, patience=one)
-    return fingerprint_of(Task("fit", program, params, fixed))
+    return fingerprint_run(prepare_run(arguments))
 
 
 # -- where a constant may stand: functions of a number y, with a table of any shape ----------------
@@ -239,7 +243,7 @@ def all_fingerprints():
 
     program = digest_function(jax.grad(loss), params, X[0])
     callback = digest_function(lambda y: jax.pure_callback(np.sin, y, y), jnp.ones(2))
-    return [*found, program, callback, digest(network)]
+    return [*found, program, callback, digest_tree(network)]
 
 
 @pytest.mark.slow
@@ -247,8 +251,8 @@ def test_a_run_has_the_same_fingerprint_in_a_new_process():
     """With another seed for the hashes of texts, so that no order of a set counts."""
     program = """
 import json, sys
-import conftest, test_digest
-print(json.dumps(test_digest.all_fingerprints()))
+import conftest, test_fingerprint
+print(json.dumps(test_fingerprint.all_fingerprints()))
 """
     command = [sys.executable, "-W", "ignore", "-c", program]
     done = subprocess.run(
