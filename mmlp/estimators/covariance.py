@@ -9,12 +9,12 @@ import abc
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from jax.typing import DTypeLike
 
-from mmlp.errors import CallError
+from mmlp.distributions import Elliptical
 from mmlp.estimators.chunks import apply_networks, nest_stack
 from mmlp.estimators.cross_fitting import (
     CrossFit,
@@ -22,27 +22,18 @@ from mmlp.estimators.cross_fitting import (
     compile_networks,
     fit_networks,
 )
+from mmlp.estimators.mean import FittedMean
 from mmlp.estimators.scaling import StandardizedTable
+from mmlp.estimators.target_columns import TargetColumns
 from mmlp.estimators.training_settings import TrainingSettings
 from mmlp.networks.heads import GaussianHead, Head, PowerExponentialHead, StudentTHead
 from mmlp.spd import SPD
-
-if TYPE_CHECKING:
-    from mmlp.distributions import Elliptical
-    from mmlp.estimators.mean import FittedMean
-    from mmlp.estimators.target_columns import TargetColumns
 
 FAMILIES = {
     "gaussian": GaussianHead,
     "power_exponential": PowerExponentialHead,
     "student_t": StudentTHead,
 }
-
-# How far rounding may move a mean, in standard deviations given the other targets: half a
-# unit in the last place, h. Together with the rounding of the target it costs a Gaussian
-# h^2 / 3 of its mean log density for each target on average: at 0.05 this is 0.0008, and
-# at the very worst 0.005.
-MAX_ROUNDING_IN_DEVIATIONS = 0.05
 
 MAX_TARGETS_FOR_FULL = 30
 
@@ -54,7 +45,7 @@ class CovarianceBatch(Protocol):
         """Return the covariances after each target is multiplied by its scale (d,)."""
         ...
 
-    def with_constant_targets(self, columns: "TargetColumns") -> "CovarianceBatch":
+    def with_constant_targets(self, columns: TargetColumns) -> "CovarianceBatch":
         """Return those of all targets: zero in rows and columns of constant ones."""
         ...
 
@@ -202,7 +193,7 @@ class CovarianceForm(abc.ABC):
 
     @abc.abstractmethod
     def calibrate(
-        self, family: "type[Elliptical]", networks: Any, table: ResidualTable
+        self, family: type[Elliptical], networks: Any, table: ResidualTable
     ) -> tuple[Any, float]:
         """Return contrast and gain that suit the held-out residuals."""
 
@@ -216,7 +207,7 @@ class CovarianceForm(abc.ABC):
         self,
         parts: Sequence[np.ndarray],
         calibration: Calibration,
-        family: "type[Elliptical]",
+        family: type[Elliptical],
     ) -> tuple[CovarianceBatch, list[np.ndarray]]:
         """Return the covariances of the standardized targets, and the tail.
 
@@ -248,7 +239,7 @@ def minus_log_density(network, key, t, x, residual):
 
 def fit_covariance(
     table: StandardizedTable,
-    mean: "FittedMean",
+    mean: FittedMean,
     folds: list[Fold],
     settings: CovarianceSettings,
     validation: StandardizedTable | None = None,
@@ -355,7 +346,7 @@ def predict_covariance(
     networks: Any,
     form: CovarianceForm,
     calibration: Calibration,
-    family: "type[Elliptical]",
+    family: type[Elliptical],
     inputs: np.ndarray,
 ) -> tuple[CovarianceBatch, list[np.ndarray]]:
     """Return covariances and tails of the standardized targets at standardized inputs."""
@@ -374,68 +365,3 @@ def choose_form(covariance: str, rank: int | None, n_columns: int) -> str:
     if rank is not None or n_columns > MAX_TARGETS_FOR_FULL:
         return "low_rank"
     return "full"
-
-
-def check_range(
-    call: str,
-    dtype: DTypeLike,
-    eta: np.ndarray,
-    diagonal: np.ndarray,
-    mean: np.ndarray,
-) -> None:
-    """Raise a CallError if the dtype cannot hold means and covariances.
-
-    Parameters
-    ----------
-    call : str
-        What the error names.
-    dtype : dtype
-    eta : array of shape (n,)
-        Traces of the covariances.
-    diagonal : array of shape (n, d)
-        Roots of the diagonals of the covariances over their traces.
-    mean : array of shape (n, d)
-    """
-    limits = np.finfo(dtype)
-    smallest = min(eta.min(), diagonal.min())
-    largest = max(eta.max(), diagonal.max(), np.abs(mean).max())
-    if not (limits.tiny <= smallest and largest <= limits.max):
-        raise CallError(
-            f"means and scales range from {smallest:.3g} to {largest:.3g}, which "
-            f"{limits.dtype} cannot hold",
-            call=call,
-            remedy="fit targets in other units",
-            python_remedy='fit targets in other units, or use dtype="float64"',
-        )
-
-
-def check_rounding(
-    call: str, dtype: DTypeLike, mean: np.ndarray, precision: np.ndarray
-) -> None:
-    """Raise a CallError if the dtype rounds means too much.
-
-    Parameters
-    ----------
-    call : str
-        What the error names.
-    dtype : dtype
-    mean : array of shape (n, d)
-    precision : array of shape (n, d)
-        1 / deviation of each target given the others.
-    """
-    limits = np.finfo(dtype)
-    half_unit = np.spacing(np.abs(mean).astype(dtype)).astype(np.float64) / 2
-    rounding = half_unit * precision
-    row, target = np.unravel_index(np.argmax(rounding), rounding.shape)
-    if rounding[row, target] > MAX_ROUNDING_IN_DEVIATIONS:
-        better = ', fit with dtype="float64"' if limits.dtype == np.float32 else ""
-        raise CallError(
-            f"{limits.dtype} rounds the mean of target {target} in row {row} (from 0), "
-            f"{mean[row, target]:.6g}, by up to {rounding[row, target]:.2g} of its "
-            "standard deviations given the other targets",
-            call=call,
-            remedy="subtract an offset from the targets before fitting",
-            python_remedy="subtract an offset from the targets before "
-            f"`fit`{better}, or use `predict`, `predict_covariance` and `log_density`, "
-            "which lose no digits",
-        )

@@ -15,14 +15,13 @@ from mmlp.estimators.covariance import (
     CovarianceForm,
     CovarianceSettings,
     ResidualTable,
-    check_range,
-    check_rounding,
 )
 from mmlp.estimators.covariance_networks import (
     FullCovarianceBuilder,
     MatrixNetworkSizes,
 )
 from mmlp.estimators.cross_fitting import out_of_fold
+from mmlp.estimators.precision import check_range, check_rounding
 from mmlp.estimators.target_columns import TargetColumns
 from mmlp.spd import Gram
 

@@ -24,6 +24,7 @@ from mmlp.registry import register
 
 # Solving takes n^3 operations for each target.
 MAX_ROWS_FOR_GAUSSIAN_PROCESS = 1000
+MAX_TARGETS_FOR_GAUSSIAN_PROCESS = 30
 
 # A kernel is chosen by at most this many rows.
 MAX_ROWS_FOR_KERNEL = 250

@@ -29,13 +29,12 @@ from mmlp.estimators.covariance import (
     CovarianceForm,
     CovarianceSettings,
     ResidualTable,
-    check_range,
-    check_rounding,
 )
 from mmlp.estimators.covariance_networks import (
     LowRankCovarianceBuilder,
     MatrixNetworkSizes,
 )
+from mmlp.estimators.precision import check_range, check_rounding
 from mmlp.estimators.target_columns import TargetColumns
 from mmlp.spd import DiagonalGram, LowRankGram
 

@@ -29,7 +29,6 @@ from mmlp.estimators.chunks import (
     select_network,
     select_networks,
 )
-from mmlp.estimators.covariance import MAX_TARGETS_FOR_FULL
 from mmlp.estimators.cross_fitting import (
     CrossFit,
     Fold,
@@ -39,6 +38,7 @@ from mmlp.estimators.cross_fitting import (
 )
 from mmlp.estimators.gaussian_process import (
     MAX_ROWS_FOR_GAUSSIAN_PROCESS,
+    MAX_TARGETS_FOR_GAUSSIAN_PROCESS,
     choose_blending_weights,
     fit_gaussian_process,
 )
@@ -208,7 +208,7 @@ def fit_mean(
 
     gaussian_process = None
     weights = np.zeros(table.n_targets)
-    if is_small and table.n_targets <= MAX_TARGETS_FOR_FULL:
+    if is_small and table.n_targets <= MAX_TARGETS_FOR_GAUSSIAN_PROCESS:
         process, process_predictions = fit_gaussian_process(
             table, partitions, dtype=dtype, rng=rng
         )

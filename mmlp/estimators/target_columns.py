@@ -13,7 +13,7 @@ import numpy as np
 
 from mmlp.argument_checks import check_floats
 from mmlp.errors import CallError, CallWarning
-from mmlp.estimators.covariance import MAX_ROUNDING_IN_DEVIATIONS
+from mmlp.estimators.precision import MAX_ROUNDING_IN_DEVIATIONS
 
 MAX_NAMES_SHOWN = 5
 

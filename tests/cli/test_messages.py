@@ -19,7 +19,7 @@ from mmlp.errors import (
     DirectoryInUseError,
     UnusableCheckpointError,
 )
-from mmlp.estimators import chunks, covariance
+from mmlp.estimators import chunks, precision
 from mmlp.estimators.arguments import check_covariance_form
 from mmlp.estimators.spd import factorize
 from mmlp.estimators.training_settings import check_number_of_steps
@@ -85,7 +85,7 @@ ERRORS = {
     ),
     "range": (
         lambda: raised(
-            covariance.check_range,
+            precision.check_range,
             "MultivariateRegressor.predict_distribution",
             "float32",
             np.array([1e-60]),
@@ -96,7 +96,7 @@ ERRORS = {
     ),
     "rounding": (
         lambda: raised(
-            covariance.check_rounding,
+            precision.check_rounding,
             "MultivariateRegressor.predict_distribution",
             "float32",
             np.full((1, 1), 1e9),
