@@ -336,8 +336,9 @@ def calibrate_covariance(
     covariance: FittedCovariance, settings: CovarianceSettings
 ) -> Calibration:
     """Correct the learnt covariances by held-out residuals."""
+    family: Any = settings.head.distribution
     contrast, gain = settings.form.calibrate(
-        settings.head.distribution, covariance.networks, covariance.table
+        family, covariance.networks, covariance.table
     )
     return Calibration(covariance.shape, contrast, gain)
 

@@ -228,7 +228,7 @@ def _leave_out_unknown_targets(
     except (TypeError, ValueError):  # `validate_data` refuses it, if it must
         return X, y, weights, np.arange(np.shape(y)[0] if np.ndim(y) else 0)
 
-    is_unknown = np.zeros(0, bool)
+    is_unknown: Any = np.zeros(0, bool)
     if values.ndim and values.size:
         is_unknown = np.isnan(values.reshape(len(values), -1)).any(axis=1)
     n_rows = len(is_unknown)
