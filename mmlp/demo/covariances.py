@@ -14,15 +14,16 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mmlp.datasets import turning_factors
+from mmlp.demo.baselines import log_euclidean_mean, nearest_neighbours
 from mmlp.demo.tables import table
 from mmlp.divergences import quadratic, stein, von_neumann
 from mmlp.networks import CholeskyMLP, MatrixMLP
 from mmlp.networks.calibration import calibrate
 from mmlp.spd import Gram
 from mmlp.training import default_optimizer, fit
-from reproduction.spd import models as baselines
 
 TITLE = "covariance matrices from inputs"
+N_NEIGHBOURS = 5
 MEASURES = {"von Neumann": von_neumann, "Stein": stein, "quadratic": quadratic}
 
 
@@ -79,11 +80,11 @@ def run(settings: Settings) -> dict:
     known, T, new = (
         np.asarray(part, np.float64) for part in (train[0], train[1].factor, X)
     )
-    constant = np.broadcast_to(baselines.log_euclidean_mean(T), (settings.test, d, d))
-    nearest = baselines.nearest_neighbours(known, T, new, baselines.NEIGHBOURS)
+    constant = np.broadcast_to(log_euclidean_mean(T), (settings.test, d, d))
+    nearest = nearest_neighbours(known, T, new, N_NEIGHBOURS)
     predictions = {
         "constant (log-Euclidean mean)": constant,
-        baselines.NEIGHBOURS_ROW: nearest,
+        f"{N_NEIGHBOURS} nearest neighbours": nearest,
     }
     predictions = {name: Gram(jnp.asarray(T)) for name, T in predictions.items()}
     steps = settings.epochs * -(-a // settings.batch_size)

@@ -12,9 +12,9 @@ import numpy as np
 from sklearn.mixture import GaussianMixture
 
 from mmlp.datasets import Components, digits, random_split
+from mmlp.demo.image_panels import save_image_panels
 from mmlp.demo.tables import table
 from mmlp.estimators import MatrixVAE
-from reproduction.vaes import data
 
 TITLE = "a density of handwritten digits"
 IMAGES = 40
@@ -69,5 +69,11 @@ def run(settings: Settings) -> dict:
 
 
 def draw(record: dict, out: Path) -> None:
-    images, path = record["result"]["pictures"], out / "demo-vae.png"
-    data.mosaic(images, (8, 8), 16, path, columns=5, size=(2.6, 4))
+    save_image_panels(
+        record["result"]["pictures"],
+        (8, 8),
+        16,
+        out / "demo-vae.png",
+        images_per_row=5,
+        panel_size=(2.6, 4),
+    )
