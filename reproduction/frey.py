@@ -17,7 +17,6 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from mmlp.demo.image_panels import save_image_panels
 from mmlp.reporting.tables import mean_cell
 from mmlp.vae import MODELS
 from reproduction.harness.parallel import map_in_processes
@@ -42,6 +41,7 @@ from reproduction.vaes.images import (
     ImageSettings,
     components_to_json,
     decode_components,
+    save_image_panels,
 )
 from reproduction.vaes.recipes import Recipe, tuned_recipe
 

@@ -25,7 +25,6 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from mmlp.demo.image_panels import save_image_panels
 from mmlp.reporting.records import describe_device
 from mmlp.reporting.tables import mean_cell
 from reproduction.harness.claims import (
@@ -43,6 +42,7 @@ from reproduction.vaes.images import (
     encode_parts,
     gaussian_log_density,
     pack_images,
+    save_image_panels,
     shrink_principal_directions,
     standardize_pixels,
     temper_scales,

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.special import logsumexp
+from sweeps import sweep
 
 import mmlp
 from mmlp.vae import MODELS, von_neumann_kl
@@ -93,7 +94,7 @@ def test_the_importance_weighted_bound_agrees_with_the_exact_evidence_within_its
     assert np.all(np.abs(estimate - exact_evidence(vae)) < 4.5 * error)
 
 
-@pytest.mark.parametrize(
+@sweep(
     "name",
     [
         pytest.param(m, marks=() if m in ("NdNd", "EfEf") else pytest.mark.slow)
@@ -108,6 +109,7 @@ def test_the_bound_is_never_below_the_elbo_of_the_same_draws(name):
     assert np.all(np.isfinite(elbo))
 
 
+@pytest.mark.slow
 def test_the_bound_rises_with_the_number_of_samples():
     # from the same 4096 draws, groups of 1, 4, 16, 64: Jensen makes the mean over groups rise, for
     # any draws
@@ -120,7 +122,8 @@ def test_the_bound_rises_with_the_number_of_samples():
     assert np.all(np.diff(means) > 0)
 
 
-@pytest.mark.parametrize("name", ["NdNd", pytest.param("EfEf", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["NdNd", "EfEf"])
 def test_the_sampled_kl_agrees_with_the_exact_one(name):
     # 20000 draws, 5 standard errors
     vae = small(name)
@@ -155,7 +158,7 @@ def test_von_neumann_kl_by_eigenvalues_and_to_second_order():
         assert abs(von_neumann_kl(near) - exact) < 10 * ratio * exact
 
 
-@pytest.mark.parametrize("name", MODELS)
+@sweep("name", MODELS, quick=2)
 def test_the_six_models_have_the_families_they_are_named_for(name):
     vae = small(name)
     families = {"N": mmlp.TraceOneGaussian, "E": mmlp.TraceOnePowerExponential}
@@ -179,9 +182,7 @@ def test_outputs_say_what_the_letters_mean():
     )
 
 
-@pytest.mark.parametrize(
-    "network", [mmlp.MatrixMLP, mmlp.JointMatrixMLP, mmlp.CholeskyMLP]
-)
+@sweep("network", [mmlp.MatrixMLP, mmlp.JointMatrixMLP, mmlp.CholeskyMLP])
 def test_calibration_makes_both_halves_respond(network):
     vae = mmlp.calibrate(small("NfNf", network=network), X, key=KEY)
     latent = jax.vmap(lambda x: vae.encode(x).mean)(X)

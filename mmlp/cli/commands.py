@@ -12,18 +12,23 @@ import numpy as np
 from tqdm import tqdm
 
 from mmlp import atomic_files, estimators, tables
-from mmlp.cli import about, fitting
-from mmlp.cli.arguments import Demo, Predict, Report, Sample, Score
-from mmlp.cli.examined import (
-    expects_decimal_commas,
-    known_rows,
-    read_for,
-    told_by_lines,
+from mmlp.cli import fitting, info
+from mmlp.cli.arguments import (
+    DEFAULT_REPORT_FOLDER,
+    Demo,
+    FitOptions,
+    Predict,
+    ReadOptions,
+    Report,
+    Sample,
+    Score,
 )
-from mmlp.cli.fit_arguments import BESIDE, FitOptions, ReadOptions
+from mmlp.cli.table_problems import explain_problems
 from mmlp.estimators.model_files import kinds
-from mmlp.tables.kinds import Words
+from mmlp.tables.encoder import TableEncoder
+from mmlp.tables.kinds import Categories
 from mmlp.tables.number_format import NumberFormat
+from mmlp.tables.preparation import prepare_prediction_data, prepare_scored_data
 
 DELAY = 2  # seconds without a bar
 
@@ -46,7 +51,7 @@ def demo(command: Demo) -> int:
 
 @execute.register
 def fit(command: FitOptions) -> int:
-    suffix = tables.extension(command.data, tables.INPUTS, "read")
+    suffix = tables.find_extension(command.data, tables.INPUT_EXTENSIONS, "read")
     out = _model_file(
         command.out or Path(command.data.name[: -len(suffix)] + ".safetensors")
     )
@@ -55,11 +60,11 @@ def fit(command: FitOptions) -> int:
         remedy = "--overwrite replaces it, or choose another -o"
         raise ValueError(f"{out} is there already; {remedy}.")
     if command.report is not None:
-        from mmlp.reporting.document import checked_folder
+        from mmlp.reporting.model_report import check_folder
 
-        checked_folder(fitting.report_folder(command.report, out))
+        check_folder(fitting.report_folder(command.report, out))
     scores = fitting.fit(command, out)
-    about.show(about.summary(out) | scores, as_json=command.json)
+    info.print_entries(info.summarize_model(out) | scores, as_json=command.json)
     return 0
 
 
@@ -69,16 +74,15 @@ def predict(command: Predict) -> int:
     out = _results_file(command.out, data=command.data, model=command.model)
     text = out is None or tables.check_output(out, estimator.result_names()) == ".csv"
     table = _read_table(command, estimator)
-    X, _, gaps = read_for(estimator, table, inputs)
-    with told_by_lines(table):
-        pieces = _shown(
-            _blanked(estimator.predicted_pieces(X, text=text), gaps), len(X)
-        )
+    with explain_problems(table):
+        data = prepare_prediction_data(table, inputs, (), _encoder_of(estimator))
+        results = estimator.predicted_pieces(data.inputs, text=text)
+        pieces = _shown(_blanked(results, data.is_incomplete), len(table))
         first = next(pieces)
     width = max(
         (array.shape[1] for array in first.values() if array.ndim > 1), default=0
     )
-    axis = targets or tables.numbered("", width)
+    axis = targets or tables.number_columns("", width)
     tables.write(out, itertools.chain([first], pieces), axis)
     return 0
 
@@ -91,40 +95,46 @@ def score(command: Score) -> int:
         data = fitting.matrices(command.data)
     else:
         table = _read_table(command, estimator)
-        data = known_rows(estimator, table, inputs, targets)
-    with told_by_lines(table):
+        with explain_problems(table):
+            X, y = prepare_scored_data(table, inputs, targets, _encoder_of(estimator))
+        data = (X, y) if targets else (X,)
+    with explain_problems(table):
         found = fitting.scores(estimator, *data)
     model = {"model": str(command.model), "kind": estimator.kind}
-    about.show(model | found, as_json=command.json)
+    info.print_entries(model | found, as_json=command.json)
     return 0
 
 
 @execute.register
 def report(command: Report) -> int:
-    from mmlp.reporting import document
+    from mmlp.reporting import model_report
 
     estimator, inputs, targets = _loaded(command.model)
-    folder = fitting.report_folder(command.out or Path(BESIDE), command.model)
-    document.checked_folder(folder)
+    folder = fitting.report_folder(command.out or DEFAULT_REPORT_FOLDER, command.model)
+    model_report.check_folder(folder)
     names: dict[str, Any] = {"inputs": inputs, "targets": targets}
     table = None
     if estimator.targets == "matrices":
         data = fitting.matrices(command.data)
     else:
         table = _read_table(command, estimator)
-        X, y, gaps = read_for(estimator, table, inputs, targets)
-        used = np.flatnonzero(~gaps)
+        with explain_problems(table):
+            rows = prepare_prediction_data(
+                table, inputs, targets, _encoder_of(estimator)
+            )
+        used = np.flatnonzero(~rows.is_incomplete)
         if not len(used):
             raise ValueError(
                 f"{table.path} has no row with all values that a report needs."
             )
-        data = (X[used], y[used]) if targets else (X[used],)
+        X = rows.inputs[used]
+        data = (X, rows.targets[used]) if targets else (X,)
         names["place"] = lambda row: table.place(int(used[row]))
     title = f"{command.model.name} on {command.data.name}"
     how: dict[str, Any] = {"title": title, "progress": not command.quiet}
     X, y = (*data, None)[:2]
-    with told_by_lines(table):
-        print(document.report(estimator, X, y, folder, **how, **names))
+    with explain_problems(table):
+        print(model_report.report(estimator, X, y, folder, **how, **names))
     return 0
 
 
@@ -148,11 +158,16 @@ def _loaded(path: Path) -> tuple[Any, list[str], list[str]]:
         estimator
     )  # without the names, or scikit-learn would ask for them in arrays
     inputs = held.pop(
-        "feature_names_in_", tables.numbered("x", estimator.n_features_in_)
+        "feature_names_in_", tables.number_columns("x", estimator.n_features_in_)
     )
-    targets = held.get("target_names_", tables.numbered("y", estimator.n_targets))
+    targets = held.get("target_names_", tables.number_columns("y", estimator.n_targets))
     estimator.names = list(inputs)
     return estimator, list(inputs), list(targets)
+
+
+def _encoder_of(estimator) -> TableEncoder | None:
+    """Return the fitted encoder of an estimator, None if it takes numbers only."""
+    return estimator.columns_ if estimator.any_columns else None
 
 
 def _read_table(command: Any, estimator) -> tables.Table:
@@ -160,10 +175,12 @@ def _read_table(command: Any, estimator) -> tables.Table:
     options: ReadOptions = command
     number_format = NumberFormat.from_options(options.decimal, options.thousands)
     if not number_format.is_given:
-        found_in_inputs = NumberFormat(expects_commas=expects_decimal_commas(estimator))
+        encoder = _encoder_of(estimator)
+        expects_commas = encoder is not None and encoder.expects_decimal_commas
+        found_in_inputs = NumberFormat(expects_commas=expects_commas)
         number_format = getattr(estimator, "number_format_", found_in_inputs)
-    kinds_of_columns = estimator.columns_.kinds if estimator.any_columns else ()
-    has_codes = any(isinstance(kind, Words) for kind in kinds_of_columns)
+    kinds_of_columns = estimator.columns_.kinds_ if estimator.any_columns else ()
+    has_codes = any(isinstance(kind, Categories) for kind in kinds_of_columns)
     return tables.read(
         command.data, number_format, keep_faults=True, has_codes=has_codes
     )

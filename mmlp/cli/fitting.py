@@ -12,17 +12,23 @@ from sklearn.exceptions import ConvergenceWarning
 
 from mmlp import tables
 from mmlp.cli import interrupts
-from mmlp.cli.examined import examined, leaks, plain_numbers
-from mmlp.cli.fit_arguments import BESIDE, FitOptions
+from mmlp.cli.arguments import DEFAULT_REPORT_FOLDER, REPORT_SUFFIX, FitOptions
 from mmlp.cli.messages import describe
 from mmlp.cli.names import explain_split_name
+from mmlp.cli.table_problems import OPTION_WORDING, describe_leak, explain_problems
 from mmlp.errors import AnotherRunError, UnusableCheckpointError
 from mmlp.estimators.model_files import kinds, save
 from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
 from mmlp.estimators.spd import factored
 from mmlp.estimators.target_columns import ConstantTargetWarning, describe_constants
-from mmlp.tables.number_format import BY_COLUMN, NumberFormat
-from mmlp.tables.problems import ProblemsError, listed
+from mmlp.tables.encoder import ColumnTable, TableEncoder, find_declared_categories
+from mmlp.tables.number_format import FORMAT_BY_COLUMN, NumberFormat
+from mmlp.tables.preparation import (
+    find_leaks,
+    prepare_training_data,
+    read_numeric_columns,
+)
+from mmlp.tables.problems import ProblemsError
 from mmlp.terminal import escape_controls
 from mmlp.training.checkpoints import lock_directory
 
@@ -31,20 +37,20 @@ class Rows(NamedTuple):
     """What was read: X, then targets; the names of columns; where a row stands in the file."""
 
     data: tuple[np.ndarray, ...]
+    columns: ColumnTable  # the inputs, classified
     inputs: Sequence[str]
     targets: Sequence[str]
     place: Callable[[int], str]
     told: str = ""  # of the table, if there is more to it than numbers
-    number_format: NumberFormat = (
-        BY_COLUMN  # as other tables of the kind are to be read
-    )
+    # As other tables of the kind are to be read.
+    number_format: NumberFormat = FORMAT_BY_COLUMN
 
 
 def fit(command: FitOptions, out: Path) -> dict:
     """Train, write the model, and score it by the rows that `--test` keeps."""
     estimator = kinds()[command.kind](**command.params())
     rows = (
-        _matrix_rows(command)
+        _matrix_rows(command, estimator)
         if estimator.targets == "matrices"
         else _read(command, estimator)
     )
@@ -60,13 +66,13 @@ def fit(command: FitOptions, out: Path) -> dict:
             _fit_or_explain(
                 command.data,
                 estimator,
-                train,
+                [_training_inputs(estimator, rows, used), *train[1:]],
                 checkpoint,
                 place=lambda row: rows.place(int(used[row])),
                 overwrite=command.overwrite,
             )
         # first of all: whatever is wrong with the test rows, it is not lost
-        if rows.number_format != BY_COLUMN:
+        if rows.number_format != FORMAT_BY_COLUMN:
             estimator.number_format_ = rows.number_format
         save(estimator, out, feature_names_in_=rows.inputs, target_names_=rows.targets)
         if checkpoint.exists():  # not every estimator needs one
@@ -98,9 +104,22 @@ def fit(command: FitOptions, out: Path) -> dict:
     return results
 
 
+def _training_inputs(
+    estimator, rows: Rows, used: np.ndarray
+) -> ColumnTable | np.ndarray:
+    """Return the inputs of the rows to train on, with the kinds of their columns."""
+    if estimator.any_columns:
+        return rows.columns.take(used)
+    return rows.columns.values[used]
+
+
 def report_folder(given: Path, model: Path) -> Path:
     """Where the page of a model goes."""
-    return Path(f"{model.stem}{BESIDE}") if given == Path(BESIDE) else given
+    return (
+        Path(f"{model.stem}{REPORT_SUFFIX}")
+        if given == DEFAULT_REPORT_FOLDER
+        else given
+    )
 
 
 def scores(estimator, X: np.ndarray, *targets: np.ndarray) -> dict[str, float]:
@@ -117,11 +136,31 @@ def matrices(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return X, Y
 
 
-def _matrix_rows(command: FitOptions) -> Rows:
+def _matrix_rows(command: FitOptions, estimator) -> Rows:
     X, Y = matrices(command.data)
     if len(X) < 2:
         raise ValueError(f"{command.data} has {len(X)} row, too few to fit.")
-    return Rows((X, Y), tables.numbered("x", X.shape[1]), (), "row {} (from 0)".format)
+    names = tables.number_columns("x", X.shape[1])
+    encoder = _make_encoder(estimator)
+    is_category = find_declared_categories(
+        X, encoder.categories, names, type(estimator).__name__
+    )
+    try:
+        columns = encoder.classify(ColumnTable(X, list(names), is_category))
+    except ProblemsError as error:
+        raise ProblemsError(
+            str(command.data), error.problems, wording=OPTION_WORDING
+        ) from None
+    return Rows((X, Y), columns, names, (), "row {} (from 0)".format)
+
+
+def _make_encoder(estimator) -> TableEncoder:
+    """Return an encoder with the arguments of an estimator about columns."""
+    return TableEncoder(
+        missing=estimator.missing,
+        categories=estimator.categories,
+        dates=estimator.dates,
+    )
 
 
 def _read(command: FitOptions, estimator) -> Rows:
@@ -146,24 +185,26 @@ def _read(command: FitOptions, estimator) -> Rows:
         names, targets = tuple(dict.fromkeys(names)), ()
     inputs = table.others(names)
     if not inputs:
-        table.refuse([])
+        table.check_usable()
         raise ValueError(
             f"{table.path} has no columns left as inputs; name fewer columns."
         )
-    found = examined(table, inputs, targets, estimator)
-    for text in leaks(found):
-        warnings.warn(text, stacklevel=2)
-    data = (found.X, found.y) if estimator.targets == "columns" else (found.X,)
-    told = (
-        f"{table.path}: {found.told}"
-        if found.X.dtype == object or ";" in found.told
-        else ""
-    )
+    encoder = _make_encoder(estimator) if estimator.any_columns else None
+    with explain_problems(table):
+        found = prepare_training_data(table, inputs, targets, encoder)
+    for leak in find_leaks(found):
+        warnings.warn(describe_leak(leak), stacklevel=2)
+    X = found.inputs.values
+    data = (X, found.targets) if estimator.targets == "columns" else (X,)
+    told = ""
+    if X.dtype == object or ";" in found.summary:
+        told = f"{table.path}: {found.summary}"
     if not number_format.is_given:
         number_format = NumberFormat(expects_commas=table.has_decimal_commas())
     return Rows(
         data,
         found.inputs,
+        found.inputs.names,
         targets,
         lambda row: table.place(int(found.rows[row])),
         told,
@@ -186,16 +227,16 @@ def _check_cells(path: Path, dtype, rows: Rows) -> None:
         column = (table.names or ())[cell.column]
         return f"{path}, {rows.place(cell.row)}, column {column!r}:"
 
-    def columns(values: np.ndarray, names: Sequence[str]) -> Columns:
-        if values.ndim == 2:
-            return Columns("", *plain_numbers(values, names))
-        diagonal = np.diagonal(
-            values, axis1=1, axis2=2
-        )  # which bounds the other entries
-        names = [f"Y[{j}, {j}]" for j in range(diagonal.shape[1])]
-        return Columns("", diagonal, names, squared=False)
-
-    found = [*map(columns, rows.data, (rows.inputs, rows.targets))]
+    values, names = read_numeric_columns(rows.columns)
+    found = [Columns("", values, names)]
+    for targets in rows.data[1:]:
+        if targets.ndim == 2:
+            found.append(Columns("", targets, rows.targets))
+        else:
+            # The diagonal bounds the other entries of a covariance.
+            diagonal = np.diagonal(targets, axis1=1, axis2=2)
+            names = [f"Y[{j}, {j}]" for j in range(diagonal.shape[1])]
+            found.append(Columns("", diagonal, names, squared=False))
     check_cells("", dtype, found, at, stacklevel=2)
 
 
@@ -239,8 +280,9 @@ def _fit_or_explain(
     except UnusableCheckpointError:
         raise
     except ProblemsError as error:
-        texts = [problem.told(place) for problem in error.problems]
-        raise ValueError(listed(str(path), texts)) from None
+        raise ProblemsError(
+            str(path), error.problems, place=place, wording=OPTION_WORDING
+        ) from None
     except ValueError as error:
         raise ValueError(f"{path}: {describe(error)}") from error
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from mmlp import errors
+from mmlp.cli.arguments import option_names
 from mmlp.terminal import escape_controls
 
 # What to do about an error of the operating system.
@@ -30,17 +31,6 @@ REMEDIES = {
     errors.NonFiniteError: "give columns with very large or very small numbers other "
     "units, or try another --seed",
 }
-
-# The options that set arguments of the estimators under another name.
-SETTINGS = {
-    "max_epochs": "epochs",
-    "batch_size": "batch-size",
-    "n_models": "models",
-    "n_components": "latent",
-    "random_state": "seed",
-}
-SAME_NAME = ("covariance", "patience", "rank")
-OPTIONS = SETTINGS | {name: name for name in SAME_NAME}
 
 
 def print_message(message: str) -> None:
@@ -100,7 +90,7 @@ def describe_facts(error: errors.Facts) -> str:
                 f"{error.requirement}, but that of row {row} (from 0) {error.deviation}"
             )
         case errors.ArgumentError():
-            option = OPTIONS.get(error.argument)
+            option = option_names().get(error.argument)
             subject = f"{error.argument} " if option is None else f"--{option} "
         case errors.CellError():
             subject = f"{error.place} "

@@ -331,7 +331,7 @@ class Elliptical(Batched):
         Elliptical
             Of the same class.
         """
-        place = self._place(index)
+        place = self._complete_index(index)
         batch_shape = self.batch_shape
 
         def select(x: Array, leading_shape: tuple[int, ...]) -> Array:

@@ -4,7 +4,7 @@ import abc
 import functools
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,9 +22,10 @@ from mmlp.estimators import model_files
 from mmlp.estimators.arguments import Arguments
 from mmlp.estimators.chunks import output_types, predictions
 from mmlp.estimators.cross_fitting import Scaling, Training, unfinished
+from mmlp.estimators.inputs import count_encoded_inputs, encode_rows
 from mmlp.estimators.outliers import Columns, check_cells
 from mmlp.metrics.scores import rescaled_weights
-from mmlp.tables.encoder import ColumnsWarning
+from mmlp.tables.encoder import ColumnsWarning, TableEncoder
 from mmlp.training.forks import check_not_forked
 
 ROWS = 2**14  # that `predicted_pieces` gives at once
@@ -78,10 +79,13 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
         Mapping[str, Callable]
     ]  # what is predicted: name -> method of X, rows first
     n_targets: int = 0  # columns of y
+    # The names of the columns of arrays, where the command line knows them.
+    names: ClassVar[Sequence[str] | None] = None
     _numbers: ClassVar[tuple[str, ...]]  # the fitted attributes beside `models_`
     # fitted attributes that older files and pickles lack, with what they would have been
     _absent_in_old_files: ClassVar[Mapping[str, Any]] = {}
 
+    columns_: TableEncoder  # where `any_columns`
     input_: Scaling
     models_: Any
     n_features_in_: int
@@ -117,8 +121,13 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
             yield results
 
     def _reader_of(self, X) -> "NetworkEstimator":
-        """Return the estimator that reads any piece of X as it reads the whole of X."""
-        return self
+        """Return the estimator that reads any chunk of X as it reads the whole of X."""
+        if not self.any_columns:
+            return self
+        reader: Any = object.__new__(type(self))
+        vars(reader).update(vars(self))
+        reader.columns_ = self.columns_.with_date_order_of(X)
+        return reader
 
     @abc.abstractmethod
     def _check_fitted(self) -> None:
@@ -150,6 +159,19 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
             )
             state = {**self._absent_in_old_files, **state, "models_": models}
         super().__setstate__(state)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if self.any_columns:
+            missing = getattr(self, "missing", None)
+            tags.input_tags.allow_nan = missing in ("impute", "median")
+        return tags
+
+    def _scaling(self, X: np.ndarray, weight: np.ndarray) -> Scaling:
+        """Return the scaling of encoded inputs, with a warm start the fitted one."""
+        if self._warm:
+            return self.input_
+        return Scaling.of(X, weight, self.columns_.indicator_mask)
 
     def _weighted(self, sample_weight, *arrays: np.ndarray) -> list[np.ndarray]:
         """The numbers of the rows that count, and of these rows the weights and the arrays."""
@@ -235,11 +257,15 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
 
     def _numbers_of(self, X) -> np.ndarray:
         """X (n, p) of a prediction, checked, as the numbers (n, width) that `input_` scales."""
+        if self.any_columns:
+            return encode_rows(self, X)
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
     @property
     def _width(self) -> int:
         """What networks see of a row."""
+        if self.any_columns:
+            return count_encoded_inputs(self)
         return self.n_features_in_
 
     def _predict(self, function: Callable, X):

@@ -13,7 +13,7 @@ from mmlp.distributions import marginals
 from mmlp.estimators.chunks import by_pieces, check_memory
 from mmlp.estimators.cross_fitting import Scaling
 from mmlp.estimators.target_columns import TargetColumns
-from mmlp.spd.arguments import some_of
+from mmlp.spd.arguments import check_columns
 
 
 class Marginals:
@@ -98,7 +98,7 @@ class Marginals:
         some = (
             slice(None)
             if columns is None
-            else some_of(columns, d, f"{name}(columns=...)")
+            else check_columns(columns, d, f"{name}(columns=...)")
         )
         check_memory(name, len(x), len(np.arange(d)[some]))
         return by_pieces(lambda rows: self._covariance(rows).dense(some), x)

@@ -19,7 +19,7 @@ from mmlp.argument_checks import check_size
 from mmlp.errors import FileError
 from mmlp.estimators.cross_fitting import Scaling
 from mmlp.serialization import files, header
-from mmlp.tables.encoder import Encoder
+from mmlp.tables.encoder import TableEncoder
 from mmlp.tables.number_format import NumberFormat
 from mmlp.training.forks import check_not_forked
 
@@ -50,7 +50,7 @@ def save(estimator, path: str | os.PathLike, **names: Sequence[str]) -> None:
     } | names
     fitted |= {name: list(words) for name, words in names.items()}
     if hasattr(estimator, "number_format_"):
-        fitted["number_format_"] = estimator.number_format_.plain()
+        fitted["number_format_"] = estimator.number_format_.to_json()
     metadata = {"kind": "estimator", "version": files.VERSION, "estimator": name}
     metadata["about"] = about(estimator)
     metadata |= {"params": serialization.describe(params, "", {}), "fitted": fitted}
@@ -132,8 +132,8 @@ def _plain(value):
     """As JSON: numbers, and arrays as nested lists under a key that says so."""
     if isinstance(value, Scaling):
         return {"scaling": [x.tolist() for x in value]}
-    if isinstance(value, Encoder):
-        return {"columns": value.plain()}
+    if isinstance(value, TableEncoder):
+        return {"columns": value.to_json()}
     if isinstance(value, dict):
         return {"history": {name: np.asarray(x).tolist() for name, x in value.items()}}
     if isinstance(value, np.ndarray):
@@ -147,7 +147,7 @@ def _from_plain(value):
         case {"scaling": [mean, scale]}:
             return Scaling(np.asarray(mean, np.float64), np.asarray(scale, np.float64))
         case {"columns": dict(columns)}:
-            return Encoder.from_plain(columns)
+            return TableEncoder.from_json(columns)
         case {"history": dict(columns)}:
             return {name: np.asarray(x) for name, x in columns.items()}
         case {"array": list(rows)}:

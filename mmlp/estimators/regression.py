@@ -26,7 +26,7 @@ from mmlp.estimators.chunks import by_pieces, predictions
 from mmlp.estimators.covariance import FAMILIES, Form, form_for, minus_log_density
 from mmlp.estimators.cross_fitting import fit_folds, folds
 from mmlp.estimators.full_covariance import Full
-from mmlp.estimators.inputs import TableInputs
+from mmlp.estimators.inputs import read_training_table
 from mmlp.estimators.low_rank_covariance import Thinned, fitted_rank
 from mmlp.estimators.marginals import Marginals
 from mmlp.estimators.mean import (
@@ -62,7 +62,7 @@ FORMS = {"full": Full(), "low_rank": Thinned()}
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class MultivariateRegressor(
-    Marginals, MultiOutputMixin, RegressorMixin, TableInputs, NetworkEstimator
+    Marginals, MultiOutputMixin, RegressorMixin, NetworkEstimator
 ):
     """x -> a distribution with mean mu(x) and a whole covariance V(x).
 
@@ -109,6 +109,7 @@ class MultivariateRegressor(
 
     kind = "regression"
     targets = "columns"
+    any_columns = True
     _numbers = (
         "columns_",
         "input_",
@@ -128,6 +129,10 @@ class MultivariateRegressor(
     _target_labels = None
     _may_be_none = ("max_epochs", "batch_size", "learning_rate", "patience")
 
+    # What becomes of columns that are not plain numbers: see `TableEncoder`.
+    missing: str = "impute"
+    categories: Any = "auto"
+    dates: str = "auto"
     family: str = "power_exponential"
     network: str = "joint"
     covariance: str = "auto"
@@ -151,7 +156,12 @@ class MultivariateRegressor(
         names = names_of(y)
         self._take_names(y)
         y = numeric_targets(f"{type(self).__name__}.fit", y)
-        rows, weight, X, y, self.is_vector_ = self._table(X, y, sample_weight)
+        table = read_training_table(self, X, y, sample_weight)
+        self.is_vector_ = table.is_vector
+        rows = table.row_indices
+        weight = table.weights
+        X = table.inputs
+        y = table.targets
         self._check_cells(rows, X, Columns("y", y, names))
         y = select_targets(self, y, names, stacklevel=3)
         self._warn_of_few_rows(len(X))

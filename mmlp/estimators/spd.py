@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
 
 from mmlp import divergences
 from mmlp.argument_checks import check_floats
@@ -16,7 +15,7 @@ from mmlp.errors import CallError, MatrixError
 from mmlp.estimators import model_files
 from mmlp.estimators.base import NetworkEstimator, guarded
 from mmlp.estimators.cross_fitting import Scaling, check_alike, fit_folds, folds
-from mmlp.estimators.inputs import LOOSE, TableInputs, by_cells
+from mmlp.estimators.inputs import encode_training_rows, read_columns
 from mmlp.estimators.outliers import Columns
 from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP
 from mmlp.networks.calibration import calibrate
@@ -26,7 +25,7 @@ WIDTH = 100  # of the layers of the vector path, by default
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
+class SPDRegressor(RegressorMixin, NetworkEstimator):
     """x -> an SPD matrix: its shape of trace one by a network, and the logarithm of its trace.
 
         loss(y / tr y, prediction of trace one) + (standardised log tr y - its prediction)^2
@@ -49,8 +48,13 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
 
     kind = "spd"
     targets = "matrices"
+    any_columns = True
     _numbers = ("columns_", "input_", "trace_", "history_")
 
+    # What becomes of columns that are not plain numbers: see `TableEncoder`.
+    missing: str = "impute"
+    categories: Any = "auto"
+    dates: str = "auto"
     loss: str = "von_neumann"
     network: str = "joint"
     hidden_dims: tuple[int, ...] = (20, 20)
@@ -72,10 +76,8 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
             raise ValueError(
                 "`SPDRegressor.fit(X, y)` requires y to be passed, but the target y is None."
             )
-        forced, X = self._forced(X), by_cells(X)
-        loose: Any = LOOSE | {"ensure_min_samples": 2, "reset": not self._warm}
-        X = np.asarray(validate_data(self, X, **loose))
-        Y = _matrices(X, y, "fit")
+        table = read_columns(self, X)
+        Y = _matrices(table.values, y, "fit")
         self._one_of("network", ("joint", "cholesky"))
         same = self.hidden_features is None
         features = (
@@ -83,10 +85,16 @@ class SPDRegressor(RegressorMixin, TableInputs, NetworkEstimator):
         )
         paths = self._paths(self.network, features)
         diagonal = np.diagonal(Y, axis1=1, axis2=2)  # which bounds the other entries
-        arrays = (X, diagonal, *factored(Y))
-        rows, weight, X, *rest = self._weighted(sample_weight, *arrays)
-        X, (rows, weight, diagonal, factor, log_trace) = self._encoded(
-            X, forced, rows, weight, *rest
+        arrays = (diagonal, *factored(Y))
+        rows, weight, diagonal, factor, log_trace = self._weighted(
+            sample_weight, *arrays
+        )
+        encoded = encode_training_rows(self, table.take(rows), rows)
+        self.columns_ = encoded.encoder
+        X = encoded.values
+        kept = encoded.kept
+        rows, weight, diagonal, factor, log_trace = (
+            array[kept] for array in (rows, weight, diagonal, factor, log_trace)
         )
         build = _Build(self.network, X.shape[1], Y.shape[1], *paths)
         log_trace = _but_for_rounding(log_trace, Y.shape[1])

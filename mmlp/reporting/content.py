@@ -119,12 +119,3 @@ class Section:
     parts: list[Table | Figure] = dataclasses.field(default_factory=list)
     notes: list[str] = dataclasses.field(default_factory=list)
     warning: str = ""
-
-    def claim(self, tone: str, verdict: str, claim: str, evidence: str = "") -> None:
-        self.claims.append(Claim(verdict, claim, evidence, tone))
-
-    def table(
-        self, title: str, columns: Sequence[str], rows: Sequence[dict], note: str = ""
-    ):
-        record = {"title": title, "columns": columns, "rows": rows, "note": note}
-        self.parts.append(Table.from_record(record))

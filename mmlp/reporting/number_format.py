@@ -6,9 +6,9 @@ a mean with its standard error.
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, SupportsFloat
 
 MINUS = "\u2212"
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -16,6 +16,7 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 SIGNIFICANT_DIGITS = 4
 SMALLEST_PLAIN_NUMBER = 1e-2
 LARGEST_PLAIN_NUMBER = 1e5
+MAX_DECIMALS = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,13 +201,13 @@ def format_duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def format_percent(share: float) -> str:
+def format_percent(share: SupportsFloat) -> str:
     """Write a share.
 
     >>> format_percent(0.907)
     '90.7 %'
     """
-    return f"{100 * share:.1f} %"
+    return f"{100 * float(share):.1f} %"
 
 
 def format_count(n: int, noun: str) -> str:
@@ -219,6 +220,37 @@ def format_count(n: int, noun: str) -> str:
     """
     plural = "" if n == 1 else "s"
     return f"{n:,} {noun}{plural}"
+
+
+def format_to_deviation(values: Sequence[float], deviation: float) -> list[str]:
+    """Write numbers to the place of the second digit of a standard deviation.
+
+    Where that takes too many digits, each has three digits of its own.
+
+    >>> format_to_deviation([10.4812, -0.31], 3.94)
+    ['10.5', '\u22120.3']
+    """
+    decimals = MAX_DECIMALS + 1
+    if deviation > 0:
+        decimals = max(0, 1 - math.floor(math.log10(deviation)))
+    if decimals > MAX_DECIMALS or max(map(abs, values)) >= 1e7:
+        return [f"{value:.3g}".replace("-", MINUS) for value in values]
+
+    # Adding zero turns -0.0 into 0.0.
+    rounded = [round(float(value), decimals) + 0.0 for value in values]
+    return [f"{value:.{decimals}f}".replace("-", MINUS) for value in rounded]
+
+
+def format_observed(observed: float, predicted: float, deviation: float) -> str:
+    """Write a value and, in brackets, its prediction and standard deviation.
+
+    >>> format_observed(10.4812, 0.31, 3.94)
+    '10.5 (0.3 ± 3.9)'
+    >>> format_observed(1200.0, 31.0, 250.0)
+    '1200 (31 ± 250)'
+    """
+    numbers = format_to_deviation((observed, predicted, deviation), deviation)
+    return "{} ({} ± {})".format(*numbers)
 
 
 def _rounding_place(

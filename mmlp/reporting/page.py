@@ -50,7 +50,8 @@ def render_table(table: Table) -> str:
 @functools.cache
 def load_templates() -> "jinja2.Environment":
     """Return the templates; text is escaped, and an unknown name is an error."""
-    # jinja2 is loaded when the first page is written: programs that write none are faster.
+    # jinja2 is loaded when the first page is written: programs that write none are
+    # faster.
     import jinja2
 
     environment = jinja2.Environment(

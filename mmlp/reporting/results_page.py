@@ -1,4 +1,4 @@
-"""The page of the results in a folder: FOLDER/index.html from FOLDER/*.json and figures.
+"""The page of the results in a folder: index.html from *.json and figures.
 
 A record has "experiment" (the name of its file), "command", "quick", "seconds", "date",
 "device", "versions", "settings" and "result". The page shows these entries of "result",
@@ -6,10 +6,10 @@ all optional:
 
     title      the experiment in a few words
     about      a paragraph
-    claims     [{"claim": what the paper says, "verdict", "evidence": text}]; the verdict
-               is "holds", "does not hold" or "depends on ..."
+    claims     [{"claim": what the paper says, "verdict", "evidence": text}]; the
+               verdict is "holds", "does not hold" or "depends on ..."
     tables     see `mmlp.reporting.tables`
-    figures    [{"file": "x.png", "caption", "alt"}], PNG or SVG files of the same folder
+    figures    [{"file": "x.png", "caption", "alt"}], PNG or SVG files of the folder
     notes      [differences from the paper's setting, ...]
 
 A file that is not such a record is left out; a line on stderr and on the page names it
@@ -147,10 +147,11 @@ def read_section(path: Path) -> ResultSection:
     record = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(record, dict) or not isinstance(record.get("result"), dict):
         raise ValueError("it is not a record of an experiment")
-    name = record.get("experiment")
-    if name != path.stem or not re.fullmatch("[a-z0-9-]+", path.stem):
+    name = path.stem
+    if record.get("experiment") != name or not re.fullmatch("[a-z0-9-]+", path.stem):
         raise ValueError(
-            f"it says experiment {name!r:.80}, which must be the name of the file"
+            f"it says experiment {record.get('experiment')!r:.80}, which must be the "
+            "name of the file"
         )
 
     result = record["result"]

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tyro
 
+from mmlp.cli.dataclass_parser import parse_or_exit
 from reproduction.harness.parallel import map_in_processes
 from reproduction.harness.result_cache import load_or_compute
 from reproduction.searches.vaes import FIRST_SEED, write_trials
@@ -126,4 +126,5 @@ def flow_from_entry(entry: dict) -> Flow:
 
 
 if __name__ == "__main__":
-    print(json.dumps(dataclasses.asdict(search(tyro.cli(Settings)))))
+    settings = parse_or_exit(Settings, "python -m reproduction.searches.flows")
+    print(json.dumps(dataclasses.asdict(search(settings))))

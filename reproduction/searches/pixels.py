@@ -1,6 +1,6 @@
 """Search the settings of the VAEs of all 560 Frey pixels.
 
-    python -m reproduction.searches.pixels [--models "low rank" diagonal] [--data DIR]
+    python -m reproduction.searches.pixels [--models "low rank,diagonal"] [--data DIR]
 
 Each model has eight trials of learning rate, noise, rank and latent variables, judged by
 the validation bound (IW) on one split that the table does not use. All trials are written
@@ -16,9 +16,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-import tyro
 
 from mmlp import atomic_files
+from mmlp.cli.dataclass_parser import parse_or_exit
 from mmlp.reporting.records import describe_device
 from reproduction.frey_pixels import ROTATED, encode_pixels
 from reproduction.vaes.fit_and_score import fit_recipes, score_models
@@ -119,4 +119,4 @@ def run_trials(settings: Settings, name: str) -> list[dict]:
 
 
 if __name__ == "__main__":
-    search(tyro.cli(Settings))
+    search(parse_or_exit(Settings, "python -m reproduction.searches.pixels"))

@@ -16,9 +16,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-import tyro
 
 from mmlp import atomic_files
+from mmlp.cli.dataclass_parser import parse_or_exit
 from mmlp.reporting.records import describe_device
 from reproduction.shares.forecasts import make_forecasts
 from reproduction.shares.market import Market, find_market, log_likelihood
@@ -131,4 +131,4 @@ def run_trials(
 
 
 if __name__ == "__main__":
-    search(tyro.cli(Settings))
+    search(parse_or_exit(Settings, "python -m reproduction.searches.shares"))

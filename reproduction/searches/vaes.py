@@ -1,6 +1,6 @@
 """Search the settings of the networks of the Frey table, on one grid for each group.
 
-    python -m reproduction.searches.vaes [--groups joint cholesky] [--optimizers muon]
+    python -m reproduction.searches.vaes [--groups joint,cholesky] [--optimizers muon]
 
 Settings are judged by the validation bound (IW) only, on splits that the table does not
 use (seeds from 100 on); their test parts are never looked at. All learning rates, noises
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tyro
 
 from mmlp import atomic_files
+from mmlp.cli.dataclass_parser import parse_or_exit
 from reproduction.harness.parallel import map_in_processes
 from reproduction.harness.result_cache import load_or_compute
 from reproduction.vaes.fit_and_score import fit_recipes, score_models
@@ -227,5 +227,6 @@ def write_trials(record: dict, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    for name, values in search(tyro.cli(Settings)).items():
+    settings = parse_or_exit(Settings, "python -m reproduction.searches.vaes")
+    for name, values in search(settings).items():
         print(f'"{name}": {json.dumps(values)}')

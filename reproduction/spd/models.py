@@ -19,7 +19,6 @@ from jax import Array
 
 from mmlp.compilation import Compiled
 from mmlp.datasets.covariances import MEASURES
-from mmlp.demo.baselines import nearest_neighbours
 from mmlp.networks import (
     CholeskyMLP,
     Dense,
@@ -30,6 +29,7 @@ from mmlp.networks import (
 )
 from mmlp.networks.calibration import calibrate
 from mmlp.networks.kernels import Linear, MercerSigmoid
+from mmlp.reporting.baselines import predict_from_neighbours
 from mmlp.spd import SPD, Gram
 from mmlp.training import fit_many
 from mmlp.training.optimizers import (
@@ -305,7 +305,9 @@ def score_baselines(task: Task) -> dict[str, np.ndarray]:
         target = data.sampled[:n_test]
         predictions = {
             MEAN_ROW: np.broadcast_to(mean_factor(T), target.shape),
-            NEIGHBOURS_ROW: nearest_neighbours(X, T, data.X[:n_test], N_NEIGHBOURS),
+            NEIGHBOURS_ROW: predict_from_neighbours(
+                X, T, data.X[:n_test], N_NEIGHBOURS
+            ),
             FLOOR_ROW: data.population[:n_test],
         }
         for row, factor in predictions.items():

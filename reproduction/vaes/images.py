@@ -4,17 +4,23 @@ import base64
 import dataclasses
 import math
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 
 from mmlp.datasets import FREY_SHAPE, Components, digits, frey_faces, random_split
+from mmlp.plotting import plot_images
 from reproduction.harness.result_cache import load_or_compute
 
 # How far variances may be shrunk to their mean; 1 makes all of them equal.
 SHRINKAGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+
+
+MAX_PANELS_PER_ROW = 3
 
 
 class ImageParts(NamedTuple):
@@ -207,3 +213,42 @@ def decode_components(record: dict[str, list], S: list) -> np.ndarray:
     mean = np.asarray(record["mean"])
     axes = np.asarray(record["axes"])
     return mean + np.asarray(S, np.float64) @ axes
+
+
+def save_image_panels(
+    panels: Mapping[str, ArrayLike],
+    shape: tuple[int, int],
+    max_value: float,
+    path: Path,
+    *,
+    images_per_row: int = 10,
+    panel_size: tuple[float, float] = (4.2, 5.2),
+) -> None:
+    """Save a figure with a panel for each set of images.
+
+    Parameters
+    ----------
+    panels : mapping from title to images (n, p)
+        Grey values from 0 to `max_value`; others are clipped.
+    shape : tuple of int
+        The shape of an image.
+    max_value : float
+        The grey value of white.
+    path : Path
+        The file.
+    images_per_row : int, default=10
+        Images beside each other in a panel.
+    panel_size : tuple of float, default=(4.2, 5.2)
+        Width and height of a panel, in inches.
+    """
+    n_columns = min(MAX_PANELS_PER_ROW, len(panels))
+    n_rows = -(-len(panels) // n_columns)
+    width, height = panel_size
+    figure = Figure(figsize=(width * n_columns, height * n_rows), layout="constrained")
+    for place, (title, images) in enumerate(panels.items(), 1):
+        ax = figure.add_subplot(n_rows, n_columns, place)
+        images = np.clip(images, 0, max_value)
+        plot_images(images, shape, columns=images_per_row, ax=ax)
+        ax.images[0].set_clim(0, max_value)
+        ax.set_title(title, fontsize=10)
+    figure.savefig(path, dpi=110)

@@ -125,7 +125,7 @@ def gamma_draws():
 
 @functools.cache
 def encoder_beta():
-    return vae.output(paper_model("EfEf")[1], X)[-1]
+    return vae.read_output(paper_model("EfEf")[1], X)[-1]
 
 
 def assert_equals_automatic(estimator, name, by_theta, by_phi):
@@ -178,7 +178,7 @@ def test_the_last_term_of_est_mpe_stands_inside_the_sum():
     The gradient by b_0 is D_phi by (mu, log eta); held to automatic differentiation above.
     """
     right = d_est_mpe()[1][0]["b"][: K + 1]
-    mu, Omega, eta, alpha, beta = vae.output(paper_model("EfEf")[1], X)
+    mu, Omega, eta, alpha, beta = vae.read_output(paper_model("EfEf")[1], X)
     Phi = densities.symmetric_root(alpha * eta * Omega)
     last = []
     for eps, nu in zip(EPS_RADIUS, NU, strict=True):
@@ -208,7 +208,7 @@ def test_the_derivative_by_the_input_of_a_network():
 
 def test_the_derivative_of_the_kl():
     """Appendix J refers to Appendices H and I for it, which do not have it."""
-    mu, Omega, eta = vae.output(paper_model("EfNf")[1], X)
+    mu, Omega, eta = vae.read_output(paper_model("EfNf")[1], X)
 
     def kl(mu, T, log_eta):
         return kl_divergence(

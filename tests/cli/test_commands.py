@@ -90,6 +90,7 @@ def test_a_bar_is_shown_on_a_terminal_where_rows_take_long(
     assert ("/5.00 [" in capsys.readouterr().err) == terminal
 
 
+@pytest.mark.slow
 def test_a_covariance_of_low_rank_is_predicted_by_its_parts(here, capsys, monkeypatch):
     monkeypatch.setattr(cross_fitting, "fit_many", no_training)
     data = "fit regression wind.csv --targets u,v --ignore station --epochs 2 --quiet"

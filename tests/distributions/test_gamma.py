@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.special
+from sweeps import sweep
 
 from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential
 from mmlp.distributions.gamma import (
@@ -94,7 +95,7 @@ def test_shape_derivative_of_tiny_draws_is_its_limit():
 @pytest.mark.parametrize(
     "d", [1, *(pytest.param(d, marks=pytest.mark.slow) for d in (2, 10, 100))]
 )
-@pytest.mark.parametrize("beta", [0.3, 0.5, 1.0, 1.5, 5.0, 50.0])
+@sweep("beta", [0.3, 0.5, 1.0, 1.5, 5.0, 50.0], quick=2)
 def test_sample_derivative_by_beta_agrees_with_the_exact_quantile(beta, d, dtype):
     """d log r / d beta at a fixed quantile of r, through `sample`, within 1e-4: 200 draws each."""
 
@@ -236,6 +237,7 @@ def test_pathwise_gradients_agree_with_the_closed_form_at_a_million_samples(beta
     )
 
 
+@pytest.mark.slow
 def test_pathwise_gradients_agree_with_the_closed_form():
     check_gradients(
         {

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from small_estimators import DENSITY, MATRICES, REGRESSION, SPD, X, Y
+from sweeps import sweep
 
 from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor
 from mmlp.estimators.base import FewRowsWarning
@@ -43,7 +44,7 @@ def test_residuals_of_rank_one_have_a_shape_of_full_rank(n):
     assert np.linalg.eigvalsh(V / np.outer(scale, scale)).min() > 0.5 / n
 
 
-@pytest.mark.parametrize("n", [2, 19])
+@sweep("n", [2, 19])
 def test_fewer_than_twenty_rows_are_warned_of(n):
     with pytest.warns(
         FewRowsWarning, match=f"`MultivariateRegressor.fit`: {n} rows are too few"
@@ -51,6 +52,7 @@ def test_fewer_than_twenty_rows_are_warned_of(n):
         MultivariateRegressor(**LINEAR).fit(X[:n], Y[:n])
 
 
+@pytest.mark.slow
 def test_matrices_and_densities_of_two_rows_work():
     with pytest.warns(FewRowsWarning, match="`SPDRegressor.fit`: 2 rows"):
         model = SPDRegressor(**SPD | {"hidden_dims": (), "max_epochs": 2}).fit(
@@ -198,6 +200,7 @@ in_a_fork("predict", lambda: model.predict(X))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 def test_a_process_that_was_forked_after_jax_started_is_refused(tmp_path):
     """Its first computation would wait for ever; one that was forked before works."""

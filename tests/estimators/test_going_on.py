@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from small_estimators import DENSITY, MATRICES, REGRESSION, SPD, X, Y, rows
+from sweeps import sweep
 
 from mmlp import estimators
 from mmlp.estimators import (
@@ -45,7 +46,7 @@ def again(fitted, **arguments):
     return copy.deepcopy(fitted).set_params(warm_start=True, **arguments)
 
 
-@pytest.mark.parametrize("name", FITS)
+@sweep("name", FITS)
 def test_a_warm_start_goes_on_from_the_networks_in_their_units(name, seen, request):
     fitted = request.getfixturevalue(name)
     model = again(fitted)

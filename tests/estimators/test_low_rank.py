@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from small_estimators import DENSITY, REGRESSION, X
+from sweeps import sweep
 
 from mmlp import estimators, metrics
 from mmlp.estimators import (
@@ -103,7 +104,7 @@ def test_files_give_the_model_back_and_refuse_what_cannot_be(model, tmp_path):
         estimators.load(tmp_path / "model")
 
 
-@pytest.mark.parametrize(("most", "form"), [(4, "low_rank"), (5, "full")])
+@sweep(("most", "form"), [(4, "low_rank"), (5, "full")])
 def test_auto_is_full_up_to_a_number_of_targets(most, form, untrained, monkeypatch):
     monkeypatch.setattr(covariance, "FEW", most)
     options = {**LOW_RANK, "covariance": "auto", "rank": None}
@@ -116,6 +117,7 @@ def test_auto_is_full_up_to_a_number_of_targets(most, form, untrained, monkeypat
     )
 
 
+@pytest.mark.slow
 def test_a_rank_makes_auto_low_rank(untrained):
     fitted = MultivariateRegressor(**LOW_RANK | {"covariance": "auto", "rank": 3}).fit(
         X, Y
@@ -153,9 +155,7 @@ def test_pieces_of_rows_give_the_same_and_are_all_that_is_held(
 
 
 @pytest.mark.filterwarnings("ignore:.*rows are too few to judge")
-@pytest.mark.parametrize(
-    "options", [{"d": 1, "rank": 1}, {"rank": 3}, {"hidden_dims": ()}, {"n": 10}]
-)
+@sweep("options", [{"d": 1, "rank": 1}, {"rank": 3}, {"hidden_dims": ()}, {"n": 10}])
 def test_few_targets_high_ranks_and_few_rows(options, untrained):
     n = options.pop("n", 60)
     y = rows(n, options.pop("d", 3))
@@ -241,6 +241,7 @@ def test_wrong_arguments_are_named(options, match, untrained):
         clone(MultivariateRegressor(**LOW_RANK)).set_params(**options).fit(X, Y)
 
 
+@pytest.mark.slow
 def test_a_density_of_wide_rows_has_a_decoder_of_low_rank(untrained):
     vae = MatrixVAE(**DENSITY, covariance="low_rank", rank=2).fit(Y)
     decoded = jax.vmap(jax.tree.map(lambda x: x[0], vae.models_).decode)(

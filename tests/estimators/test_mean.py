@@ -142,6 +142,7 @@ def stages(monkeypatch):
     return names
 
 
+@pytest.mark.slow
 def test_a_smooth_table_is_learnt_by_few_rows(stages, tmp_path):
     fitted = MultivariateRegressor(**REGRESSION | {"verbose": 1}).fit(X, Z)
     assert stages == ["1/2 mean", "2/2 covariance"]

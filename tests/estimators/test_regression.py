@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from small_estimators import REGRESSION, X, Y, rows
+from sweeps import sweep
 
 from mmlp import estimators, metrics
 from mmlp.estimators import MultivariateRegressor
@@ -66,7 +67,7 @@ def test_targets_far_from_zero_lose_nothing_or_are_refused(regressor):
     )
 
 
-@pytest.mark.parametrize("offset", [1e3, 1e5, 2e6])
+@sweep("offset", [1e3, 1e5, 2e6])
 def test_rounding_that_is_allowed_costs_less_than_a_hundredth(offset):
     """Standard deviations of 1, of 0.1 given the other target; the worst of 100 rows, seed 0."""
     model, rng = MultivariateRegressor(family="gaussian"), np.random.default_rng(0)
@@ -156,6 +157,7 @@ def test_coverage_holds_on_rows_that_were_not_seen():
     assert 0.85 < metrics.ellipsoid_coverage(p, test[1], 0.9) < 0.95
 
 
+@pytest.mark.slow
 def test_an_interrupted_fit_goes_on(tmp_path, regressor, monkeypatch):
     def stop(*args):
         raise KeyboardInterrupt

@@ -141,6 +141,7 @@ def test_a_file_from_before_constant_targets_has_none(regressor, tmp_path):
     np.testing.assert_array_equal(again.predict(X), regressor.predict(X))
 
 
+@pytest.mark.slow
 def test_a_report_leaves_out_constant_targets(constant, tmp_path):
     page = report(constant, X, FRAME, tmp_path, progress=False).read_text()
     assert "left out of this page: k." in page
@@ -148,6 +149,7 @@ def test_a_report_leaves_out_constant_targets(constant, tmp_path):
         report(constant, X, FRAME[["v", "k", "u"]], tmp_path, progress=False)
 
 
+@pytest.mark.slow
 def test_a_longer_fit_keeps_which_targets_are_constant(constant):
     model = clone(constant).set_params(**LINEAR)
     with pytest.warns(ConstantTargetWarning):
@@ -166,6 +168,7 @@ def test_a_longer_fit_keeps_which_targets_are_constant(constant):
         model.fit(X, FRAME[["v", "k", "u"]])
 
 
+@pytest.mark.slow
 def test_low_rank_covariances_leave_constant_targets_out():
     sizes = {**LINEAR, "covariance": "low_rank"}
     with pytest.warns(ConstantTargetWarning, match=r"target 1 \(from 0\)"):
@@ -267,6 +270,7 @@ def test_rows_of_validation_have_the_targets_of_training():
         )
 
 
+@pytest.mark.slow
 def test_arrays_and_series_have_no_names_to_check(constant):
     assert constant.log_score(X, WITH_CONSTANT) == constant.log_score(X, FRAME)
     model = MultivariateRegressor(**LINEAR).fit(X, FRAME["u"])

@@ -6,6 +6,7 @@ import low_rank_accuracy
 import numpy as np
 import pytest
 from helpers import assert_derivatives, orthogonal
+from sweeps import sweep
 
 from mmlp import LowRankGram, quadratic, stein
 
@@ -49,7 +50,7 @@ def formulas(theta):
     return jnp.stack([logdet, square, solved, *both])
 
 
-@pytest.mark.parametrize("derivative", [jax.jacrev, jax.hessian])
+@sweep("derivative", [jax.jacrev, jax.hessian])
 def test_derivatives_are_those_of_the_dense_formulas(derivative):
     got, expected = (jax.jit(derivative(f)) for f in (ours, formulas))
     for where, theta in POINTS.items():
@@ -67,7 +68,7 @@ def colored(theta):
     return E @ low(theta).color(C)
 
 
-@pytest.mark.parametrize("f", [whitened, colored])
+@sweep("f", [whitened, colored])
 def test_derivatives_of_the_root_agree_with_differences_also_inside_a_loop(f):
     direction = np.random.default_rng(10).normal(size=(M + 1, D))
     for theta in POINTS.values():

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sweeps import sweep
 
 import mmlp
 from mmlp import (
@@ -36,7 +37,7 @@ def network(cls, d, out, **options):
 
 @pytest.mark.parametrize(("head", "family", "extra"), HEADS)
 @pytest.mark.parametrize("cls", [MatrixMLP, JointMatrixMLP, CholeskyMLP])
-@pytest.mark.parametrize("diagonal", [False, True])
+@sweep("diagonal", [False, True])
 def test_head_reads_the_vector_and_the_gram(head, family, extra, cls, diagonal):
     net = network(cls, 2, 2 + extra, **({"output": Diagonal()} if diagonal else {}))
     X = jax.random.normal(jax.random.key(1), (5, 3))

@@ -195,6 +195,7 @@ def test_low_rank_models_differ_in_what_makes_the_loadings_alone():
     assert (small[0].rank, small[0].hidden, small[1]) == (3, (8,), 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turned", [True, False])
 def test_loadings_start_at_principal_directions(turned):
     recipe = recipes.Recipe(

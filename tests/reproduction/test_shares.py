@@ -61,6 +61,7 @@ def by_months(market):
     return {months: forecasts(market, months) for months in HORIZONS.values()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("months", "changed"), [(1, 20), (12, 1)])
 def test_future_returns_change_no_past_forecast(market, by_months, months, changed):
     """Nor what was tuned or trained: all that serves a block comes from the days before it."""
@@ -77,6 +78,7 @@ def test_future_returns_change_no_past_forecast(market, by_months, months, chang
             assert np.all(later != changed_later), name  # later windows see the change
 
 
+@pytest.mark.slow
 def test_every_forecast_is_positive_definite(by_months):
     for months, found in by_months.items():
         for T in found.factors.values():

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mmlp.demo import baselines
+from mmlp.reporting.baselines import log_euclidean_mean, predict_from_neighbours
 from mmlp.reporting.results_page import write_results_page
 from reproduction import example1, example1_mlp, example2
 from reproduction.harness import claims as _claims
@@ -107,11 +107,11 @@ def test_means_of_matrices_are_taken_on_factors():
     pair = np.stack([np.diag(D) @ Q, np.diag(D**0.5) @ Q])
     expected = Q.T @ np.diag(D**1.5) @ Q
     np.testing.assert_allclose(
-        dense(baselines.log_euclidean_mean(pair)),
+        dense(log_euclidean_mean(pair)),
         expected / np.trace(expected),
         rtol=1e-9,
     )
-    near = baselines.nearest_neighbours(
+    near = predict_from_neighbours(
         np.array([[0.0], [1.0], [9.0]]), T[:3], np.array([[8.0]]), 1
     )
     np.testing.assert_allclose(

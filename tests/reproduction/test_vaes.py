@@ -130,6 +130,7 @@ def test_the_papers_constants_change_the_start_alone():
                 np.testing.assert_allclose(constant * V[letter], W[letter], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_direct_network_is_the_joint_one_without_its_standard_mlp(tmp_path):
     options = {"out_features": 4, "hidden_features": (7, 6), "key": jax.random.key(0)}
     direct, joint = (

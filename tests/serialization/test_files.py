@@ -111,8 +111,8 @@ def test_a_write_that_fails_is_a_clear_error_and_the_last_checkpoint_stays(
     monkeypatch.setattr(os, function, original)
     assert info.value.errno == number
     assert not list(tmp_path.glob(".*.tmp"))
-    files = checkpoints.RunDirectory(tmp_path, {}, writes=False).files()
-    assert 0 < len(files) <= checkpoints.KEEP
+    files = checkpoints.RunDirectory(tmp_path, {}, writes=False).list_checkpoints()
+    assert 0 < len(files) <= checkpoints.MAX_CHECKPOINTS
     assert all(_files.read(file) for file in files)
     assert same(fit(tmp_path, epochs=40), fit(epochs=40))
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers import factor
 from scaled_identity import ScaledIdentity
+from sweeps import sweep
 
 from mmlp import (
     DiagonalGram,
@@ -155,6 +156,7 @@ def test_entries_of_a_matrix_are_no_batch():
         Gram(np.eye(2))[0]
 
 
+@pytest.mark.slow
 @each
 def test_an_index_works_inside_of_compiled_functions(kind):
     A = VALUES[kind]
@@ -190,7 +192,7 @@ def law(family, *, shared=()):
     return family(rng.normal(size=(*own["loc"], D)), omega, eta, *tail)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("family", "shared"),
     [
         *((family, ("omega",)) for family in LAWS),

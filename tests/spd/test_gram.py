@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 from helpers import assert_derivatives, factor, trace_one_factor
+from sweeps import sweep
 
 from mmlp import DiagonalGram, Gram
 
@@ -27,7 +28,7 @@ def everything(A, x):
 # -- right: independent references in float64
 
 
-@pytest.mark.parametrize("d", range(1, 31))
+@sweep("d", sorted(range(1, 31), key=lambda d: d not in (1, 3, 20)), quick=3)
 def test_methods_agree_with_scipy(d):
     """Four random cases for each d from 1 to 30, square and with more rows than columns."""
     rng = np.random.default_rng(d)
@@ -218,6 +219,7 @@ def test_derivatives_of_a_tall_factor(method):
 # -- batches
 
 
+@pytest.mark.slow
 def test_batches_vmap_and_loops_agree_in_value_and_gradient():
     rng = np.random.default_rng(7)
     T, x = (

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from sweeps import sweep
 
 import mmlp
 
@@ -92,7 +93,7 @@ def flat(tree):
     )
 
 
-@pytest.mark.parametrize(
+@sweep(
     "names", [("float64",), pytest.param(("float32", "many"), marks=pytest.mark.slow)]
 )
 def test_two_devices_give_the_weights_of_one(names, tmp_path):
@@ -125,6 +126,7 @@ def example():
     return two_processes
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_weights_of_one(tmp_path):
     """In memory, and from a file of which each process reads its own rows only."""
     path, table = tmp_path / "model.safetensors", tmp_path / "table.npy"
@@ -170,7 +172,7 @@ def one_of_two_processes(address: str, table: Path, number: str) -> None:
         example(),
         example().fitted,
         set(),
-        training_data.Mapped.__getitem__,
+        training_data.MappedArray.__getitem__,
     )
 
     def noted(self, wanted):
@@ -182,7 +184,11 @@ def one_of_two_processes(address: str, table: Path, number: str) -> None:
         np.savez(table.parent / number, rows=sorted(read), weights=flat(result.model))
         return fitted()
 
-    training_data.CHUNK, training_data.Mapped.__getitem__, module.fitted = (
+    (
+        training_data.MAX_BYTES_PER_CHUNK,
+        training_data.MappedArray.__getitem__,
+        module.fitted,
+    ) = (
         100,
         noted,
         both,
