@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from mmlp.reporting import report as report
     from mmlp.serialization import load, register, save
     from mmlp.spd import SPD, DiagonalGram, Gram, LowRankGram
+    from mmlp.tables import TableEncoder as TableEncoder
     from mmlp.training import (
         EpochInfo,
         FitResult,
@@ -121,10 +122,11 @@ _NAMES = {
     "serialization": "load register save",
     "spd": "SPD DiagonalGram Gram LowRankGram",
     "training": "EpochInfo FitResult NonFiniteError default_optimizer fit fit_many",
+    "tables": "TableEncoder",
     "vae": "VAE paper_vae",
 }
 _MODULES = """datasets distributions divergences estimators linalg metrics networks plotting
-registry serialization spd training vae"""
+registry serialization spd tables training vae"""
 _MOVED_MODULES = (
     "checkpoint heads initialisation kernels"  # which warn when they are used
 )

@@ -5,7 +5,7 @@ scikit-learn, is imported on first use.
 """
 
 from mmlp import _lazy
-from mmlp.tables.output import (
+from mmlp.tables.output_files import (
     OUTPUT_EXTENSIONS,
     check_output,
     find_output_format,

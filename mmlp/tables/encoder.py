@@ -574,7 +574,7 @@ def find_declared_categories(
     if columns:
         is_category = [str(dtype) == "category" for dtype in X.dtypes]
     else:
-        shape = np.shape(X)
+        shape = np.asarray(X).shape
         is_category = [False] * (shape[1] if len(shape) == 2 else 0)
     if isinstance(categories, str):
         return is_category

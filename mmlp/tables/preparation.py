@@ -212,6 +212,9 @@ def prepare_scored_data(
             stacklevel=2,
         )
     is_scored = ~(lacks_target | data.is_incomplete)
+    if encoder is not None and not is_scored.all():
+        # The estimator would count the rows of the problems without those left out.
+        table.check_usable(_find_encoding_problems(encoder, data.inputs, inputs))
     if not is_scored.any():
         raise ValueError(f"{table.path} has no row with all values that a score needs.")
     return data.inputs[is_scored], data.targets[is_scored]
@@ -396,7 +399,8 @@ def _settle_numbers(X: np.ndarray, kinds: Sequence[Kind]) -> np.ndarray:
     if X.dtype != object:
         return X
     for j, kind in enumerate(kinds):
-        if not isinstance(kind, Numbers):
+        # A duration stays as it is: its number has no unit that the encoder could check.
+        if not isinstance(kind, Numbers) or kind.durations:
             continue
         cells = Cells.of(X[:, j])
         if kind.commas and find_mixed_marks(cells.values):

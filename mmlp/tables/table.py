@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from mmlp import atomic_files
-from mmlp.tables.arrays import check_matrix, read_npy, read_npz
+from mmlp.tables.array_files import check_matrix, read_npy, read_npz
 from mmlp.tables.cells import MAX_EXACT_FLOAT, Cells
 from mmlp.tables.kinds import Numbers, find_unreadable
 from mmlp.tables.number_format import (
@@ -24,9 +24,8 @@ from mmlp.tables.number_format import (
     find_decimal_comma,
     has_decimal_commas,
 )
-from mmlp.tables.numbers import read_numbers
 from mmlp.tables.problems import Problem, ProblemsError, Wording, list_problems
-from mmlp.tables.text import Row, read_arff, read_csv
+from mmlp.tables.text_files import Row, read_arff, read_csv, read_numeric_csv
 
 INPUT_EXTENSIONS = (".csv", ".csv.gz", ".arff", ".npy", ".npz")
 MAX_LISTED_COLUMNS = 12
@@ -289,7 +288,7 @@ def read(
         # Where the quick reader gives up, the other one begins anew, which a pipe does
         # not allow.
         is_quick = number_format.is_plain and not atomic_files.is_stream(path)
-        numbers = read_numbers(path) if is_quick else None
+        numbers = read_numeric_csv(path) if is_quick else None
         if numbers is not None:
             names, rows, first_line = numbers
             if not has_codes or np.all(np.abs(rows) < MAX_EXACT_FLOAT):

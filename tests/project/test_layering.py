@@ -162,7 +162,13 @@ def test_the_names_are_those_that_type_checkers_see():
         name: home for name, home in seen.items() if name not in modules
     }
     assert modules <= set(mmlp._MODULES.split())
-    heavy = {"MatrixVAE", "MultivariateRegressor", "SPDRegressor", "report"}
+    heavy = {
+        "MatrixVAE",
+        "MultivariateRegressor",
+        "SPDRegressor",
+        "TableEncoder",
+        "report",
+    }
     assert {*mmlp.__all__} | heavy == {*names, "__version__"}
 
 

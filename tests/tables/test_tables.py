@@ -9,7 +9,7 @@ import pytest
 from table_files import TABLE, read
 
 from mmlp import tables
-from mmlp.tables import text as _text
+from mmlp.tables.text_files import find_faulty_names
 
 ARFF = """% made by hand
 @RELATION t
@@ -263,7 +263,7 @@ def test_the_work_on_names_grows_like_their_number(tmp_path, monkeypatch):
     table = tables.Table(tmp_path, tuple(names), np.arange(4000.0).reshape(2, 2000))
     wanted = [Counted(name) for name in reversed(names)]  # equal, not the same
     assert table.columns(wanted)[0, 0] == 1999
-    assert _text.faulty_names(names) == []
+    assert find_faulty_names(names) == []
     assert table.others(wanted[:1999]) == ("x0",)
     assert Counted.comparisons < 10 * len(names)
 
