@@ -444,7 +444,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         """
         state: Any = super().__getstate__()
         if "models_" in state:
-            packed = serialization.packed(
+            packed = serialization.pack_model(
                 state["models_"], f"pickle of {type(self).__name__}"
             )
             state = {**state, "models_": packed}
@@ -453,7 +453,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
     def __setstate__(self, state):
         if "models_" in state:
             check_not_forked(type(self).__name__)
-            models = serialization.unpacked(
+            models = serialization.unpack_model(
                 f"the pickle of {type(self).__name__}", *state["models_"]
             )
             state = {**self._absent_in_old_files, **state, "models_": models}

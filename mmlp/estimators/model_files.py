@@ -48,7 +48,7 @@ def save(estimator: Any, path: str | os.PathLike[str], **names: Sequence[str]) -
         Values of `NAME_ATTRIBUTES`; by default those of the estimator.
     """
     class_name = type(estimator).__name__
-    arrays, networks = serialization.packed(estimator.models_, f"{class_name}.save")
+    arrays, networks = serialization.pack_model(estimator.models_, f"{class_name}.save")
     metadata = {
         "kind": "estimator",
         "version": files.VERSION,
@@ -145,7 +145,7 @@ def load(path: str | os.PathLike[str]) -> Any:
                 problem = f"has no {needed}: another version wrote it"
                 raise FileError(path, problem, call=call, remedy="fit again")
 
-    networks = serialization.unpacked(path, arrays, metadata)
+    networks = serialization.unpack_model(path, arrays, metadata)
     try:
         return _restore(estimator_class, metadata["params"], attributes, networks)
     # A network with the fields of another one may fail in any way.
