@@ -49,7 +49,6 @@ WARM_UP_SHARE = 0.2
 ROWS_PER_DRAW = 2**14
 
 
-@dataclasses.dataclass(eq=False, repr=False)
 class MatrixVAE(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, NetworkEstimator
 ):
@@ -130,15 +129,40 @@ class MatrixVAE(
     targets = None
     _fitted_attributes = ("input_", "history_")
 
-    n_components: int = 2
-    _: dataclasses.KW_ONLY
-    model: str = "NfNf"
-    covariance: str = "auto"
-    rank: int | None = None
-    hidden_dims: tuple[int, ...] = (20, 20)
-    n_samples: int = 100
-    max_epochs: int = 300
-    validation_fraction: float = 0.15
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        model: str = "NfNf",
+        covariance: str = "auto",
+        rank: int | None = None,
+        hidden_dims: tuple[int, ...] = (20, 20),
+        n_samples: int = 100,
+        max_epochs: int = 300,
+        validation_fraction: float = 0.15,
+        batch_size: int = 64,
+        learning_rate: float = 0.02,
+        patience: int | None = 50,
+        random_state: Any = None,
+        dtype: str = "float32",
+        verbose: int = 0,
+        warm_start: bool = False,
+    ):
+        self.n_components = n_components
+        self.model = model
+        self.covariance = covariance
+        self.rank = rank
+        self.hidden_dims = hidden_dims
+        self.n_samples = n_samples
+        self.max_epochs = max_epochs
+        self.validation_fraction = validation_fraction
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+        self.warm_start = warm_start
 
     @restore_on_error
     def fit(
@@ -313,6 +337,10 @@ class MatrixVAE(
         ----------
         X : array or data frame of shape (n, p)
         y : ignored
+
+        Returns
+        -------
+        float
         """
         return float(np.mean(self.score_samples(X)))
 

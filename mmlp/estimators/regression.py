@@ -121,7 +121,6 @@ class RegressionPlan(NamedTuple):
     covariance: CovarianceSettings
 
 
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     """Regression with a full covariance of the targets for each row.
 
@@ -260,19 +259,46 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     _target_labels = None
     _may_be_none = ("max_epochs", "batch_size", "learning_rate", "patience")
 
-    missing: str = "impute"
-    categories: Any = "auto"
-    dates: str = "auto"
-    family: str = "power_exponential"
-    network: str = "joint"
-    covariance: str = "auto"
-    rank: int | None = None
-    hidden_dims: tuple[int, ...] = (10, 10)
-    hidden_features: tuple[int, ...] = (64, 64)
-    n_models: int = 5
-    max_epochs: int | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
-    batch_size: int | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
-    learning_rate: float | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    def __init__(
+        self,
+        *,
+        family: str = "power_exponential",
+        network: str = "joint",
+        covariance: str = "auto",
+        rank: int | None = None,
+        hidden_dims: tuple[int, ...] = (10, 10),
+        hidden_features: tuple[int, ...] = (64, 64),
+        n_models: int = 5,
+        max_epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        patience: int | None = 50,
+        missing: str = "impute",
+        categories: Any = "auto",
+        dates: str = "auto",
+        random_state: Any = None,
+        dtype: str = "float32",
+        verbose: int = 0,
+        warm_start: bool = False,
+    ):
+        self.family = family
+        self.network = network
+        self.covariance = covariance
+        self.rank = rank
+        self.hidden_dims = hidden_dims
+        self.hidden_features = hidden_features
+        self.n_models = n_models
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.missing = missing
+        self.categories = categories
+        self.dates = dates
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+        self.warm_start = warm_start
 
     # --------------------------------------------------------------------------- fit
 
@@ -707,6 +733,10 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         X : array or data frame of shape (n, p)
         y : array or data frame of shape (n, d)
         sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        float
         """
         return weighted_mean(self.log_density(X, y), sample_weight, "log_score")
 
@@ -718,6 +748,10 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         X : array or data frame of shape (n, p)
         y : array or data frame of shape (n, d)
         sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        float
         """
         x = self._standardize(X)
         y = self._check_targets(y, len(x), "score")

@@ -63,7 +63,6 @@ class MatrixTable(NamedTuple):
         return self.factors.shape[1]
 
 
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class SPDRegressor(RegressorMixin, NetworkEstimator):
     """Regression for symmetric positive definite matrices.
 
@@ -141,15 +140,42 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
     any_columns = True
     _fitted_attributes = ("columns_", "input_", "trace_", "history_")
 
-    missing: str = "impute"
-    categories: Any = "auto"
-    dates: str = "auto"
-    loss: str = "von_neumann"
-    network: str = "joint"
-    hidden_dims: tuple[int, ...] = (20, 20)
-    hidden_features: tuple[int, ...] | None = None
-    n_models: int = 5
-    learning_rate: float = 0.01
+    def __init__(
+        self,
+        *,
+        loss: str = "von_neumann",
+        network: str = "joint",
+        hidden_dims: tuple[int, ...] = (20, 20),
+        hidden_features: tuple[int, ...] | None = None,
+        n_models: int = 5,
+        max_epochs: int = 500,
+        batch_size: int = 64,
+        learning_rate: float = 0.01,
+        patience: int | None = 50,
+        missing: str = "impute",
+        categories: Any = "auto",
+        dates: str = "auto",
+        random_state: Any = None,
+        dtype: str = "float32",
+        verbose: int = 0,
+        warm_start: bool = False,
+    ):
+        self.loss = loss
+        self.network = network
+        self.hidden_dims = hidden_dims
+        self.hidden_features = hidden_features
+        self.n_models = n_models
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.missing = missing
+        self.categories = categories
+        self.dates = dates
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+        self.warm_start = warm_start
 
     @restore_on_error
     def fit(
@@ -317,6 +343,10 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         X : array or data frame of shape (n, p)
         y : array of shape (n, d, d)
         sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        float
         """
         # Imported here, because predictions start faster without it.
         from sklearn.metrics import r2_score

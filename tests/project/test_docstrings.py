@@ -49,10 +49,6 @@ NOT_YET = {
     "mmlp.Elliptical",
     "mmlp.EpochInfo",
     "mmlp.FitResult",
-    "mmlp.MatrixVAE",
-    "mmlp.MultivariateRegressor",
-    "mmlp.SPDRegressor",
-    "mmlp.estimators",
     "mmlp.load",
     "mmlp.save",
 }
