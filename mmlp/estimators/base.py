@@ -80,8 +80,8 @@ def restore_on_error(fit: Callable) -> Callable:
             if n_unfinished:
                 warnings.warn(
                     f"`{type(self).__name__}.fit`: {n_unfinished} of {n_networks} "
-                    f"networks reached max_epochs={self.epochs} while held-out rows were "
-                    "still improving; raise `max_epochs`.",
+                    f"networks reached max_epochs={self.epochs} while held-out rows "
+                    "were still improving; raise `max_epochs`.",
                     ConvergenceWarning,
                     stacklevel=2,
                 )
@@ -95,11 +95,12 @@ def restore_on_error(fit: Callable) -> Callable:
 
 
 class NetworkEstimator(BaseEstimator, abc.ABC):
-    """An estimator whose fitted state is a tree of networks, `models_`, and plain numbers.
+    """An estimator whose fitted state is a tree of networks and plain numbers.
 
-    A new estimator has an `__init__` with the arguments of training below and its own, the
-    methods `fit`, `scores` and `_check_fitted`, and the class variables `kind`, `targets`,
-    `results` and `_fitted_attributes`. The command line and model files then know it.
+    A new estimator has an `__init__` with the arguments of training below and its own,
+    the methods `fit`, `scores` and `_check_fitted`, and the class variables `kind`,
+    `targets`, `results` and `_fitted_attributes`. The command line and model files then
+    know it.
     """
 
     # The name of the estimator in `mmlp fit`.
@@ -158,7 +159,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
 
     @abc.abstractmethod
     def _check_fitted(self) -> None:
-        """Raise a ValueError if numbers and networks of a file do not fit each other."""
+        """Raise a ValueError if numbers and networks of a file do not match."""
 
     # ------------------------------------------------------------------ predictions
 
@@ -370,7 +371,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         )
 
     def _rescale_weights(self, weights: np.ndarray) -> np.ndarray:
-        """Return `rescaled_weights`, or raise an ArgumentError if the dtype loses some."""
+        """Return rescaled weights, or raise an error if the dtype loses some."""
         largest = float(np.max(weights, initial=0.0))
         if largest == 0:
             return weights
@@ -379,9 +380,9 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         is_lost = (weights > 0) & (scaled < smallest)
         if is_lost.any():
             raise ArgumentError(
-                f"holds weights from {weights[is_lost].min():.3g} to {largest:.3g}, but "
-                f"{np.dtype(self.dtype).name} cannot hold a weight below {smallest:.2g} "
-                "times the largest",
+                f"holds weights from {weights[is_lost].min():.3g} to {largest:.3g}, "
+                f"but {np.dtype(self.dtype).name} cannot hold a weight below "
+                f"{smallest:.2g} times the largest",
                 call=f"{type(self).__name__}.fit",
                 argument="sample_weight",
                 remedy="set such weights to zero",
@@ -421,8 +422,8 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         if n_rows < MIN_ROWS_TO_JUDGE:
             warning = FewRowsWarning(
                 f"{n_rows} rows are too few to judge anything by: with fewer than "
-                f"{MIN_ROWS_TO_JUDGE}, covariances, intervals and scores are little more "
-                "than guesses",
+                f"{MIN_ROWS_TO_JUDGE}, covariances, intervals and scores are little "
+                "more than guesses",
                 call=f"{type(self).__name__}.fit",
                 remedy="collect more rows",
             )
@@ -468,8 +469,8 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file without code.
 
-        `mmlp.estimators.load` reads it. A `random_state` that is a generator is left out:
-        predictions do not depend on it.
+        `mmlp.estimators.load` reads it. A `random_state` that is a generator is left
+        out: predictions do not depend on it.
 
         Parameters
         ----------
