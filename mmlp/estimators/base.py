@@ -342,9 +342,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         return tags
 
     def _scale_inputs(self, inputs: np.ndarray, row_weights: np.ndarray) -> Scaling:
-        """Return the scaling of encoded inputs; if `fit` resumes, the fitted one."""
-        if self._resumes:
-            return self.input_
+        """Return the scaling of encoded inputs."""
         return Scaling.of(inputs, row_weights, self.columns_.indicator_mask)
 
     def _select_weighted_rows(

@@ -344,6 +344,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         validation = self._standardize_validation(X_val, y_val)
         plan = self._plan_fit(scaled, seed, checkpoint)
 
+        # The programs for the covariance are compiled while the mean is trained.
         def compile_next_step() -> None:
             compile_covariance(scaled, plan.folds, plan.covariance, validation)
 
