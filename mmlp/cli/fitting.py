@@ -5,7 +5,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -254,7 +254,7 @@ def _split(command: FitOptions, n: int) -> tuple[np.ndarray, np.ndarray]:
 def _fit_or_explain(
     path: Path,
     estimator,
-    data: Sequence[np.ndarray],
+    data: Sequence[Any],
     checkpoint: Path,
     *,
     place: Callable[[int], str],
@@ -287,7 +287,7 @@ def _fit_or_explain(
         raise ValueError(f"{path}: {describe(error)}") from error
 
 
-def _fit_quietly(estimator, data: Sequence[np.ndarray], checkpoint: Path) -> None:
+def _fit_quietly(estimator, data: Sequence[Any], checkpoint: Path) -> None:
     """Fit without the warnings that the command words by its options."""
     with warnings.catch_warnings():
         for category in (FarCellWarning, ConvergenceWarning, ConstantTargetWarning):
