@@ -145,7 +145,7 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
         """With the networks as arrays and a description: `jnp.tanh` cannot be pickled."""
         state: Any = super().__getstate__()
         if "models_" in state:
-            packed = serialization.packed(
+            packed = serialization.pack_model(
                 state["models_"], f"pickle of {type(self).__name__}"
             )
             state = {**state, "models_": packed}
@@ -154,7 +154,7 @@ class NetworkEstimator(Arguments, Training, BaseEstimator, abc.ABC):
     def __setstate__(self, state):
         if "models_" in state:
             check_not_forked(type(self).__name__)
-            models = serialization.unpacked(
+            models = serialization.unpack_model(
                 f"the pickle of {type(self).__name__}", *state["models_"]
             )
             state = {**self._absent_in_old_files, **state, "models_": models}

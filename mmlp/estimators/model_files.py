@@ -38,7 +38,7 @@ def kinds(having: str = "fit") -> dict[str, Any]:
 def save(estimator, path: str | os.PathLike, **names: Sequence[str]) -> None:
     """Write a fitted estimator: arguments, numbers, networks and, given or its own, `NAMES`."""
     name = type(estimator).__name__
-    arrays, content = serialization.packed(estimator.models_, f"{name}.save")
+    arrays, content = serialization.pack_model(estimator.models_, f"{name}.save")
     params = {name: _builtin(value) for name, value in estimator.get_params().items()}
     params["dtype"] = np.dtype(estimator.dtype).name
     if isinstance(estimator.random_state, np.random.RandomState):
@@ -85,7 +85,7 @@ def load(path: str | os.PathLike) -> Any:
     if missing:
         problem = f"has no {missing[0]}: another version wrote it"
         raise FileError(path, problem, call=call, remedy="fit again")
-    models = serialization.unpacked(path, arrays, metadata)
+    models = serialization.unpack_model(path, arrays, metadata)
     try:
         return _restored(CLASSES[kind], metadata["params"], fitted, models)
     except (

@@ -140,7 +140,7 @@ class Head(eqx.Module):
 
 @register
 class GaussianHead(Head):
-    """x -> N(mu, eta Omega) for a network x -> ((mu, log eta), Omega).
+    """A head x -> N(mu, eta Omega) for a network x -> ((mu, log eta), Omega).
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ class GaussianHead(Head):
 
 @register
 class PowerExponentialHead(Head):
-    """x -> E(mu, Omega, eta, alpha, beta), a power exponential distribution.
+    """A head x -> E(mu, Omega, eta, alpha, beta), the power exponential distribution.
 
     The network is x -> ((mu, log eta, a, b), Omega), and
 
@@ -230,7 +230,7 @@ class PowerExponentialHead(Head):
 
 @register
 class StudentTHead(Head):
-    """x -> t(mu, Omega, eta, df) for a network x -> ((mu, log eta, z), Omega).
+    """A head x -> t(mu, Omega, eta, df) for a network x -> ((mu, log eta, z), Omega).
 
         df = df_min + 8 exp(z)
 

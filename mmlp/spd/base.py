@@ -42,6 +42,16 @@ class SPD(Matrices):
     subclass overrides what it can compute faster: `logdet_and_whiten`, `color` (the
     inverse of `whiten`), and the methods that take two values. No other code asks which
     subclass a value belongs to.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from mmlp import SPD, DiagonalGram, Gram
+    >>> A = DiagonalGram(jnp.array([1.0, 2.0])) + Gram(jnp.eye(2))
+    >>> isinstance(A, SPD), A.shape
+    (True, (2, 2))
+    >>> print(A.solve(jnp.array([2.0, 5.0])))
+    [1. 1.]
     """
 
     # A dense T (..., m, d), m >= d, for code that needs one.

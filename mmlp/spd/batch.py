@@ -114,10 +114,17 @@ class Matrices(Batched):
     __array_ufunc__ = None
 
     @abc.abstractmethod
-    def dense(self) -> Array: ...
+    def dense(self) -> Array:
+        """Return the entries.
+
+        Returns
+        -------
+        Array of shape (..., d, d)
+        """
 
     @abc.abstractmethod
-    def __matmul__(self, x: ArrayLike) -> Array: ...
+    def __matmul__(self, x: ArrayLike) -> Array:
+        """Return A x for x (..., d)."""
 
     @property
     def shape(self) -> tuple[int, ...]:

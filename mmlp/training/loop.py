@@ -128,7 +128,7 @@ def compile_epoch(run: Run) -> None:
 def _open_epochs(
     run: Run, state: State, constants: Constants, first_epoch: int
 ) -> contextlib.AbstractContextManager:
-    """Return a context with a function (state, constants, epoch) -> (state, metrics)."""
+    """Return a context of a function (state, constants, epoch) -> (state, metrics)."""
     if run.is_streamed:
         return StreamedEpochs(run, first_epoch)
     program = run_epoch.program(run.program, state, constants, np.int32(0))
@@ -136,14 +136,14 @@ def _open_epochs(
 
 
 def _compiles_on_first_call(program: Any) -> bool:
-    """Whether this is a function of `jax.jit`, not a program that was compiled before."""
+    """Whether this is a function of `jax.jit`, not a compiled program."""
     return hasattr(program, "lower")
 
 
 def _place_on_devices(run: Run, state: State) -> tuple[State, Constants]:
-    """Put the arrays of a run on the devices, which share out the models if it has many.
+    """Put the arrays of a run on the devices; data in files stay there.
 
-    Data in files stay there.
+    If there are many models, the devices share them out.
     """
     mesh = run.program.mesh
     n_models = run.n_models
@@ -171,7 +171,7 @@ def _place_on_devices(run: Run, state: State) -> tuple[State, Constants]:
 
 def _copy_to_host(metrics: Metrics) -> Metrics:
     """Return metrics as numbers or arrays of NumPy."""
-    # All copies are started before the first is awaited: one by one takes twice as long.
+    # All copies start before the first is awaited: one by one takes twice as long.
     for array in metrics:
         array.copy_to_host_async()
     return Metrics(*(np.array(array)[()] for array in metrics))

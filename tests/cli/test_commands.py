@@ -84,9 +84,9 @@ def test_a_bar_is_shown_on_a_terminal_where_rows_take_long(
     terminal, monkeypatch, capsys
 ):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
-    monkeypatch.setattr(commands, "DELAY", 0)
+    monkeypatch.setattr(commands, "SECONDS_BEFORE_PROGRESS_BAR", 0)
     pieces = [{"mean": np.ones(3)}, {"mean": np.ones(2)}]
-    assert len(list(commands._shown(pieces, 5))) == 2
+    assert len(list(commands.show_progress(pieces, 5))) == 2
     assert ("/5.00 [" in capsys.readouterr().err) == terminal
 
 

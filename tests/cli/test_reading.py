@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 from command import no_training, run
+from sweeps import sweep
 
 import mmlp
-from mmlp.cli import fitting
 from mmlp.cli.arguments import parse
+from mmlp.cli.training_rows import read_training_rows
 from mmlp.estimators import cross_fitting
 from mmlp.estimators.model_files import kinds
 from mmlp.tables.encoder import ColumnTable, TableEncoder
@@ -61,10 +62,10 @@ def read(*words):
     """Return the kinds of the inputs, by name, that a fit with these words would learn from."""
     command = parse(["fit", *words])
     estimator = kinds()[command.kind](**command.params())
-    rows = fitting._read(command, estimator)
+    rows = read_training_rows(command, estimator)
     encoder = TableEncoder(missing=estimator.missing)
-    encoder.fit_table(rows.columns)
-    return dict(zip(rows.inputs, encoder.kinds_, strict=True))
+    encoder.fit_table(rows.inputs)
+    return dict(zip(rows.inputs.names, encoder.kinds_, strict=True))
 
 
 # European thousands
@@ -145,7 +146,7 @@ def test_a_file_with_decimal_points_only_is_not_affected(at, capsys):
     )
 
 
-@pytest.mark.parametrize("column", ["price", "area"])
+@sweep("column", ["price", "area"])
 def test_a_prediction_file_is_read_as_the_table_of_training(column, at, capsys):
     """Where it shows no decimal mark of its own, 1.600 may be either."""
     write_offers(at / "offers.csv", "600")
@@ -334,6 +335,7 @@ def with_empty_column(at, capsys):
     return summary
 
 
+@pytest.mark.slow
 def test_columns_that_fit_left_out_are_neither_listed_nor_needed(
     with_empty_column, at, capsys
 ):

@@ -64,7 +64,7 @@ def integral(f, loc, spread):
 # -- density
 
 
-@pytest.mark.parametrize("d", [1, 2])
+@sweep("d", [1, 2])
 def test_density_integrates_to_one(d):
     errors = []
     for alpha in SHAPES:
@@ -374,6 +374,7 @@ def test_kl_agrees_with_monte_carlo(i, j, beta):
     assert abs(np.mean(terms) - kl(q, p)) < 4.5 * np.std(terms) / np.sqrt(len(terms))
 
 
+@pytest.mark.slow
 def test_kl_broadcasts_batches():
     d, rng = 3, np.random.default_rng(5)
     T = rng.normal(size=(4, d, d))

@@ -187,7 +187,7 @@ def test_entropy_variance_and_radius_are_those_of_draws(family):
     np.testing.assert_allclose(p.variance_factor(), squares.mean(), atol=error)
 
 
-@each
+@one_family
 def test_density_is_that_of_the_radius(family):
     """P(|x - loc| <= r) integrates the generator over shells: d/dr = 2 pi^(d/2)/Gamma(d/2) ..."""
     p, r = one_of(family), jnp.linspace(0.2, 4, 9)

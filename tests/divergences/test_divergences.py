@@ -15,6 +15,7 @@ from helpers import (
     trace_one_factor,
 )
 from pyriemann.geometry import distance as pyriemann
+from sweeps import sweep
 
 from mmlp import (
     DiagonalGram,
@@ -202,8 +203,8 @@ def by_factor(name, argument):
 
 
 @each
-@pytest.mark.parametrize("argument", [0, 1])
-@pytest.mark.parametrize("spectrum", SPECTRA)
+@sweep("argument", [0, 1])
+@sweep("spectrum", SPECTRA, quick=2)
 def test_derivatives_to_second_order(name, argument, spectrum):
     rng = np.random.default_rng(7)
     s = SPECTRA[spectrum]

@@ -19,6 +19,7 @@ from mmlp.training import forks
 LINEAR = {**REGRESSION, "hidden_dims": (), "hidden_features": (), "max_epochs": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*rows are too few to judge")
 def test_tables_of_two_rows_and_two_targets_work():
     """Twenty random tables, seeds 0 to 19: in some of them residuals have rank one."""

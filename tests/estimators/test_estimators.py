@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from small_estimators import DENSITY, MATRICES, REGRESSION, SPD, X, Y, outputs
+from sweeps import sweep
 
 from mmlp.estimators import (
     MatrixVAE,
@@ -32,7 +33,7 @@ def test_inputs_too_large_for_float32_are_named(name, request):
         outputs(request.getfixturevalue(name), far)
 
 
-@pytest.mark.parametrize("name", ["regressor", "spd", "density"])
+@sweep("name", ["regressor", "spd", "density"])
 def test_a_fit_that_is_interrupted_leaves_what_was_learnt_before(
     name, request, monkeypatch
 ):

@@ -158,6 +158,7 @@ def test_a_smooth_table_is_learnt_by_few_rows(stages, tmp_path):
     assert "smooth" in again.models_
 
 
+@pytest.mark.slow
 def test_inputs_that_do_not_matter_are_left_out(monkeypatch, stages):
     """By a training of rows that are many, in three parts."""
     monkeypatch.setattr(mean, "MOST", 10)

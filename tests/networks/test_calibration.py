@@ -46,6 +46,7 @@ def test_every_layer_of_a_matrix_mlp_varies_by_the_set_amount():
         np.testing.assert_allclose(np.mean(h, axis=0), 0, atol=1e-7)
 
 
+@pytest.mark.slow
 @sweep("output", [Dense(), Triangular()])
 @sweep("out_features", [None, 3])
 def test_both_parts_of_a_joint_mlp_vary_by_the_set_amount(output, out_features):

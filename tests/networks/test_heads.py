@@ -65,7 +65,7 @@ def test_head_reads_the_vector_and_the_gram(head, family, extra, cls, diagonal):
     )
 
 
-@pytest.mark.parametrize(("head", "family", "extra"), HEADS)
+@sweep(("head", "family", "extra"), HEADS)
 def test_likelihood_has_a_gradient_by_every_weight(head, family, extra):
     model = head(network(MatrixMLP, 2, 2 + extra))
     loss = jax.jit(

@@ -39,7 +39,7 @@ Y = (
 )
 
 
-@each_network
+@one_network
 def test_every_network_feeds_it_and_comes_back_from_a_file(make, tmp_path):
     model = make(4, 6, (5,), output=LowRank(2), key=KEY)
     A = model(jnp.ones(4))
@@ -122,6 +122,7 @@ def test_targets_start_it_at_their_variances_and_principal_directions(make):
     )
 
 
+@pytest.mark.slow
 @sweep("make", [JointMatrixMLP, CholeskyMLP])
 def test_a_head_starts_at_the_mean_and_the_covariance_of_targets(make):
     network = make(4, 6, (5,), out_features=7, output=LowRank(3), key=KEY)

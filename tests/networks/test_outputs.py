@@ -74,7 +74,7 @@ def test_the_gradient_of_a_density_equals_finite_differences(make, output):
         )
 
 
-@each_output
+@sweep("output", OUTPUTS.values(), ids=OUTPUTS)
 def test_a_network_of_size_one_gives_the_number_one(output):
     for make in (MatrixMLP, JointMatrixMLP, CholeskyMLP):
         model = make(2, 1, (1,), out_features=2, output=output, key=KEY)

@@ -281,6 +281,7 @@ def test_a_missing_file_and_settings_out_of_range_are_named(tmp_path):
         shares.run(shares.Settings(horizons=("week",)))
 
 
+@pytest.mark.slow
 def test_a_run_makes_a_record_and_a_picture(tmp_path, market, by_months, monkeypatch):
     def known(
         market, settings, months, chosen, every

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from paper_weights import paper_constants, weights
+from sweeps import sweep
 
 import mmlp
 from reproduction import frey, frey_pixels
@@ -92,7 +93,7 @@ def test_equal_recipes_have_equal_optimizers():
     assert recipe.make_optimizer(9) != recipe.make_optimizer(8)
 
 
-@pytest.mark.parametrize("network", ["matrix", "direct", "joint", "cholesky"])
+@sweep("network", ["matrix", "direct", "joint", "cholesky"])
 def test_a_decoder_can_start_with_unit_variance(network):
     recipe, X = Recipe("EfNf", network, hidden=(4,)), jnp.zeros((0, 6))
     recipes = recipe, dataclasses.replace(recipe, unit=True)

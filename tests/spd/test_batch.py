@@ -63,7 +63,7 @@ INDICES = [
 each = pytest.mark.parametrize("kind", VALUES)
 
 
-@each
+@sweep("kind", VALUES, quick=2)
 def test_an_index_takes_the_matrices_that_numpy_would_take(kind):
     A, numbers = VALUES[kind], np.arange(8).reshape(BATCH)
     for index in INDICES if kind in ("low rank", "new") else INDICES[::4]:
