@@ -1,4 +1,4 @@
-"""float32 by way of float64, as GPUs do it above d = 32: here on the CPU, against float64."""
+"""float32 by way of float64, as on GPUs above d = 32, against float64 on the CPU."""
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ def error(found, exact) -> float:
     return np.max(np.abs(found - exact)) / np.max(np.abs(exact))
 
 
-# (condition, of values, of gradients); the usual way has errors like 6e-8 cond(T) and more
+# condition, error of values, of gradients; the usual errors are above 6e-8 cond(T)
 @pytest.mark.parametrize(
     ("condition", "value", "slope"), [(1e2, 1e-6, 1e-6), (1e6, 1e-6, 1e-4)]
 )

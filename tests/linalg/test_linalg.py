@@ -1,4 +1,4 @@
-"""The divided differences of log, against 60 digits, and what the derivative rules promise."""
+"""Divided differences of log against 60 digits; promises of the derivative rules."""
 
 import re
 
@@ -29,7 +29,7 @@ def exact_second(a, b, c):
     )
 
 
-# around each switch of formulas, at equality, at neighbouring floats, at a millionfold spread
+# Around each switch of formulas, at equality, at neighbouring floats, at a wide spread.
 RATIOS = [
     1,
     1 + 2**-52,

@@ -80,7 +80,8 @@ def environment(**extra):
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "JAX_COMPILATION_CACHE_DIR": CACHE,
     }
-    return {**os.environ, **base, "PYTHONPATH": str(ROOT), **extra}
+    path = f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'support'}"
+    return {**os.environ, **base, "PYTHONPATH": path, **extra}
 
 
 def flat(tree):
