@@ -261,9 +261,11 @@ if __name__ == "__main__":
     import sys
     from mmlp import cli
     from mmlp.cli import info
-    from reproduction.harness.jobs import each
+    from reproduction.harness.parallel import map_in_processes
 
-    info.execute = lambda command: each(rest, [("a",), ("b",)], "work", jobs=2)
+    info.execute = lambda command: map_in_processes(
+        rest, [("a",), ("b",)], "work", jobs=2
+    )
     sys.exit(cli.main())
 """
 

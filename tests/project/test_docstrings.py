@@ -55,6 +55,7 @@ NOT_YET = {
     "mmlp.estimators",
     "mmlp.load",
     "mmlp.save",
+    "mmlp.tables",
 }
 
 
