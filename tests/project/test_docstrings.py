@@ -54,6 +54,7 @@ NOT_YET = {
     "mmlp.estimators",
     "mmlp.load",
     "mmlp.save",
+    "mmlp.tables",
 }
 
 
