@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.special
 from helpers import symmetric_root
+from sweeps import sweep
 
 from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential
 from mmlp.alpha import densities
@@ -128,7 +129,7 @@ def test_power_exponential_sample_with_the_normal_radius(beta):
 
 
 @pytest.mark.parametrize("beta", [0.6, 1.0, 2.3, 20.0])
-@pytest.mark.parametrize("quantile", [0.1, 0.5, 0.97])
+@sweep("quantile", [0.1, 0.5, 0.97])
 def test_power_exponential_sample_with_the_gamma_radius(beta, quantile):
     x = scipy.special.gammaincinv(D / (2 * beta), quantile)
 

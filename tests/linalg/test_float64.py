@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sweeps import sweep
 
 import mmlp
 from mmlp.linalg import float64, lu, matrix_log
@@ -54,9 +55,7 @@ def test_a_density_and_its_gradient_are_those_of_float64(
     np.testing.assert_array_equal(under_vmap, mmlp.Gram(T).whiten(x))
 
 
-@pytest.mark.parametrize(
-    "name", ["von_neumann", "bures_wasserstein", "stein", "log_euclidean"]
-)
+@sweep("name", ["von_neumann", "bures_wasserstein", "stein", "log_euclidean"])
 def test_divergences_and_their_gradients_are_no_worse(name, way):
     A, B = factors(1e3, 2, 2), factors(1e2, 3, 2)
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from mmlp.linalg import float64, lu, matrix_log
 from mmlp.spd import Gram
@@ -79,7 +80,7 @@ def test_second_divided_difference_of_log_is_accurate_across_all_ratios(
         np.testing.assert_allclose(computed, expected, rtol=tolerance)
 
 
-@pytest.mark.parametrize(
+@sweep(
     "loop",
     [lambda f, t: f(t), lambda f, t: jax.lax.map(f, t[None])[0]],
     ids=["plain", "loop"],
