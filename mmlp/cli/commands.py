@@ -160,7 +160,7 @@ def predict(command: Predict) -> int:
     table = model.read_table(command.data, command)
     with model.explain_errors(table):
         data = prepare_prediction_data(table, model.inputs, (), model.encoder)
-        chunks = model.estimator.predicted_pieces(data.inputs, text=is_text)
+        chunks = model.estimator.predict_results_in_chunks(data.inputs, text=is_text)
         chunks = blank_incomplete_rows(chunks, data.is_incomplete)
         chunks = show_progress(chunks, len(table))
         # The first chunk checks all rows.

@@ -70,6 +70,17 @@ class Elliptical(Batched):
         dimensions do not broadcast.
     TypeError
         If a parameter of the tail is missing or unknown.
+
+    Examples
+    --------
+    Every family has the same methods:
+
+    >>> from mmlp import Gram, TraceOneStudentT
+    >>> omega = Gram.trace_one(jnp.array([[1.0, 0.5], [0.0, 1.0]]))
+    >>> p = TraceOneStudentT(jnp.zeros(2), omega, eta=2.0, df=5.0)
+    >>> x = p.sample(jax.random.key(0), 100)
+    >>> p.log_prob(x).shape, p.covariance.shape
+    ((100,), (2, 2))
     """
 
     loc: Array

@@ -186,7 +186,7 @@ def build_training_section(model: Any) -> Section:
             " Thin lines are single networks, thick lines their mean until one stops."
         )
 
-    n_unfinished, n_networks = model.unfinished()
+    n_unfinished, n_networks = model.count_unfinished()
     if n_unfinished:
         text = (
             f"{n_unfinished} of {n_networks} networks were still improving at the "

@@ -134,7 +134,7 @@ def test_own_rows_judge_in_place_of_folds(name, seen, request):
 
 
 def test_those_of_many_rows_judge_each_stage(seen, monkeypatch):
-    monkeypatch.setattr(mean, "MOST", 10)
+    monkeypatch.setattr(mean, "MAX_ROWS_FOR_GAUSSIAN_PROCESS", 10)
     MultivariateRegressor(**REGRESSION).fit(X, Y, X_val=X_VAL, y_val=Y_VAL)
     assert len(seen) == 4
     assert all(len(np.unique(weight[0])) == 2 for _, (_, weight) in seen)
