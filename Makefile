@@ -29,17 +29,18 @@ comma := ,
 demo: setup     ## the tour: three small runs and a page to open, demo/index.html (a few minutes)
 	$(RUN) -m mmlp.cli demo
 
-test: setup     ## the fast tests (what CI runs)
+test: setup     ## the fast tests, in three minutes
 	$(RUN) -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-all: setup .venv/.docs browser  ## all tests, those of the documentation and of web pages too
 	$(RUN) -m pytest -n 2 --dist worksteal -o faulthandler_timeout=1800
 
-browser:        ## a Chromium for the tests of web pages, unless there is one (by apt-get)
-	@$(PYTHON) -c 'import sys; sys.path.insert(0, "tests/support"); import browser; browser.find()' 2>/dev/null || { \
-	run=$$([ "$$(id -u)" = 0 ] || echo sudo); $$run apt-get update --quiet=2 && \
-	$$run env DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --no-install-recommends chromium fonts-dejavu-core; } \
-	|| { echo "No browser: install Chromium or Chrome by hand, then run this again."; exit 1; }
+FIND_BROWSER := import sys; sys.path.insert(0, "tests/support"); import browser; browser.find_executable()
+browser: setup  ## a Chromium for the tests of web pages, unless there is one (by apt-get)
+	@$(BIN)/python -c '$(FIND_BROWSER)' 2>/dev/null || { \
+	root=$$([ "$$(id -u)" = 0 ] || echo sudo -n); $$root apt-get update --quiet=2 && \
+	$$root env DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --no-install-recommends chromium fonts-dejavu-core; } \
+	|| { echo "No browser: install Chromium or Chrome by hand, then run this again." >&2; exit 1; }
 
 check: setup    ## before a commit: format, lint, types, fast tests
 	$(BIN)/ruff format --check .

@@ -3,12 +3,12 @@
 from mmlp import _lazy
 from mmlp._version import __version__
 
-TYPE_CHECKING = (
-    False  # as in `typing`, which takes half of the time that this package needs
-)
-if (
-    TYPE_CHECKING
-):  # at run time, on first use: JAX takes a second to import, scikit-learn another
+# As in `typing`, whose import takes half of the time that this package needs.
+TYPE_CHECKING = False
+
+# At run time these are imported on first use: JAX takes a second to import, and
+# scikit-learn another.
+if TYPE_CHECKING:
     from mmlp import datasets as datasets
     from mmlp import estimators as estimators
     from mmlp import metrics as metrics
@@ -52,6 +52,7 @@ if (
     from mmlp.reporting import report as report
     from mmlp.serialization import load, register, save
     from mmlp.spd import SPD, DiagonalGram, Gram, LowRankGram
+    from mmlp.tables import TableEncoder as TableEncoder
     from mmlp.training import (
         EpochInfo,
         FitResult,
@@ -121,10 +122,11 @@ _NAMES = {
     "serialization": "load register save",
     "spd": "SPD DiagonalGram Gram LowRankGram",
     "training": "EpochInfo FitResult NonFiniteError default_optimizer fit fit_many",
+    "tables": "TableEncoder",
     "vae": "VAE paper_vae",
 }
 _MODULES = """datasets distributions divergences estimators linalg metrics networks plotting
-registry serialization spd training vae"""
+registry serialization spd tables training vae"""
 _MOVED_MODULES = (
     "checkpoint heads initialisation kernels"  # which warn when they are used
 )

@@ -14,17 +14,41 @@ REGISTRY: dict[str, Any] = {}
 def register(entry: T, name: str | None = None) -> T: ...
 @overload
 def register(entry: None = None, name: str | None = None) -> Callable[[T], T]: ...
-def register(entry=None, name: str | None = None):
-    """Let `save` and `load` know a class (an `eqx.Module`) or a function; returns it.
+def register(entry: Any = None, name: str | None = None) -> Any:
+    """Let `save` write a class or a function by its name, and `load` find it.
 
-    Use `@register`, `@register(name="mine.Kernel")` or `register(function, "mine.function")`.
+    Parameters
+    ----------
+    entry : class or function, optional
+        An `eqx.Module`, or a function such as an activation. Without it, a decorator is
+        returned.
+    name : str, optional
+        The name in files; by default the qualified name of the entry.
+
+    Returns
+    -------
+    class or function
+        The entry itself, so that `register` can decorate it.
+
+    Raises
+    ------
+    ValueError
+        If something else has the name.
+
+    Examples
+    --------
+    >>> @register(name="mine.square")
+    ... def square(x):
+    ...     return x**2
+    >>> REGISTRY["mine.square"] is square
+    True
     """
     if entry is None:
         return lambda entry: register(entry, name)
     name = name or str(entry.__qualname__)
-    if REGISTRY.setdefault(name, entry) is not entry:
-        taken = REGISTRY[name]
+    registered = REGISTRY.setdefault(name, entry)
+    if registered is not entry:
         raise ValueError(
-            f"`register(name={name!r})` is taken by {taken}; give another name."
+            f"`register(name={name!r})` is taken by {registered}; give another name."
         )
     return entry

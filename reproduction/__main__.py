@@ -8,69 +8,80 @@ The results go into the folder `report` (or `--out`): a JSON file for each exper
 and `index.html`.
 """
 
-import argparse
-import difflib
+import dataclasses
 import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from mmlp.cli import interrupts
-from reproduction.harness.run import add_common_options, run_one, run_several
+from mmlp.cli.dataclass_parser import join_words, option, parse_fields, suggest
+from reproduction.harness.run import RunOptions, parse_run, run_several
 from reproduction.harness.targets import TARGETS
 
-EPILOG = f"""targets: {", ".join(TARGETS)}, or all.
-`python -m reproduction TARGET --help` lists the settings of one target."""
+PROGRAM = "python -m reproduction"
+STATUS_WRONG_ARGUMENTS = 2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SeveralTargets(RunOptions):
+    seeds: int | None = option(
+        None, lowest=1, help="Runs with different seeds, where there are any."
+    )
+    data: Path | None = option(
+        None, metavar="DIR", help="Folder of the data, where they are needed."
+    )
+
+
+SeveralTargets.__doc__ = f"""{__doc__}
+Targets: {", ".join(TARGETS)}, or all.
+`{PROGRAM} TARGET --help` lists the settings of one target."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the experiments that are named before the first option; return the exit status."""
+    """Run the experiments that are named before the first option.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Targets, then options; by default those of this process.
+
+    Returns
+    -------
+    int
+        The exit status: 0 on success, 1 if an experiment failed, 2 for a wrong argument.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     targets = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
     options = words[len(targets) :]
-    parser = _make_parser()
-    for target in targets:
-        if target not in (*TARGETS, "all"):
-            parser.error(_describe_unknown(target))
+    is_single = len(targets) == 1 and targets != ["all"]
+    try:
+        check_targets(targets)
+        if is_single:
+            run = parse_run(targets[0], options)
+        else:
+            values = parse_fields(options, [SeveralTargets], f"{PROGRAM} TARGETS")
+        if not targets:
+            raise ValueError(
+                f"name what to reproduce, such as `{PROGRAM} all --quick`."
+            )
+    except ValueError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return STATUS_WRONG_ARGUMENTS
 
-    if len(targets) == 1 and targets != ["all"]:
-        run_one(targets[0], options)
+    if is_single:
+        run.perform()
         return 0
-    values = vars(parser.parse_args(options))
-    if not targets:
-        parser.error(
-            "name what to reproduce, such as `python -m reproduction all --quick`"
-        )
-    if values["seeds"] is not None and values["seeds"] < 1:
-        parser.error(f"--seeds must be at least 1, got {values['seeds']}.")
     return run_several(targets, **values)
 
 
-def _make_parser() -> argparse.ArgumentParser:
-    """Make the parser of several targets: only options that many of them have."""
-    parser = argparse.ArgumentParser(
-        prog="python -m reproduction",
-        usage="python -m reproduction TARGET [TARGET ...] [options]",
-        description=__doc__,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_common_options(parser)
-    parser.add_argument(
-        "--seeds", type=int, help="runs with different seeds, where there are any"
-    )
-    parser.add_argument(
-        "--data", type=Path, help="folder of the data, where they are needed"
-    )
-    return parser
-
-
-def _describe_unknown(target: str) -> str:
-    close = difflib.get_close_matches(target, [*TARGETS, "all"], 1)
-    remedy = (
-        f"did you mean {close[0]}?" if close else f"use {', '.join(TARGETS)} or all."
-    )
-    return f"there is no target {target}; {remedy}"
+def check_targets(targets: Sequence[str]) -> None:
+    """Refuse a target that does not exist."""
+    known = [*TARGETS, "all"]
+    for target in targets:
+        if target not in known:
+            hint = suggest(target, known) or f"; use {join_words(known)}."
+            raise ValueError(f"there is no target {target}{hint}")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from gamma_radius import GammaRadius
 from numpyro.distributions import constraints
 from numpyro.infer import MCMC, NUTS, SVI, Predictive, Trace_ELBO, init_to_value
 from numpyro.infer.util import log_density
+from sweeps import sweep
 
 import mmlp
 from mmlp.numpyro import (
@@ -65,8 +66,14 @@ IDS = [
 ]
 
 
-def cases(function):
-    return pytest.mark.parametrize(("cls", "args"), CASES, ids=IDS)(function)
+cases = pytest.mark.parametrize(("cls", "args"), CASES, ids=IDS)
+# One case of each class is quick.
+QUICK_IDS = ["low-rank", "student-t-batch", "gaussian", "power-batch"]
+CASES_BY_SPEED = sorted(
+    (pytest.param(*case, id=name) for case, name in zip(CASES, IDS, strict=True)),
+    key=lambda case: case.id not in QUICK_IDS,
+)
+mostly_slow_cases = sweep(("cls", "args"), CASES_BY_SPEED, quick=len(QUICK_IDS))
 
 
 @cases
@@ -85,14 +92,15 @@ def test_shapes_follow_from_the_parameters(cls, args):
     expected = jnp.broadcast_shapes(*batches)
     assert (d.batch_shape, d.event_shape) == (expected, (3,))
     assert cls.infer_shapes(*(np.shape(x) for x in args)) == (expected, (3,))
-    x = d.sample(jax.random.key(0), (5, 4))
+    x = jax.eval_shape(lambda: d.sample(jax.random.key(0), (5, 4)))
     assert x.shape == (5, 4, *expected, 3)
-    assert d.log_prob(x).shape == (5, 4, *expected)
-    assert d.mean.shape == d.variance.shape == d.shape() == (*expected, 3)
-    assert d.entropy().shape == expected
+    assert jax.eval_shape(d.log_prob, x).shape == (5, 4, *expected)
+    mean, variance, entropy = jax.eval_shape(lambda: (d.mean, d.variance, d.entropy()))
+    assert mean.shape == variance.shape == d.shape() == (*expected, 3)
+    assert entropy.shape == expected
 
 
-@cases
+@mostly_slow_cases
 def test_density_and_moments_are_those_of_mmlp(cls, args):
     if issubclass(cls, TraceOneGaussian | TraceOnePowerExponential | TraceOneStudentT):
         loc, factor, *scalars = args
@@ -113,7 +121,7 @@ def test_density_and_moments_are_those_of_mmlp(cls, args):
     )
 
 
-@cases
+@mostly_slow_cases
 def test_expand_repeats_without_changing_the_density(cls, args):
     d = cls(*args)
     e = d.expand((7, *d.batch_shape))
@@ -123,7 +131,7 @@ def test_expand_repeats_without_changing_the_density(cls, args):
     assert d.to_event(len(d.batch_shape)).log_prob(x[0]).shape == ()
 
 
-@cases
+@mostly_slow_cases
 def test_distribution_is_a_pytree_through_jit_and_vmap(cls, args):
     d = cls(*args)
     x = d.sample(jax.random.key(3))
@@ -267,6 +275,7 @@ def test_svi_fits_a_power_exponential_guide_to_a_gaussian():
     assert abs(np.mean(result.losses[-100:])) < 0.02
 
 
+@pytest.mark.slow
 def test_svi_fits_a_low_rank_guide():
     """The guide's family holds the target, so that the ELBO's maximum is log Z = 0."""
     target = dist.LowRankMultivariateNormal(MU, W[:, :1], DIAGONAL)
@@ -318,7 +327,7 @@ def generic(batch=()):
     return p, Elliptical(p)
 
 
-@pytest.mark.parametrize("batch", [(), (4,), (2, 3)])
+@sweep("batch", [(), (4,), (2, 3)])
 def test_any_elliptical_has_shapes_densities_and_moments(batch):
     p, q = generic(batch)
     assert (q.batch_shape, q.event_shape) == (batch, (3,))
@@ -383,6 +392,7 @@ def test_student_t_is_numpyros_own():
     np.testing.assert_allclose(ours.variance, theirs.variance, rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_nuts_finds_the_degrees_of_freedom():
     """300 rows with df = 3 and eta = 2, seed 0: 99.9 % intervals, a failure in 500 seeds."""
     data = TraceOneStudentT(MU, T, 2.0, 3.0).sample(jax.random.key(0), (300,))

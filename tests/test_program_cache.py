@@ -55,6 +55,7 @@ def run_script(*arguments, code=SCRIPT, **variables):
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_the_second_process_compiles_almost_nothing_and_damage_is_no_harm(tmp_path):
     compiled, *results = run_script(tmp_path)
     assert int(compiled) > 5

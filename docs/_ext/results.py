@@ -10,8 +10,9 @@ from pathlib import Path
 
 from sphinx.util.docutils import SphinxDirective
 
-from mmlp.reporting import page as report
-from mmlp.reporting.table import table_html
+from mmlp.reporting.page import render_table
+from mmlp.reporting.results_page import write_results_page
+from mmlp.reporting.tables import Table
 from reproduction.harness.run import PAPER, find_experiment
 from reproduction.harness.targets import TARGETS
 
@@ -29,7 +30,7 @@ def build(app) -> None:
         if "experiment" in record:  # others are tables of benchmarks
             shutil.copy(path, folder)
             draw(record, folder)
-    report.build(folder, PAPER, TARGETS)
+    write_results_page(folder, PAPER, TARGETS)
 
 
 def draw(record: dict, folder: Path) -> None:
@@ -78,7 +79,7 @@ def body(record: dict) -> str:
     """Text and claims; tables; what is not like for like."""
     result = record["result"]
     tables = "\n".join(
-        f"```{{raw}} html\n{table_html(table)}\n```"
+        f"```{{raw}} html\n{render_table(Table.from_record(table))}\n```"
         for table in result.get("tables", [])
     )
     notes = "".join(

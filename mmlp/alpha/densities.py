@@ -1,10 +1,11 @@
-"""Appendices H and I: the alpha-derivatives of both log densities and both samplers, corrected.
+"""Alpha-derivatives of both log densities and both samplers, Appendices H and I.
 
     D_X F = d vec F / d (vec X)',   vec stacks columns
 
-Every function takes one point and returns its derivatives by name, each of shape (size of F, size
-of X). Entries of Omega count as free, as in the paper; r = theta - mu and t = r' Omega^-1 r.
-`docs/errata` lists what differs from the paper.
+Every function takes one point and returns its derivatives by name, each of shape (size
+of F, size of X). Entries of Omega count as free, as in the paper; r = theta - mu and t
+= r' Omega^-1 r. The formulas are corrected; `docs/errata` lists what differs from the
+paper.
 """
 
 import math
@@ -15,9 +16,12 @@ from numpy.typing import NDArray
 Derivatives = dict[str, NDArray]
 
 
-def gaussian_log_density(theta, mu, Omega, eta) -> Derivatives:
-    """Derivatives of log N(theta; mu, eta Omega), Appendix H."""
-    r, P = theta - mu, np.linalg.inv(Omega)
+def gaussian_log_density(
+    theta: NDArray, mu: NDArray, Omega: NDArray, eta: float
+) -> Derivatives:
+    """Return the derivatives of log N(theta; mu, eta Omega), Appendix H."""
+    r = theta - mu
+    P = np.linalg.inv(Omega)
     t = r @ P @ r
     return {
         "mu": _row(P @ r / eta),
@@ -26,9 +30,13 @@ def gaussian_log_density(theta, mu, Omega, eta) -> Derivatives:
     }
 
 
-def power_exponential_log_density(theta, mu, Omega, eta, alpha, beta) -> Derivatives:
-    """Derivatives of log E(theta; mu, Omega, eta, alpha, beta), Appendix I."""
-    d, r, P = len(mu), theta - mu, np.linalg.inv(Omega)
+def power_exponential_log_density(
+    theta: NDArray, mu: NDArray, Omega: NDArray, eta: float, alpha: float, beta: float
+) -> Derivatives:
+    """Return the derivatives of log E(theta; mu, Omega, eta, alpha, beta), App. I."""
+    d = len(mu)
+    r = theta - mu
+    P = np.linalg.inv(Omega)
     u = r @ P @ r / (alpha * eta)
     by_t = -beta / (2 * alpha * eta) * u ** (beta - 1)
     D_log_c = 1 / beta + d / (2 * beta**2) * (digamma(d / (2 * beta)) + math.log(2))
@@ -41,8 +49,11 @@ def power_exponential_log_density(theta, mu, Omega, eta, alpha, beta) -> Derivat
     }
 
 
-def gaussian_sample(eps, Omega, eta) -> Derivatives:
-    """Derivatives of theta = mu + Phi eps, Phi the symmetric root of eta Omega, Eq. (rep)."""
+def gaussian_sample(eps: NDArray, Omega: NDArray, eta: float) -> Derivatives:
+    """Return the derivatives of theta = mu + Phi eps, Eq. (rep).
+
+    Phi is the symmetric root of eta Omega.
+    """
     Phi = symmetric_root(eta * Omega)
     return {
         "mu": np.eye(len(eps)),
@@ -51,28 +62,36 @@ def gaussian_sample(eps, Omega, eta) -> Derivatives:
     }
 
 
-def power_exponential_sample(nu, radius, D_radius, Omega, eta, alpha) -> Derivatives:
-    """Derivatives of theta = mu + radius Phi nu, Phi Phi = alpha eta Omega, Eq. (rt_mpe).
+def power_exponential_sample(
+    nu: NDArray,
+    radius: float,
+    D_radius: float,
+    Omega: NDArray,
+    eta: float,
+    alpha: float,
+) -> Derivatives:
+    """Return the derivatives of theta = mu + radius Phi nu, Eq. (rt_mpe).
 
-    `D_radius` is the derivative of the radius by beta: `normal_radius` or `gamma_radius`.
+    Phi Phi = alpha eta Omega. `D_radius` is the derivative of the radius by beta, from
+    `normal_radius` or `gamma_radius`.
     """
     Phi = symmetric_root(alpha * eta * Omega)
-    step = _column(Phi @ nu)
+    direction = _column(Phi @ nu)
+    by_Phi = radius * alpha * eta * np.kron(nu[None], np.eye(len(nu)))
     return {
         "mu": np.eye(len(nu)),
-        "Omega": radius
-        * alpha
-        * eta
-        * np.kron(nu[None], np.eye(len(nu)))
-        @ root_derivative(Phi),
-        "log_eta": radius * step / 2,
-        "alpha": radius * step / (2 * alpha),
-        "beta": D_radius * step,
+        "Omega": by_Phi @ root_derivative(Phi),
+        "log_eta": radius * direction / 2,
+        "alpha": radius * direction / (2 * alpha),
+        "beta": D_radius * direction,
     }
 
 
-def normal_radius(eps, beta, d) -> tuple[float, float]:
-    """radius = y^(1/(2 beta)), y = d/beta + eps sqrt(2 d/beta), and by beta, Eq. (gauss_app)."""
+def normal_radius(eps: float, beta: float, d: int) -> tuple[float, float]:
+    """Return the radius y^(1/(2 beta)) and its derivative by beta, Eq. (gauss_app).
+
+    y = d/beta + eps sqrt(2 d/beta).
+    """
     y = d / beta + eps * math.sqrt(2 * d / beta)
     radius = y ** (1 / (2 * beta))
     by_base = (
@@ -84,50 +103,57 @@ def normal_radius(eps, beta, d) -> tuple[float, float]:
     return radius, by_base + by_exponent
 
 
-def gamma_radius(x, beta, d) -> tuple[float, float]:
-    """radius = (2 x)^(1/(2 beta)) for a draw x of Gamma(d/(2 beta)), and its derivative by beta.
+def gamma_radius(x: float, beta: float, d: int) -> tuple[float, float]:
+    """Return the radius (2 x)^(1/(2 beta)) and its derivative by beta.
 
-    With a = d/(2 beta), dx/da = -(dP/da) / p keeps the quantile of x, with P = sum_n x^(a + n) e^-x
-    / Gamma(a + n + 1) and p its density.
+    x is a draw of Gamma(a), a = d/(2 beta). dx/da = -(dP/da) / p keeps the quantile of
+    x, with P = sum_n x^(a + n) e^-x / Gamma(a + n + 1) and p its density.
     """
-    a, radius = d / (2 * beta), (2 * x) ** (1 / (2 * beta))
+    a = d / (2 * beta)
+    radius = (2 * x) ** (1 / (2 * beta))
     terms = [
         ((a + n) * math.log(x) - x - math.lgamma(a + n + 1), digamma(a + n + 1))
         for n in range(200 + 4 * int(x))
     ]
     D_P = sum(math.exp(log_term) * (math.log(x) - psi) for log_term, psi in terms)
     D_x = -D_P / math.exp((a - 1) * math.log(x) - x - math.lgamma(a))
-    return radius, radius * (
-        D_x / x * (-a / beta) / (2 * beta) - math.log(radius) / beta
-    )
+    D_log_radius = D_x / x * (-a / beta) / (2 * beta) - math.log(radius) / beta
+    return radius, radius * D_log_radius
 
 
 def symmetric_root(A: NDArray) -> NDArray:
+    """Return the symmetric Phi with Phi Phi = A."""
     values, V = np.linalg.eigh(A)
     return (V * np.sqrt(values)) @ V.T
 
 
 def root_derivative(Phi: NDArray) -> NDArray:
-    """D_A Phi = (Phi kron I + I kron Phi)^-1, as Phi Phi = A gives dA = dPhi Phi + Phi dPhi."""
+    """D_A Phi = (Phi kron I + I kron Phi)^-1.
+
+    Because Phi Phi = A gives dA = dPhi Phi + Phi dPhi.
+    """
     identity = np.eye(len(Phi))
     return np.linalg.inv(np.kron(Phi, identity) + np.kron(identity, Phi))
 
 
 def digamma(z: float) -> float:
-    """psi(z), z > 0: by psi(z) = psi(z + 1) - 1/z to z >= 10, then a series (error below 1e-15).
+    """Return psi(z) for z > 0, with an error below 1e-15.
+
+    psi(z) = psi(z + 1) - 1/z is used up to z >= 10, then a series.
 
     >>> print(f"{digamma(1.0):.12f}")
     -0.577215664902
     """
     below = 0.0
     while z < 10:
-        below, z = below - 1 / z, z + 1
+        below -= 1 / z
+        z += 1
     coefficients = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
     series = sum(c / z ** (2 * k) for k, c in enumerate(coefficients, 1))
     return below + math.log(z) - 1 / (2 * z) - series
 
 
-def _row(X) -> NDArray:
+def _row(X: NDArray | float) -> NDArray:
     return np.ravel(X, order="F")[None]
 
 

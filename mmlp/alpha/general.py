@@ -1,4 +1,4 @@
-"""The general form, Eq. (mmlpb), which carries vectors h_l beside the matrices: Appendix F."""
+"""The general form, Eq. (mmlpb), which carries vectors beside matrices: Appendix F."""
 # ruff: noqa: E741
 
 from collections.abc import Callable, Sequence
@@ -12,9 +12,10 @@ from mmlp.alpha.calculus import unvec
 
 
 class Layer(NamedTuple):
-    """`basic.Layer` with A_l (d_l, r_{l+1}), C_l (r_l, d_l), b_l (r_l,) and an activation function.
+    """`basic.Layer` with A_l (d_l, r_{l+1}), C_l (r_l, d_l), b_l (r_l,) and h.
 
-    A_{j+1} is (d_{j+1}, r_{j+1}): it meets the vector of ones, which has r_{j+1} entries.
+    A_{j+1} is (d_{j+1}, r_{j+1}): it multiplies the vector of ones, which has r_{j+1}
+    entries.
     """
 
     W: np.ndarray
@@ -26,11 +27,15 @@ class Layer(NamedTuple):
     h: Activation
 
     def matrix(self) -> basic.Layer:
+        """Return the layer of the matrix path."""
         return basic.Layer(self.W, self.B, self.H)
 
 
 class Latent(NamedTuple):
-    """Z_l, H_l, z_l, h_l for l = 0, ..., j+1; Yhat = H_0, yhat = h_0; h ends in h_{j+2} = 1."""
+    """Z_l, H_l, z_l, h_l for l = 0, ..., j+1, with Yhat = H_0 and yhat = h_0.
+
+    The list h ends in h_{j+2} = 1.
+    """
 
     Z: list[np.ndarray]
     H: list[np.ndarray]
@@ -39,13 +44,17 @@ class Latent(NamedTuple):
 
 
 def feedforward(layers: Sequence[Layer], x: np.ndarray) -> Latent:
-    """Z_l and H_l of the basic form; z_l = C_l H_l A_l h_{l+1} + b_l, h_l = h(z_l), Eq. (mmlpb)."""
+    """Evaluate Eq. (mmlpb).
+
+    Z_l and H_l of the basic form;   z_l = C_l H_l A_l h_{l+1} + b_l,   h_l = h(z_l)
+    """
     Z, H = basic.feedforward([layer.matrix() for layer in layers], x)
-    z, h = [], [np.ones(len(layers[-1].b))]
+    z = []
+    h = [np.ones(len(layers[-1].b))]
     for l in reversed(range(len(layers))):
-        A, C, b = layers[l].A, layers[l].C, layers[l].b
+        _, _, _, A, C, b, activation = layers[l]
         z.insert(0, C @ H[l] @ A @ h[0] + b)
-        h.insert(0, layers[l].h.value(z[0]))
+        h.insert(0, activation.value(z[0]))
     return Latent(Z, H, z, h)
 
 
@@ -54,22 +63,26 @@ def backpropagation(
     x: np.ndarray,
     d_loss: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
 ) -> list[dict[str, np.ndarray]]:
-    """The gradients by W_l, B_l, A_l, C_l, b_l; `d_loss` maps (yhat, Yhat) to D_yhat l, D_Yhat l.
+    """Return the gradients by W_l, B_l, A_l, C_l and b_l, in their shapes, Appendix F.
 
-        D_{z_l} l = D_{h_l} l D_{z_l} h_l,           D_{h_{l+1}} l = D_{z_l} l D_{h_{l+1}} z_l,
+        D_{z_l} l = D_{h_l} l D_{z_l} h_l,    D_{h_{l+1}} l = D_{z_l} l D_{h_{l+1}} z_l,
         D_{H_0} l = D_{z_0} l D_{H_0} z_0 + D_Yhat l,
         D_{H_{l+1}} l = D_{z_{l+1}} l D_{H_{l+1}} z_{l+1} + D_{Z_l} l D_{H_{l+1}} Z_l,
-        D_{A_l} l = D_{z_l} l D_{A_l} z_l,   D_{C_l} l = D_{z_l} l D_{C_l} z_l,
-        D_{b_l} l = D_{z_l} l,   Appendix F;
+        D_{A_l} l = D_{z_l} l D_{A_l} z_l,    D_{C_l} l = D_{z_l} l D_{C_l} z_l,
+        D_{b_l} l = D_{z_l} l,
 
-    W_l and B_l as in the basic form. D_{H_0} l counts both ways from Yhat to the loss, the D_Yhat l
-    on its right only the direct one; the paper writes D_Yhat l for both.
+    W_l and B_l as in the basic form. `d_loss` maps (yhat, Yhat) to D_yhat l, D_Yhat l.
+    D_{H_0} l counts both ways from Yhat to the loss, the D_Yhat l on its right only the
+    direct one; the paper writes D_Yhat l for both.
     """
     Z, H, z, h = feedforward(layers, x)
     gradients = []
-    D_h, D_H = d_loss(h[0], H[0])  # D_H: what has reached H_l by ways other than z_l
+    # D_H is what has reached H_l by ways other than z_l.
+    D_h, D_H = d_loss(h[0], H[0])
     for l, layer in enumerate(layers):
-        W, A, C = layer.W, layer.A, layer.C
+        W = layer.W
+        A = layer.A
+        C = layer.C
         D_z = D_h @ layer.h.derivative(z[l])
         D_H = D_z @ vector_by_matrix(C, A, h[l + 1]) + D_H
         D_Z = D_H @ layer.H.derivative(Z[l])
@@ -81,16 +94,25 @@ def backpropagation(
             D_h = D_z @ vector_by_vector(C, H[l], A)
         D_A = D_z @ vector_by_inner_weight(C, H[l], h[l + 1])
         D_C = D_z @ vector_by_outer_weight(H[l], A, h[l + 1], len(layer.b))
-        # A: printed P_(d_l, r_{l+1}) for all l; there is no r_{j+2}, A_{j+1} has r_{j+1}
-        D = {"W": unvec(D_W, W.shape), "B": unvec(D_Z, layer.B.shape), "b": D_z}
-        gradients.append(D | {"A": unvec(D_A, A.shape), "C": unvec(D_C, C.shape)})
+        gradients.append(
+            {
+                "W": unvec(D_W, W.shape),
+                "B": unvec(D_Z, layer.B.shape),
+                "b": D_z,
+                # Printed P_(d_l, r_{l+1}) for all l; there is no r_{j+2}, and A_{j+1}
+                # has r_{j+1}.
+                "A": unvec(D_A, A.shape),
+                "C": unvec(D_C, C.shape),
+            }
+        )
     return gradients
 
 
 def vector_by_inner_weight(C: np.ndarray, H: np.ndarray, h: np.ndarray) -> np.ndarray:
     """D_{A_l} z_l = h_{l+1}' kron (C_l H_l), Appendix F.
 
-    The paper prints C_l H_l for l <= j, and the right (C H)(1' kron I) for l = j+1, h_{l+1} = 1.
+    The paper prints C_l H_l for l <= j, and the right (C H)(1' kron I) for l = j+1,
+    where h_{l+1} = 1.
     """
     return np.kron(h[None, :], C @ H)
 

@@ -1,44 +1,106 @@
-"""What the commands do: files in, an estimator, files out."""
+"""What the commands do: read files, apply an estimator, write files."""
 
-import errno
 import functools
 import itertools
-import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from mmlp import atomic_files, estimators, tables
-from mmlp.cli import about, fitting
-from mmlp.cli.arguments import Demo, Predict, Report, Sample, Score
-from mmlp.cli.examined import (
-    expects_decimal_commas,
-    known_rows,
-    read_for,
-    told_by_lines,
+from mmlp import estimators, tables
+from mmlp.cli import fitting, info
+from mmlp.cli.arguments import (
+    Demo,
+    FitOptions,
+    Predict,
+    ReadOptions,
+    Report,
+    Sample,
+    Score,
 )
-from mmlp.cli.fit_arguments import BESIDE, FitOptions, ReadOptions
+from mmlp.cli.output_files import (
+    check_model_file,
+    check_not_source,
+    find_results_file,
+)
+from mmlp.cli.table_problems import explain_problems
+from mmlp.cli.training_rows import read_matrices
 from mmlp.estimators.model_files import kinds
-from mmlp.tables.kinds import Words
+from mmlp.tables.encoder import TableEncoder
+from mmlp.tables.kinds import Categories
 from mmlp.tables.number_format import NumberFormat
+from mmlp.tables.preparation import prepare_prediction_data, prepare_scored_data
 
-DELAY = 2  # seconds without a bar
+SECONDS_BEFORE_PROGRESS_BAR = 2
+
+# Results of a prediction by name; each array has a row for each row of the data.
+Results = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A fitted estimator from a file.
+
+    Parameters
+    ----------
+    estimator : estimator
+    inputs, targets : list of str
+        Names of columns; those of arrays are x0, x1, ... and y0, y1, ...
+    """
+
+    estimator: Any
+    inputs: list[str]
+    targets: list[str]
+
+    @classmethod
+    def load(cls, path: Path) -> "LoadedModel":
+        """Load the estimator in a file."""
+        estimator = estimators.load(path)
+        inputs = tables.number_columns("x", estimator.n_features_in_)
+        targets = tables.number_columns("y", estimator.n_targets)
+        # Without this attribute scikit-learn does not ask for the names in arrays.
+        inputs = vars(estimator).pop("feature_names_in_", inputs)
+        targets = getattr(estimator, "target_names_", targets)
+        estimator.names = list(inputs)
+        return cls(estimator, list(inputs), list(targets))
+
+    @property
+    def encoder(self) -> TableEncoder | None:
+        """The fitted encoder of the estimator, None if it takes numbers only."""
+        return self.estimator.columns_ if self.estimator.any_columns else None
+
+    def read_table(self, path: Path, options: ReadOptions) -> tables.Table:
+        """Read a table, its numbers as the options or else the model describe them."""
+        encoder = self.encoder
+        number_format = NumberFormat.from_options(options.decimal, options.thousands)
+        if not number_format.is_given:
+            expects_commas = encoder is not None and encoder.expects_decimal_commas
+            number_format = getattr(
+                self.estimator,
+                "number_format_",
+                NumberFormat(expects_commas=expects_commas),
+            )
+        column_kinds = () if encoder is None else encoder.kinds_
+        has_codes = any(isinstance(kind, Categories) for kind in column_kinds)
+        return tables.read(path, number_format, keep_faults=True, has_codes=has_codes)
 
 
 @functools.singledispatch
-def execute(command) -> int:
-    """Do what a command says; gives the exit status."""
+def execute(command: Any) -> int:
+    """Do what a command asks for, and return the exit status."""
     raise TypeError(f"no command: {command!r}")
 
 
+# The commands import Matplotlib, and what needs it, only where they use it.
+
+
 @execute.register
-def demo(command: Demo) -> int:
-    from mmlp.demo.tour import (
-        take_tour,
-    )  # here, and below: nothing else needs Matplotlib
+def take_demo_tour(command: Demo) -> int:
+    """Run `mmlp demo`."""
+    from mmlp.demo.tour import take_tour
 
     take_tour(command.out, quick=command.quick)
     return 0
@@ -46,195 +108,163 @@ def demo(command: Demo) -> int:
 
 @execute.register
 def fit(command: FitOptions) -> int:
-    suffix = tables.extension(command.data, tables.INPUTS, "read")
-    out = _model_file(
-        command.out or Path(command.data.name[: -len(suffix)] + ".safetensors")
-    )
-    _check_apart(out, data=command.data)
+    """Run `mmlp fit`."""
+    suffix = tables.find_extension(command.data, tables.INPUT_EXTENSIONS, "read")
+    stem = command.data.name[: -len(suffix)]
+    out = command.out or Path(f"{stem}.safetensors")
+    check_model_file(out)
+    check_not_source(out, data=command.data)
     if out.exists() and not command.overwrite:
-        remedy = "--overwrite replaces it, or choose another -o"
-        raise ValueError(f"{out} is there already; {remedy}.")
+        raise ValueError(
+            f"{out} is there already; --overwrite replaces it, or choose another -o."
+        )
     if command.report is not None:
-        from mmlp.reporting.document import checked_folder
+        from mmlp.reporting.model_report import check_folder
 
-        checked_folder(fitting.report_folder(command.report, out))
-    scores = fitting.fit(command, out)
-    about.show(about.summary(out) | scores, as_json=command.json)
+        check_folder(fitting.find_report_folder(command.report, out))
+
+    results = fitting.fit_model(command, out)
+    info.print_entries(info.summarize_model(out) | results, as_json=command.json)
     return 0
 
 
 @execute.register
 def predict(command: Predict) -> int:
-    estimator, inputs, targets = _loaded(command.model)
-    out = _results_file(command.out, data=command.data, model=command.model)
-    text = out is None or tables.check_output(out, estimator.result_names()) == ".csv"
-    table = _read_table(command, estimator)
-    X, _, gaps = read_for(estimator, table, inputs)
-    with told_by_lines(table):
-        pieces = _shown(
-            _blanked(estimator.predicted_pieces(X, text=text), gaps), len(X)
-        )
-        first = next(pieces)
-    width = max(
-        (array.shape[1] for array in first.values() if array.ndim > 1), default=0
-    )
-    axis = targets or tables.numbered("", width)
-    tables.write(out, itertools.chain([first], pieces), axis)
+    """Run `mmlp predict`."""
+    model = LoadedModel.load(command.model)
+    out = find_results_file(command.out, data=command.data, model=command.model)
+    result_names = model.estimator.result_names()
+    is_text = out is None or tables.check_output(out, result_names) == ".csv"
+
+    table = model.read_table(command.data, command)
+    with explain_problems(table):
+        data = prepare_prediction_data(table, model.inputs, (), model.encoder)
+        chunks = model.estimator.predict_results_in_chunks(data.inputs, text=is_text)
+        chunks = blank_incomplete_rows(chunks, data.is_incomplete)
+        chunks = show_progress(chunks, len(table))
+        # The first chunk checks all rows.
+        first = next(chunks)
+
+    widths = [array.shape[1] for array in first.values() if array.ndim > 1]
+    axis_names = model.targets or tables.number_columns("", max(widths, default=0))
+    tables.write(out, itertools.chain([first], chunks), axis_names)
     return 0
 
 
 @execute.register
 def score(command: Score) -> int:
-    estimator, inputs, targets = _loaded(command.model)
+    """Run `mmlp score`."""
+    model = LoadedModel.load(command.model)
     table = None
-    if estimator.targets == "matrices":
-        data = fitting.matrices(command.data)
+    if model.estimator.targets == "matrices":
+        data = read_matrices(command.data)
     else:
-        table = _read_table(command, estimator)
-        data = known_rows(estimator, table, inputs, targets)
-    with told_by_lines(table):
-        found = fitting.scores(estimator, *data)
-    model = {"model": str(command.model), "kind": estimator.kind}
-    about.show(model | found, as_json=command.json)
+        table = model.read_table(command.data, command)
+        with explain_problems(table):
+            X, y = prepare_scored_data(
+                table, model.inputs, model.targets, model.encoder
+            )
+        data = (X, y) if model.targets else (X,)
+
+    with explain_problems(table):
+        scores = fitting.score_rows(model.estimator, *data)
+    about_model = {"model": str(command.model), "kind": model.estimator.kind}
+    info.print_entries(about_model | scores, as_json=command.json)
     return 0
 
 
 @execute.register
 def report(command: Report) -> int:
-    from mmlp.reporting import document
+    """Run `mmlp report`."""
+    from mmlp.reporting import model_report
 
-    estimator, inputs, targets = _loaded(command.model)
-    folder = fitting.report_folder(command.out or Path(BESIDE), command.model)
-    document.checked_folder(folder)
-    names: dict[str, Any] = {"inputs": inputs, "targets": targets}
+    model = LoadedModel.load(command.model)
+    folder = fitting.find_report_folder(command.out, command.model)
+    model_report.check_folder(folder)
+
     table = None
-    if estimator.targets == "matrices":
-        data = fitting.matrices(command.data)
+    place = "row {} (from 0)".format
+    if model.estimator.targets == "matrices":
+        data = read_matrices(command.data)
     else:
-        table = _read_table(command, estimator)
-        X, y, gaps = read_for(estimator, table, inputs, targets)
-        used = np.flatnonzero(~gaps)
-        if not len(used):
+        table = model.read_table(command.data, command)
+        with explain_problems(table):
+            all_rows = prepare_prediction_data(
+                table, model.inputs, model.targets, model.encoder
+            )
+        rows = np.flatnonzero(~all_rows.is_incomplete)
+        if not len(rows):
             raise ValueError(
                 f"{table.path} has no row with all values that a report needs."
             )
-        data = (X[used], y[used]) if targets else (X[used],)
-        names["place"] = lambda row: table.place(int(used[row]))
-    title = f"{command.model.name} on {command.data.name}"
-    how: dict[str, Any] = {"title": title, "progress": not command.quiet}
-    X, y = (*data, None)[:2]
-    with told_by_lines(table):
-        print(document.report(estimator, X, y, folder, **how, **names))
+        X = all_rows.inputs[rows]
+        data = (X, all_rows.targets[rows]) if model.targets else (X,)
+        place = functools.partial(_place_in_table, table, rows)
+
+    with explain_problems(table):
+        page = model_report.report(
+            model.estimator,
+            *data,
+            folder=folder,
+            inputs=model.inputs,
+            targets=model.targets,
+            place=place,
+            title=f"{command.model.name} on {command.data.name}",
+            progress=not command.quiet,
+        )
+    print(page)
     return 0
 
 
 @execute.register
 def sample(command: Sample) -> int:
-    estimator, inputs, _ = _loaded(command.model)
-    out = _results_file(command.out, model=command.model)
-    draw = getattr(estimator, "sample", None)
-    if draw is None:
-        able = " or ".join(f"`mmlp fit {kind}`" for kind in kinds(having="sample"))
-        what = f"{command.model} is a model of kind {estimator.kind}"
-        raise ValueError(f"{what}; only those of {able} can be sampled.")
-    tables.write(out, {"X": draw(command.rows, random_state=command.seed)}, inputs)
+    """Run `mmlp sample`."""
+    model = LoadedModel.load(command.model)
+    out = find_results_file(command.out, model=command.model)
+    if not hasattr(model.estimator, "sample"):
+        sampled = [f"`mmlp fit {kind}`" for kind in kinds(having="sample")]
+        raise ValueError(
+            f"{command.model} is a model of kind {model.estimator.kind}; only those of "
+            f"{' or '.join(sampled)} can be sampled."
+        )
+    X = model.estimator.sample(command.rows, random_state=command.seed)
+    tables.write(out, {"X": X}, model.inputs)
     return 0
 
 
-def _loaded(path: Path) -> tuple[Any, list[str], list[str]]:
-    """The estimator in a file, the names of its inputs and targets: of arrays x0, ..., y0, ..."""
-    estimator = estimators.load(path)
-    held = vars(
-        estimator
-    )  # without the names, or scikit-learn would ask for them in arrays
-    inputs = held.pop(
-        "feature_names_in_", tables.numbered("x", estimator.n_features_in_)
-    )
-    targets = held.get("target_names_", tables.numbered("y", estimator.n_targets))
-    estimator.names = list(inputs)
-    return estimator, list(inputs), list(targets)
-
-
-def _read_table(command: Any, estimator) -> tables.Table:
-    """Read the rows for a model, their numbers as the options or else the model describe them."""
-    options: ReadOptions = command
-    number_format = NumberFormat.from_options(options.decimal, options.thousands)
-    if not number_format.is_given:
-        found_in_inputs = NumberFormat(expects_commas=expects_decimal_commas(estimator))
-        number_format = getattr(estimator, "number_format_", found_in_inputs)
-    kinds_of_columns = estimator.columns_.kinds if estimator.any_columns else ()
-    has_codes = any(isinstance(kind, Words) for kind in kinds_of_columns)
-    return tables.read(
-        command.data, number_format, keep_faults=True, has_codes=has_codes
-    )
-
-
-def _shown(
-    pieces: Iterable[dict[str, np.ndarray]], n: int
-) -> Iterator[dict[str, np.ndarray]]:
-    """The pieces of n rows, with a bar on a terminal if they take more than two seconds."""
+def show_progress(chunks: Iterable[Results], n_rows: int) -> Iterator[Results]:
+    """Show a progress bar on a terminal, if results take more than two seconds."""
     with tqdm(
-        total=n, delay=DELAY, unit=" rows", unit_scale=True, leave=False, disable=None
+        total=n_rows,
+        delay=SECONDS_BEFORE_PROGRESS_BAR,
+        unit=" rows",
+        unit_scale=True,
+        leave=False,
+        disable=None,
     ) as bar:
-        for piece in pieces:
-            bar.update(len(next(iter(piece.values()))))
-            yield piece
+        for results in chunks:
+            bar.update(_count_rows(results))
+            yield results
 
 
-def _blanked(pieces: Iterable[dict[str, np.ndarray]], gaps: np.ndarray):
-    """Results, NaN for the rows that lack a value."""
+def blank_incomplete_rows(
+    chunks: Iterable[Results], is_incomplete: np.ndarray
+) -> Iterator[Results]:
+    """Replace the results of rows that lack a value by NaN."""
     start = 0
-    for piece in pieces:
-        n = len(next(iter(piece.values())))
-        gone = gaps[start : start + n]
-        if gone.any():
-            for array in piece.values():
-                array[gone] = np.nan
-        start += n
-        yield piece
+    for results in chunks:
+        stop = start + _count_rows(results)
+        blank = is_incomplete[start:stop]
+        if blank.any():
+            for array in results.values():
+                array[blank] = np.nan
+        start = stop
+        yield results
 
 
-def _results_file(path: Path | None, **sources: Path) -> Path | None:
-    """Where results go, checked before the work; None is stdout. No source is written over."""
-    out = tables.find_results_file(path)
-    if out is None:
-        return None
-    _check_writable(out)
-    if atomic_files.is_stream(out):
-        return out
-    _check_apart(out, **sources)
-    return out
+def _count_rows(results: Results) -> int:
+    return len(next(iter(results.values())))
 
 
-def _model_file(path: Path) -> Path:
-    """Where a model goes, checked before the work; it is read again, as a pipe cannot be."""
-    _check_writable(path)
-    if atomic_files.is_stream(path):
-        raise ValueError(
-            f"{path} is a pipe or a device; choose another -o for the model."
-        )
-    return path
-
-
-def _check_apart(out: Path, **sources: Path) -> None:
-    """Refuse to write over a file that the command reads, also where a link leads there."""
-    for name, source in sources.items():
-        if out.exists() and source.exists() and out.samefile(source):
-            raise ValueError(
-                f"{out} would be written over the {name}; choose another -o."
-            )
-
-
-def _check_writable(path: Path) -> None:
-    """Refuse a place that cannot be written to, or the folder where a link leads."""
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    is_stream = atomic_files.is_stream(path)
-    target = path if is_stream else atomic_files.resolve_target(path)
-    folder = target.parent
-    if not folder.is_dir():
-        raise ValueError(
-            f"there is no folder {folder} to write {target.name} into; make it first."
-        )
-    if not os.access(path if is_stream else folder, os.W_OK):
-        raise PermissionError(errno.EACCES, "not allowed to write there", str(path))
+def _place_in_table(table: tables.Table, rows: np.ndarray, row: int) -> str:
+    return table.place(int(rows[row]))

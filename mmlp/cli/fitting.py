@@ -1,253 +1,209 @@
-"""`mmlp fit`: a file and the arguments of a kind in, a trained model out, and how good it is."""
+"""`mmlp fit`: train a model on a file, save it, and score it on test rows."""
 
+import contextlib
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from mmlp import tables
 from mmlp.cli import interrupts
-from mmlp.cli.examined import examined, leaks, plain_numbers
-from mmlp.cli.fit_arguments import BESIDE, FitOptions
-from mmlp.cli.names import explain_split_name
-from mmlp.estimators.model_files import kinds, save
-from mmlp.estimators.outliers import Cell, Columns, FarCellWarning, check_cells
-from mmlp.estimators.spd import factored
-from mmlp.estimators.target_columns import ConstantTargetWarning, describe_constants
-from mmlp.tables.number_format import BY_COLUMN, NumberFormat
-from mmlp.tables.problems import ProblemsError, listed
-from mmlp.terminal import escape_controls
-from mmlp.training.checkpoints import (
-    AnotherRunError,
-    UnusableCheckpointError,
-    lock_directory,
+from mmlp.cli.arguments import DEFAULT_REPORT_FOLDER, REPORT_SUFFIX, FitOptions
+from mmlp.cli.messages import describe
+from mmlp.cli.table_problems import OPTION_WORDING
+from mmlp.cli.training_rows import (
+    TrainingRows,
+    check_far_cells,
+    read_training_rows,
+    split_rows,
 )
+from mmlp.errors import AnotherRunError, UnusableCheckpointError
+from mmlp.estimators.model_files import kinds, save
+from mmlp.estimators.outliers import FarCellWarning
+from mmlp.estimators.target_columns import ConstantTargetWarning, describe_constants
+from mmlp.tables.number_format import FORMAT_BY_COLUMN
+from mmlp.tables.problems import ProblemsError
+from mmlp.terminal import escape_controls
+from mmlp.training.checkpoints import lock_directory
+
+# Warnings that the command gives itself, in its own words.
+REWORDED_WARNINGS = (FarCellWarning, ConvergenceWarning, ConstantTargetWarning)
 
 
-class Rows(NamedTuple):
-    """What was read: X, then targets; the names of columns; where a row stands in the file."""
+def fit_model(command: FitOptions, out: Path) -> dict[str, Any]:
+    """Train a model, save it, and score it on the rows that `--test` keeps.
 
-    data: tuple[np.ndarray, ...]
-    inputs: Sequence[str]
-    targets: Sequence[str]
-    place: Callable[[int], str]
-    told: str = ""  # of the table, if there is more to it than numbers
-    number_format: NumberFormat = (
-        BY_COLUMN  # as other tables of the kind are to be read
-    )
+    Parameters
+    ----------
+    command : FitOptions
+        What was asked for.
+    out : Path
+        The model file to write.
 
-
-def fit(command: FitOptions, out: Path) -> dict:
-    """Train, write the model, and score it by the rows that `--test` keeps."""
+    Returns
+    -------
+    dict
+        Scores on the test rows, and the path of the report, by name.
+    """
     estimator = kinds()[command.kind](**command.params())
-    rows = (
-        _matrix_rows(command)
-        if estimator.targets == "matrices"
-        else _read(command, estimator)
-    )
-    _check_cells(command.data, estimator.dtype, rows)
-    kept, used = _split(command, len(rows.data[0]))
-    test, train = ([array[some] for array in rows.data] for some in (kept, used))
-    estimator.names = rows.inputs
-    if rows.told and not command.quiet:
-        print(escape_controls(rows.told), file=sys.stderr)
-    checkpoint = out.with_name(f"{out.name}.checkpoint") / command.kind
-    with lock_directory(checkpoint.parent):
-        with interrupts.Resumable(checkpoint):
-            _fit_or_explain(
-                command.data,
-                estimator,
-                train,
-                checkpoint,
-                place=lambda row: rows.place(int(used[row])),
-                overwrite=command.overwrite,
-            )
-        # first of all: whatever is wrong with the test rows, it is not lost
-        if rows.number_format != BY_COLUMN:
-            estimator.number_format_ = rows.number_format
-        save(estimator, out, feature_names_in_=rows.inputs, target_names_=rows.targets)
-        if checkpoint.exists():  # not every estimator needs one
-            shutil.rmtree(checkpoint)
-    columns = getattr(estimator, "_target_columns", None)
-    if columns is not None and len(columns.constant):
-        warnings.warn(describe_constants(columns, rows.targets), stacklevel=2)
-    count, of = estimator.unfinished()
-    if count:
-        warnings.warn(
-            f"{count} of {of} networks were still improving when training ended at its limit of "
-            f"{estimator.epochs} epochs; a larger --epochs may give a better model.",
-            stacklevel=2,
-        )
-    tested = scores(estimator, *test) if len(test[0]) else {}
-    results: dict = {f"test_{name}": value for name, value in tested.items()}
-    if command.report is not None:
-        from mmlp.reporting import report
+    rows = read_training_rows(command, estimator)
+    check_far_cells(command.data, estimator.dtype, rows)
+    training_rows, test_rows = split_rows(command, len(rows))
+    if rows.summary and not command.quiet:
+        print(escape_controls(rows.summary), file=sys.stderr)
 
-        # without --test of the rows of training, which the page then says
-        judged, some = (test, kept) if len(kept) else (train, used)
-        place = rows.place if not len(kept) else lambda i: rows.place(int(some[i]))
-        names = {"inputs": rows.inputs, "targets": rows.targets, "place": place}
-        how = {"train": train, "title": f"{out.name} on {command.data.name}"}
-        folder, quiet = report_folder(command.report, out), command.quiet
-        X, y = (*judged, None)[:2]
-        page = report(estimator, X, y, folder, progress=not quiet, **names, **how)
+    # The model is saved before anything else, whatever may be wrong with the test rows.
+    train_and_save(command, estimator, rows, training_rows, out)
+    warn_of_constant_targets(estimator, rows)
+    warn_of_unfinished_training(estimator)
+
+    results: dict[str, Any] = {}
+    if len(test_rows):
+        scores = score_rows(estimator, *rows.take(test_rows))
+        results = {f"test_{name}": score for name, score in scores.items()}
+    if command.report is not None:
+        page = write_report(command, estimator, rows, training_rows, test_rows, out)
         results["report"] = str(page)
     return results
 
 
-def report_folder(given: Path, model: Path) -> Path:
-    """Where the page of a model goes."""
-    return Path(f"{model.stem}{BESIDE}") if given == Path(BESIDE) else given
-
-
-def scores(estimator, X: np.ndarray, *targets: np.ndarray) -> dict[str, float]:
-    return {"rows": len(X), **estimator.scores(X, *targets)}
-
-
-def matrices(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """X and Y of an .npz, all rows checked before any is used."""
-    X, Y = tables.read_matrices(path)
-    try:
-        factored(Y)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    return X, Y
-
-
-def _matrix_rows(command: FitOptions) -> Rows:
-    X, Y = matrices(command.data)
-    return Rows((X, Y), tables.numbered("x", X.shape[1]), (), "row {} (from 0)".format)
-
-
-def _read(command: FitOptions, estimator) -> Rows:
-    """The rows that an estimator of columns is fitted to."""
-    options = vars(command)
-    number_format = NumberFormat.from_options(
-        options.get("decimal"), options.get("thousands")
-    )
-    has_codes = not isinstance(getattr(estimator, "categories", "auto"), str)
-    table = tables.read(
-        command.data, number_format, keep_faults=True, has_codes=has_codes
-    )
-    for option in ("targets", "ignore", "categories"):
-        _check_split_names(table, option, options.get(option, ()))
-    ignore = options.get("ignore", ())
-    targets = options.get("targets", ()) or table.targets
-    if estimator.targets == "columns" and not targets:
-        remedy = "add it, or name columns of X by --targets x0,x1"
-        raise ValueError(f"{command.data} has no array 'y' to predict; {remedy}.")
-    names = (*targets, *ignore)
-    if estimator.targets is None:  # a column may be both
-        names, targets = tuple(dict.fromkeys(names)), ()
-    inputs = table.others(names)
-    if not inputs:
-        table.refuse([])
-        raise ValueError(
-            f"{table.path} has no columns left as inputs; name fewer columns."
-        )
-    found = examined(table, inputs, targets, estimator)
-    for text in leaks(found):
-        warnings.warn(text, stacklevel=2)
-    data = (found.X, found.y) if estimator.targets == "columns" else (found.X,)
-    told = (
-        f"{table.path}: {found.told}"
-        if found.X.dtype == object or ";" in found.told
-        else ""
-    )
-    if not number_format.is_given:
-        number_format = NumberFormat(expects_commas=table.has_decimal_commas())
-    return Rows(
-        data,
-        found.inputs,
-        targets,
-        lambda row: table.place(int(found.rows[row])),
-        told,
-        number_format,
-    )
-
-
-def _check_split_names(table: tables.Table, option: str, names: Sequence[str]) -> None:
-    """Explain how to give a column whose name has commas, where an option has its pieces."""
-    known = {*table.names, "auto", "ignore", "refuse"}
-    missing = [name for name in names if name not in known]
-    if missing and (remedy := explain_split_name(names, table.names, option)):
-        raise ValueError(f"{table.path} has no column {missing[0]!r}; {remedy}.")
-
-
-def _check_cells(path: Path, dtype, rows: Rows) -> None:
-    """Refuse or name cells that lie absurdly far out, by the file's lines and names."""
-
-    def at(table: Columns, cell: Cell) -> str:
-        return f"{rows.place(cell.row)}, column {(table.names or ())[cell.column]!r}:"
-
-    def columns(values: np.ndarray, names: Sequence[str]) -> Columns:
-        if values.ndim == 2:
-            return Columns("", *plain_numbers(values, names))
-        diagonal = np.diagonal(
-            values, axis1=1, axis2=2
-        )  # which bounds the other entries
-        names = [f"Y[{j}, {j}]" for j in range(diagonal.shape[1])]
-        return Columns("", diagonal, names, squared=False)
-
-    found = [*map(columns, rows.data, (rows.inputs, rows.targets))]
-    check_cells(f"{path}, ", dtype, found, at, stacklevel=2)
-
-
-def _split(command: FitOptions, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the rows that are kept for a test, and of those to train on."""
-    share = command.test
-    order, kept = np.random.default_rng(command.seed).permutation(n), round(share * n)
-    if share and not 2 <= kept <= n - 2:
-        raise ValueError(
-            f"{command.data} has {n} rows, too few for --test {share:g}; use another share."
-        )
-    return np.sort(order[:kept]), np.sort(order[kept:])
-
-
-def _fit_or_explain(
-    path: Path,
-    estimator,
-    data: Sequence[np.ndarray],
-    checkpoint: Path,
-    *,
-    place: Callable[[int], str],
-    overwrite: bool,
+def train_and_save(
+    command: FitOptions,
+    estimator: Any,
+    rows: TrainingRows,
+    training_rows: np.ndarray,
+    out: Path,
 ) -> None:
-    """Fit, from the checkpoint if it is one of the same training; explain errors by options.
+    """Fit an estimator, or resume an interrupted fit, and write the model file."""
+    inputs = rows.inputs.take(training_rows)
+    _, *targets = rows.take(training_rows)
+    data = [inputs if estimator.any_columns else inputs.values, *targets]
+    estimator.names = inputs.names
 
-    `place` tells where a row of the data stands in the file. With `overwrite`, a checkpoint of
-    another training is discarded. Nobody else is at work there: the caller holds the lock.
+    checkpoint = out.with_name(f"{out.name}.checkpoint") / command.kind
+    with lock_directory(checkpoint.parent):
+        with (
+            interrupts.Resumable(checkpoint),
+            explain_errors(
+                command.data,
+                place=lambda row: rows.place(int(training_rows[row])),
+                checkpoint=checkpoint,
+            ),
+        ):
+            fit_or_start_anew(estimator, data, checkpoint, command.overwrite)
+        if rows.number_format != FORMAT_BY_COLUMN:
+            estimator.number_format_ = rows.number_format
+        save(
+            estimator,
+            out,
+            feature_names_in_=inputs.names,
+            target_names_=rows.target_names,
+        )
+        if checkpoint.exists():  # not every estimator needs one
+            shutil.rmtree(checkpoint)
+
+
+def fit_or_start_anew(
+    estimator: Any, data: list[Any], checkpoint: Path, overwrite: bool
+) -> None:
+    """Fit from the checkpoint if it can be used; with `overwrite`, else without it.
+
+    The caller holds the lock of the folder: nobody else is at work there.
     """
-    try:
+    with warnings.catch_warnings():
+        for category in REWORDED_WARNINGS:
+            warnings.simplefilter("ignore", category)
         try:
-            _fit_quietly(estimator, data, checkpoint)
+            estimator.fit(*data, checkpoint=checkpoint)
         except UnusableCheckpointError:
             if not overwrite:
                 raise
             shutil.rmtree(checkpoint)
-            _fit_quietly(estimator, data, checkpoint)
+            estimator.fit(*data, checkpoint=checkpoint)
+
+
+@contextlib.contextmanager
+def explain_errors(
+    path: Path, *, place: Callable[[int], str], checkpoint: Path
+) -> Iterator[None]:
+    """Write errors of training with the lines of the file and the command's options."""
+    try:
+        yield
     except AnotherRunError:
-        raise ValueError(
-            f"{checkpoint} keeps an unfinished training with other data or options; finish it with "
-            "the command that began it, start anew with --overwrite, or choose another -o."
+        raise AnotherRunError(
+            checkpoint, "keeps an unfinished training with other data or options"
         ) from None
-    except UnusableCheckpointError as error:
-        raise ValueError(f"{error} Or start anew with --overwrite.") from error
+    except UnusableCheckpointError:
+        raise
     except ProblemsError as error:
-        texts = [problem.told(place) for problem in error.problems]
-        raise ValueError(listed(str(path), texts)) from None
+        raise ProblemsError(
+            str(path), error.problems, place=place, wording=OPTION_WORDING
+        ) from None
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}: {describe(error)}") from error
 
 
-def _fit_quietly(estimator, data: Sequence[np.ndarray], checkpoint: Path) -> None:
-    """Fit without the warnings that the command words by its options."""
-    with warnings.catch_warnings():
-        for category in (FarCellWarning, ConvergenceWarning, ConstantTargetWarning):
-            warnings.simplefilter("ignore", category)
-        estimator.fit(*data, checkpoint=checkpoint)
+def warn_of_constant_targets(estimator: Any, rows: TrainingRows) -> None:
+    """Name the targets that are constant, which the model predicts without a variance."""
+    columns = getattr(estimator, "_target_columns", None)
+    if columns is not None and len(columns.constant):
+        text = describe_constants(columns, rows.target_names)
+        warnings.warn(f"{text}.", stacklevel=2)
+
+
+def warn_of_unfinished_training(estimator: Any) -> None:
+    """Say that more epochs may help, if networks were still improving."""
+    n_unfinished, n_networks = estimator.count_unfinished()
+    if n_unfinished:
+        warnings.warn(
+            f"{n_unfinished} of {n_networks} networks were still improving when training "
+            f"ended at its limit of {estimator.epochs} epochs; a larger --epochs may give a "
+            "better model.",
+            stacklevel=2,
+        )
+
+
+def score_rows(estimator: Any, *data: np.ndarray) -> dict[str, float]:
+    """Return the number of rows and the scores of predictions for them."""
+    return {"rows": len(data[0]), **estimator.scores(*data)}
+
+
+def write_report(
+    command: FitOptions,
+    estimator: Any,
+    rows: TrainingRows,
+    training_rows: np.ndarray,
+    test_rows: np.ndarray,
+    out: Path,
+) -> Path:
+    """Write the page about a model, on the test rows or else on the training rows."""
+    from mmlp.reporting import report
+
+    training_data = rows.take(training_rows)
+    shown_rows = training_rows
+    shown_data = training_data
+    if len(test_rows):
+        shown_rows = test_rows
+        shown_data = rows.take(test_rows)
+    return report(
+        estimator,
+        *shown_data,
+        folder=find_report_folder(command.report, out),
+        train=training_data,
+        inputs=rows.inputs.names,
+        targets=rows.target_names,
+        place=lambda row: rows.place(int(shown_rows[row])),
+        title=f"{out.name} on {command.data.name}",
+        progress=not command.quiet,
+    )
+
+
+def find_report_folder(folder: Path | None, model: Path) -> Path:
+    """Return the folder of the page about a model, by default beside it by name."""
+    if folder is None or folder == DEFAULT_REPORT_FOLDER:
+        return Path(f"{model.stem}{REPORT_SUFFIX}")
+    return folder

@@ -1,122 +1,141 @@
-"""What the command says on stderr: one line, in the words of the command and not of Python.
+"""What the command prints on stderr, in the words of the command.
 
-The library's errors name functions and arguments. What of them can pass through the command is
-said here by its options; the names that are left are left out.
+The library's errors carry facts (`mmlp.errors`), which are written here with options in
+the place of arguments, and with remedies that can be typed.
 """
 
 import contextlib
 import difflib
 import os
-import re
 import sys
 from pathlib import Path
 
+from mmlp import errors
+from mmlp.cli.arguments import option_names
 from mmlp.terminal import escape_controls
 
+# What to do about an error of the operating system.
+SYSTEM_REMEDIES = {
+    FileNotFoundError: "check the spelling and the folder",
+    IsADirectoryError: "name a file in it",
+    PermissionError: "allow it, or use another file",
+}
+
+# What to do about errors of the library, where Python's remedy is of no use here.
 REMEDIES = {
-    FileNotFoundError: "; check the spelling and the folder",
-    IsADirectoryError: "; name a file in it",
-    PermissionError: "; allow it, or use another file",
+    errors.PrecisionError: "put JAX_ENABLE_X64=1 before the command",
+    errors.DirectoryInUseError: "wait for it, or choose another -o",
+    errors.UnusableCheckpointError: "start anew with --overwrite, or choose another -o",
+    errors.AnotherRunError: "finish it with the command that began it, start anew with "
+    "--overwrite, or choose another -o",
+    errors.NonFiniteError: "give columns with very large or very small numbers other "
+    "units, or try another --seed",
 }
-# the arguments of estimators, and what they are called here
-SETTINGS = {
-    "max_epochs": "epochs",
-    "batch_size": "batch-size",
-    "n_models": "models",
-    "n_components": "latent",
-    "random_state": "seed",
-}
-OPTIONS = SETTINGS | {name: name for name in ("covariance", "patience", "rank")}
-# classes and functions of the library, as its errors write them
-CALL = r"`(?:estimators\.)?(?:[A-Z]\w+|fit|fit_many|load|save)\b[\w.]*(?:\([^`]*\))?`"
-WORDS = [
-    (r"`SPDRegressor[^`]*`, scaled to trace one: `[^`]*`", "Y, scaled to trace one,"),
-    (r"but element \((\d+),\) has", r"but that of row \1 (from 0) has"),
-    (r"`SPDRegressor[^`]*` needs as many matrices y", "there must be as many matrices Y"),
-    (r"a network, which `mmlp\.load` reads,", "a network without its table,"),
-    (r"not an estimator as its `save` or `mmlp fit`", "not a model as `mmlp fit`"),
-    (r"register it, or pass `like=`", "use it in the program that made it"),
-    (
-        r"call `jax\.config\.update\(.jax_enable_x64., True\)` first",
-        "put JAX_ENABLE_X64=1 before the command",
-    ),
-    (
-        r"Try a smaller learning rate in .*$",
-        "Give columns with very large or very small numbers other units, or try another --seed.",
-    ),
-    (r"(offset from the targets before) `fit`.*$", r"\1 `mmlp fit`."),
-    (r', or use dtype="float64"', ""),
-    (r"give fewer rows, or the `columns` .*$", "give fewer rows."),
-    (
-        r"use another directory|anew in another directory",
-        "choose another -o",
-    ),
-    (r"Give this run a directory of its own", "Choose another -o"),
-    (r"([Tt]he same) call(?: or command)?", r"\1 command"),
-    (
-        r"Found array with (\d+) sample\(s\).* a minimum of (\d+) is required.*$",
-        r"it has too few rows, \1; at least \2 are needed.",
-    ),
-    (rf"`\w+\(({'|'.join(OPTIONS)})=[^`]*\)`", lambda match: f"--{OPTIONS[match[1]]}"),
-    (rf"`?\b({'|'.join(SETTINGS)})\b`?", lambda match: f"--{SETTINGS[match[1]]}"),
-    (rf"{CALL}: ", ""),
-    (CALL, "the model"),
-]  # fmt: skip
 
 
-def say(message: str) -> None:
-    """Print a message in one line, and one for each item of a list, which is indented.
+def print_message(message: str) -> None:
+    """Print a message in one line, and one more for each item of a list.
 
-    Names in it may come from a file: what would control the terminal is escaped.
+    Items are lines that begin with two spaces. Names in the message may come from a file:
+    what would control the terminal is escaped.
     """
-    items = re.split(r"\n(?=  )", message.rstrip())
-    first, *others = (in_words(" ".join(item.split())) for item in items)
-    text = "\n  ".join([f"mmlp: {first}", *filter(None, others)])
+    lines: list[str] = []
+    for line in message.rstrip().splitlines():
+        text = " ".join(line.split())
+        if line.startswith("  ") or not lines:
+            lines.append(text)
+        else:
+            lines[-1] = f"{lines[-1]} {text}".rstrip()
+    text = "\n  ".join(["mmlp: " + lines[0], *filter(None, lines[1:])])
     with contextlib.suppress(OSError):  # where nobody reads messages, none are needed
         print(escape_controls(text), file=sys.stderr)
 
 
-def in_words(message: str) -> str:
-    """Without names of Python.
+def describe(error: BaseException | str) -> str:
+    """Return what went wrong, as a sentence.
 
-    >>> in_words("`MatrixVAE(max_epochs=...)` must be at least 1, got 0.")
-    '--epochs must be at least 1, got 0.'
+    Examples
+    --------
+    >>> print(describe(errors.ArgumentError("must be at least 1", argument="max_epochs")))
+    --epochs must be at least 1.
     """
-    for pattern, words in WORDS:
-        message = re.sub(pattern, words, message)
-    return message
+    match error:
+        case errors.Facts():
+            return describe_facts(error)
+        case OSError() if error.errno is not None:
+            return describe_system_error(error)
+        case UnicodeEncodeError():
+            character = error.object[error.start]
+            return (
+                f"the output has the character {character!r}, which its encoding "
+                f"{error.encoding} lacks; put PYTHONIOENCODING=utf-8 before the command, or "
+                "write to a file with -o."
+            )
+        case MemoryError():
+            return str(error) or "not enough memory; use fewer rows or columns."
+        case _ if isinstance(error, jax_errors()):
+            return " ".join(str(error).split())  # it has lists of its own
+    return str(error)
 
 
-def reason(error: Exception) -> str:
-    """What went wrong, after the name of the file, if the system says so; only stdout has none."""
-    if isinstance(error, OSError) and error.errno is not None:
-        if error.filename is not None:
-            remedy = _near(error) or REMEDIES.get(type(error), "") + "."
-            return f"{error.filename}: {(error.strerror or '').lower()}{remedy}"
-        system = os.strerror(error.errno)
-        if error.strerror == system:
-            return f"cannot write to stdout: {system.lower()}; write to another place."
-        return str(error.strerror)
-    if isinstance(error, UnicodeEncodeError):
-        character = error.object[error.start]
+def describe_facts(error: errors.Facts) -> str:
+    """Write the facts of an error or a warning of the library."""
+    subject = ""
+    problem = error.problem
+    match error:
+        case errors.MatrixError():
+            row = error.index[0] if error.index else 0
+            subject = "Y "
+            problem = (
+                f"{error.requirement}, but that of row {row} (from 0) {error.deviation}"
+            )
+        case errors.ArgumentError():
+            option = option_names().get(error.argument)
+            subject = f"{error.argument} " if option is None else f"--{option} "
+        case errors.CellError():
+            subject = f"{error.place} "
+        case errors.FileError():
+            subject = f"{error.path} "
+    return errors.write_sentence(subject, problem, find_remedy(error))
+
+
+def describe_system_error(error: OSError) -> str:
+    """Write an error of the operating system, with the file that it concerns."""
+    if error.filename is not None:
+        reason = (error.strerror or "").lower()
+        similar = _find_similar_file(error)
+        if similar is not None:
+            return f"{error.filename}: {reason}; did you mean {similar}?"
+        remedy = SYSTEM_REMEDIES.get(type(error), "")
+        return errors.write_sentence(f"{error.filename}: ", reason, remedy)
+
+    system_reason = os.strerror(error.errno or 0)
+    if error.strerror == system_reason:  # only stdout has no name
         return (
-            f"the output has the character {character!r}, which its encoding {error.encoding} "
-            "lacks; put PYTHONIOENCODING=utf-8 before the command, or write to a file with -o."
+            f"cannot write to stdout: {system_reason.lower()}; write to another place."
         )
-    if isinstance(error, of_jax()):  # with lists of its own
-        return " ".join(str(error).split())
-    return str(error) or "not enough memory; use fewer rows or columns."
+    return str(error.strerror)
 
 
-def of_jax() -> tuple[type[Exception], ...]:
-    """The errors of JAX, if it was needed."""
-    return (sys.modules["jax"].errors.JaxRuntimeError,) if "jax" in sys.modules else ()
+def find_remedy(error: errors.Facts) -> str:
+    """Return what to do about an error of the library."""
+    for kind in type(error).__mro__:
+        if kind in REMEDIES:
+            return REMEDIES[kind]
+    return error.remedy
 
 
-def _near(error: OSError) -> str:
-    """A file that is there, with a name like that of one that is not."""
+def jax_errors() -> tuple[type[Exception], ...]:
+    """Return the class of JAX's own errors, if JAX was needed at all."""
+    if "jax" not in sys.modules:
+        return ()
+    return (sys.modules["jax"].errors.JaxRuntimeError,)
+
+
+def _find_similar_file(error: OSError) -> Path | None:
+    """Find a file with a name like that of one that is not there."""
     path = Path(os.fsdecode(error.filename))
     if not isinstance(error, FileNotFoundError) or not path.parent.is_dir():
-        return ""
+        return None
     names = difflib.get_close_matches(path.name, os.listdir(path.parent), 1, 0.75)
-    return f"; did you mean {path.with_name(names[0])}?" if names else ""
+    return path.with_name(names[0]) if names else None

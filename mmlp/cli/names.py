@@ -1,4 +1,4 @@
-"""Lists of columns as options take them: separated by commas, with CSV's quotation marks."""
+"""Lists of column names as options: separated by commas, quoted as in a CSV file."""
 
 import csv
 import io
@@ -20,8 +20,8 @@ def parse_names(text: str) -> tuple[str, ...]:
         (names,) = csv.reader([text], skipinitialspace=True, strict=True)
     except (csv.Error, ValueError):
         raise ValueError(
-            f"it must be names separated by commas, got {text}; {HINT}, as in "
-            """'"speed, m/s",v', and a quotation mark in it is doubled."""
+            f"must be names separated by commas, got {text}; {HINT}, as in "
+            """'"speed, m/s",v', and a quotation mark in it is doubled"""
         ) from None
     return tuple(filter(None, map(str.strip, names)))
 
@@ -49,28 +49,57 @@ def format_argument(names: Sequence[str]) -> str:
 def explain_split_name(
     names: Sequence[str], columns: Sequence[str], option: str
 ) -> str:
-    """Explain how to give a column whose name has commas, if `names` are the pieces of one.
+    """Explain how to give a column whose name has commas, if `names` are parts of one.
 
+    Parameters
+    ----------
+    names : sequence of str
+        The names as the option was split.
+    columns : sequence of str
+        The columns of the table.
+    option : str
+        The name of the option, without dashes.
+
+    Returns
+    -------
+    str
+        The explanation; empty if no column has such parts.
+
+    Examples
+    --------
     >>> print(explain_split_name(["a", "b", "v"], ["a, b", "v", "w"], "ignore"))
     the name of column 'a, b' has a comma: quote it, --ignore '"a, b",v'
     """
-    known = set(columns)
-    with_comma = {_pieces(column): column for column in columns if "," in column}
-    longest = max(map(len, with_comma), default=0)
+    joined = _join_parts(names, columns)
+    restored = [name for name in joined if name not in names and name in columns]
+    if not restored:
+        return ""
+    return (
+        f"the name of column {restored[0]!r} has a comma: quote it, "
+        f"--{option} {format_argument(joined)}"
+    )
+
+
+def _join_parts(names: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Join neighbours that are parts of the name of a column, the longest first."""
+    columns_by_parts = {_split(name): name for name in columns if "," in name}
+    longest = max(map(len, columns_by_parts), default=0)
     joined = []
     start = 0
     while start < len(names):
-        lengths = range(min(longest, len(names) - start), 1, -1)
-        pieces = (tuple(names[start : start + length]) for length in lengths)
-        match = next((piece for piece in pieces if piece in with_comma), None)
-        joined.append(names[start] if match is None else with_comma[match])
-        start += 1 if match is None else len(match)
-    found = [name for name in joined if name not in names and name in known]
-    if not found:
-        return ""
-    quoted = format_argument(joined)
-    return f"the name of column {found[0]!r} has a comma: quote it, --{option} {quoted}"
+        length = min(longest, len(names) - start)
+        while (
+            length > 1 and tuple(names[start : start + length]) not in columns_by_parts
+        ):
+            length -= 1
+        if length > 1:
+            joined.append(columns_by_parts[tuple(names[start : start + length])])
+        else:
+            length = 1
+            joined.append(names[start])
+        start += length
+    return joined
 
 
-def _pieces(name: str) -> tuple[str, ...]:
+def _split(name: str) -> tuple[str, ...]:
     return tuple(filter(None, map(str.strip, name.split(","))))

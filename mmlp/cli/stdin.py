@@ -1,23 +1,23 @@
-"""`-` in place of a file: a table in text that comes from stdin, such as from another command."""
+"""`-` in place of a file: a table in text from stdin, such as from another command."""
 
 import contextlib
+import dataclasses
 import errno
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mmlp import temporary_files
-from mmlp.cli.messages import say
+from mmlp.cli.messages import print_message
 
-PIECE_BYTES = 2**20
+CHUNK_BYTES = 2**20
 
 
-class Stdin(type(Path())):
-    """The file that holds what came; in messages it is stdin."""
+class StdinPath(type(Path())):
+    """The path of a file with the content of stdin; messages call it "stdin"."""
 
     def __fspath__(self) -> str:
         return super().__str__()
@@ -28,41 +28,47 @@ class Stdin(type(Path())):
 
 @contextlib.contextmanager
 def read_stdin(command: Any) -> Iterator[Any]:
-    """The command with a file where it has - as DATA."""
+    """Copy stdin to a temporary file, if the command has - as DATA.
+
+    Yields
+    ------
+    object
+        The command, with the temporary file as its data.
+    """
     if vars(command).get("data") != Path("-"):
         yield command
         return
+
     if sys.stdin.isatty():
         end = "Ctrl-Z and Enter end" if os.name == "nt" else "Ctrl-D ends"
-        say(f"reading a table in CSV from stdin; {end} it.")
+        print_message(f"reading a table in CSV from stdin; {end} it.")
     with _temporary_folder() as folder:
-        path = Stdin(folder, "stdin.csv")
+        path = StdinPath(folder, "stdin.csv")
         try:
             with open(path, "wb") as file:
-                file.writelines(_read_pieces())
+                file.writelines(_read_chunks())
         except OSError as error:
-            cause = (error.strerror or str(error)).lower()
+            reason = (error.strerror or str(error)).lower()
             raise OSError(
                 error.errno,
-                f"could not copy stdin to {folder} ({cause}); free space there, name another "
-                "folder in TMPDIR, or name a file as DATA.",
+                f"could not copy stdin to {folder} ({reason}); free space there, name "
+                "another folder in TMPDIR, or name a file as DATA.",
             ) from error
-        yield replace(command, data=path)
+        yield dataclasses.replace(command, data=path)
 
 
-def _read_pieces() -> Iterator[bytes]:
-    """Read stdin piece by piece; an error tells that it was reading which failed."""
-    binary = getattr(sys.stdin, "buffer", None)
+def _read_chunks() -> Iterator[bytes]:
+    """Read stdin in chunks; a `ValueError` says that reading failed, not writing."""
+    buffer = getattr(sys.stdin, "buffer", None)
     try:
-        if binary is None:  # a stand-in for stdin in a program that calls the command
+        if buffer is None:  # a program that calls the command has replaced stdin
             yield sys.stdin.read().encode()
             return
-        while piece := binary.read(PIECE_BYTES):
-            yield piece
+        while chunk := buffer.read(CHUNK_BYTES):
+            yield chunk
     except OSError as error:
-        if error.errno == errno.EBADF:
-            problem = "stdin is closed"
-        else:
+        problem = "stdin is closed"
+        if error.errno != errno.EBADF:
             problem = f"cannot read stdin: {(error.strerror or str(error)).lower()}"
         raise ValueError(
             f"{problem}; name a file as DATA, or send a table to stdin."

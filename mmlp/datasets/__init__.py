@@ -1,4 +1,4 @@
-"""Data: images, their principal components, covariances that depend on an input, and splits."""
+"""Data sets: images, their principal components, and input-dependent covariances."""
 
 from mmlp.datasets.components import Components, random_split
 from mmlp.datasets.covariances import (

@@ -1,1 +1,1 @@
-"""The tour that `mmlp demo` takes: three small runs without any data, and a page to open."""
+"""The tour of `mmlp demo`: three small runs without any data files, and one page."""

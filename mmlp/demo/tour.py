@@ -1,6 +1,6 @@
-"""The tour: covariance matrices, regression with full covariance, a VAE of digits; then one page.
+"""The tour: covariance matrices, regression with full covariance, a density of digits.
 
-mmlp demo [--quick] [--out demo]
+Each part is an experiment as `mmlp.reporting.records` describes it.
 """
 
 import time
@@ -9,21 +9,24 @@ from pathlib import Path
 
 from sklearn.exceptions import ConvergenceWarning
 
-from mmlp.demo import covariances, regression, vae
-from mmlp.demo.tables import text
-from mmlp.reporting.page import BOLD, Heading
+from mmlp.demo import covariances, digits, robot_arm
+from mmlp.demo.text_table import format_for_terminal
 from mmlp.reporting.records import make_settings, run_and_record
+from mmlp.reporting.results_page import Heading
 
 HEADING = Heading(
-    "A tour of matrix-mlp",
-    "Networks whose output is a covariance: learn covariance matrices, predict with full error "
-    "covariance, model a density. One seed, a small run each; " + BOLD,
-    "What was run",
+    title="A tour of matrix-mlp",
+    about=(
+        "Networks whose output is a covariance: learn covariance matrices, predict "
+        "with full error covariance, model a density. Each part is a small run with "
+        "one seed."
+    ),
+    contents_title="What was run",
 )
 PARTS = {
     "demo-covariances": covariances,
-    "demo-regression": regression,
-    "demo-vae": vae,
+    "demo-regression": robot_arm,
+    "demo-vae": digits,
 }
 
 
@@ -32,16 +35,17 @@ def take_tour(out: Path, *, quick: bool) -> None:
 
     Parameters
     ----------
-    out : the folder of the page, its records and its pictures
-    quick : whether to train for a moment only
+    out : Path
+        Folder of the page, its records and its figures.
+    quick : bool
+        Whether to train for a few epochs only.
     """
     start = time.perf_counter()
     for number, (name, part) in enumerate(PARTS.items(), 1):
         print(f"[{number}/{len(PARTS)}] {part.TITLE}", flush=True)
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", ConvergenceWarning
-            )  # the tour is short on purpose
+            # The runs of the tour are short on purpose.
+            warnings.simplefilter("ignore", ConvergenceWarning)
             record = run_and_record(
                 name,
                 part,
@@ -51,7 +55,9 @@ def take_tour(out: Path, *, quick: bool) -> None:
                 heading=HEADING,
                 program="mmlp demo",
             )
-        tables = [f"\n{text(table)}\n" for table in record["result"]["tables"]]
-        print("\n".join(tables), flush=True)
+        for table in record["result"]["tables"]:
+            print(f"\n{format_for_terminal(table)}\n", flush=True)
+
+    seconds = time.perf_counter() - start
     page = (out / "index.html").resolve().as_uri()
-    print(f"{time.perf_counter() - start:.0f} s; open {page}")
+    print(f"{seconds:.0f} s; open {page}")

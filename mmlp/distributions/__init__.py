@@ -1,4 +1,9 @@
-"""Elliptical distributions over R^d, with a dispersion matrix of trace one."""
+"""Elliptical distributions on R^d, with a dispersion matrix of trace one.
+
+The density of an elliptical distribution depends on x only through the distance of x
+from the location. `Elliptical` is the abstract base class; the families are the
+Gaussian, the power exponential and the Student t.
+"""
 
 from mmlp.distributions.base import Elliptical
 from mmlp.distributions.gaussian import TraceOneGaussian

@@ -1,8 +1,9 @@
-"""How far apart two SPD values are: (SPD, SPD) -> number, over leading batch dimensions.
+"""Divergences and squared distances between two SPD values.
 
-Each is a sum of terms of one sign, so that it keeps its relative precision when A is close to B,
-and no determinant is formed. Derivatives come from the textbook formula of each, which is smooth
-where eigenvalues meet.
+They map (SPD, SPD) to a number, over leading batch dimensions. Each is a sum of terms
+of one sign, so that it keeps its relative precision where A is close to B, and no
+determinant is formed. Derivatives come from the textbook formula of each, which is
+smooth where eigenvalues meet.
 """
 
 from mmlp.divergences.distances import bures_wasserstein, log_euclidean, quadratic

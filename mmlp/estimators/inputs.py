@@ -1,233 +1,284 @@
-"""Inputs as they are: text, dates and missing values of a data frame or an object array."""
+"""The inputs of an estimator that takes columns of any type: checked and encoded.
 
-import dataclasses
+The estimators hold a fitted `TableEncoder` as `columns_`. These functions read X as
+`fit` and the predictions need it, and name the estimator in errors and warnings.
+"""
+
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import validate_data
 
-from mmlp.estimators.cross_fitting import Scaling
-from mmlp.tables.cells import MAX_EXACT_FLOAT
-from mmlp.tables.encoder import CHOICES, Encoder
-from mmlp.tables.kinds import Numbers, Options
+from mmlp.errors import CallError, CallWarning
+from mmlp.estimators.arguments import check_choice
+from mmlp.tables.encoder import (
+    CATEGORY_CHOICES,
+    DATE_CHOICES,
+    LOOSE_VALIDATION,
+    MISSING_CHOICES,
+    ColumnTable,
+    TableEncoder,
+    find_declared_categories,
+    find_incomplete_rows,
+    keep_cells,
+)
+from mmlp.tables.kinds import Kind, Numbers
 from mmlp.tables.problems import ProblemsError
-from mmlp.tables.summary import remarkable, summary
+from mmlp.tables.summary import needs_summary, summarize_columns
 from mmlp.terminal import escape_controls
 
-LOOSE: dict[str, Any] = {"dtype": None, "ensure_all_finite": "allow-nan"}
+MIN_ROWS = 2
 
 
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class TableInputs:
-    """The arguments that say what becomes of columns that are not plain numbers.
+@dataclass(frozen=True)
+class TrainingTable:
+    """The rows of X and y that an estimator learns from.
 
-    Text becomes indicators, of the 30 most frequent values at most, and of those in fewer than five
-    rows together; dates become days, with the season if they span a year, and the time of day.
-    Booleans are the numbers 1 and 0, also if they are written as True and False in a text;
-    durations are numbers of days. Equal cells give equal numbers, whether they come from a file,
-    from NumPy or from any type of pandas. Dates with and without a time zone are not mixed, neither
-    in a column nor between training and prediction.
-    Missing values are filled by the median and get an indicator, or (`missing="drop"`) their rows
-    are left out of training, or ("refuse") they are an error. `categories` may also name columns of
-    numbers that are codes; "ignore" leaves text out. Dates such as 05/03/2024, of which no cell
-    tells the order, need `dates` "day-first" or "month-first", in training as in prediction.
+    Parameters
+    ----------
+    row_indices : array of int, shape (n_rows,)
+        Where the rows stand in the X of `fit`.
+    weights : array of shape (n_rows,)
+    inputs : array of shape (n_rows, n_inputs)
+        Encoded as finite numbers.
+    targets : array of shape (n_rows, n_targets)
+    is_vector : bool
+        Whether y was a vector.
     """
 
-    missing: str = "impute"
-    categories: Any = "auto"
-    dates: str = "auto"
+    row_indices: np.ndarray
+    weights: np.ndarray
+    inputs: np.ndarray
+    targets: np.ndarray
+    is_vector: bool
 
-    any_columns: ClassVar[bool] = True
-    columns_: ClassVar[Encoder]
-    names: ClassVar[Sequence[str] | None] = (
-        None  # of the columns of arrays, if they have any
+
+@dataclass(frozen=True)
+class EncodedRows:
+    """Training rows after encoding.
+
+    Parameters
+    ----------
+    encoder : TableEncoder
+    values : array of shape (n_rows, n_inputs)
+    kept : array of int, shape (n_rows,)
+        The rows that are left: with `missing="drop"` the complete ones.
+    """
+
+    encoder: TableEncoder
+    values: np.ndarray
+    kept: np.ndarray
+
+
+def read_training_table(estimator: Any, X: Any, y: Any, weights: Any) -> TrainingTable:
+    """Check X and y, leave out rows that cannot be used, and encode X.
+
+    The fitted encoder becomes `estimator.columns_`.
+
+    Parameters
+    ----------
+    estimator : NetworkEstimator
+        With the arguments `missing`, `categories` and `dates`.
+    X : data frame, array or ColumnTable
+    y : array of shape (n_rows,) or (n_rows, n_targets)
+    weights : array of shape (n_rows,), optional
+    """
+    is_category = check_column_arguments(estimator, X)
+    kinds = getattr(X, "kinds", None)
+    X = keep_cells(X)
+    X, y, weights, known_rows = _leave_out_unknown_targets(estimator, X, y, weights)
+    X, y = validate_data(
+        estimator,
+        X,
+        y,
+        multi_output=True,
+        y_numeric=True,
+        ensure_min_samples=MIN_ROWS,
+        reset=not estimator._resumes,
+        **LOOSE_VALIDATION,
     )
+    is_vector = np.ndim(y) == 1
+    y = np.asarray(y, np.float64).reshape(len(y), -1)
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()  # pyright: ignore[reportAttributeAccessIssue]
-        tags.input_tags.allow_nan = self.missing == "impute"
-        return tags
-
-    def _table(self: Any, X, y, sample_weight) -> tuple:
-        """The numbers of the rows to learn from; of these weights, X (n, width), y (n, d); was y
-        a vector?
-        """
-        forced, X = self._forced(X), by_cells(X)
-        X, y, sample_weight, known = self._known_targets(X, y, sample_weight)
-        rules: Any = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2}
-        X, y = validate_data(self, X, y, **LOOSE, **rules, reset=not self._warm)
-        vector, y = np.ndim(y) == 1, np.asarray(y, np.float64).reshape(len(y), -1)
-        rows, weight, X, y = self._weighted(sample_weight, np.asarray(X), y)
-        X, (rows, weight, y) = self._encoded(X, forced, known[rows], weight, y)
-        return rows, weight, X, y, vector
-
-    def _scaling(self: Any, X: np.ndarray, weight: np.ndarray) -> Scaling:
-        """That of the inputs."""
-        if self._warm:
-            return self.input_
-        return Scaling.of(X, weight, self.columns_.indicators)
-
-    def _known_targets(self, X, y, sample_weight) -> tuple[Any, Any, Any, np.ndarray]:
-        """X, y and weights of the rows that have all targets, and the numbers of these rows."""
-        try:
-            values = np.asarray(y, np.float64)
-        except (TypeError, ValueError):  # it is refused elsewhere, if it must be
-            return X, y, sample_weight, np.arange(np.shape(y)[0] if np.ndim(y) else 0)
-        flat: Any = (
-            values.reshape(len(values), -1)
-            if values.ndim and values.size
-            else np.empty((0, 1))
-        )
-        gone: Any = np.isnan(flat).any(axis=1)
-        every, rows = np.arange(len(gone)), np.flatnonzero(~gone)
-        if not gone.any():
-            return X, y, sample_weight, every
-        check_consistent_length(X, y, sample_weight)
-        name, n = type(self).__name__, len(gone)
-        if len(rows) < 2:
-            raise ValueError(
-                f"`{name}.fit`: {len(rows)} of {n} rows have all targets: too few."
-            )
-        text = f"`{name}.fit`: {n - len(rows)} of {n} rows are left out: a target is missing."
-        warnings.warn(text, UserWarning, stacklevel=4)
-        weight = None if sample_weight is None else _safe_indexing(sample_weight, rows)
-        return _safe_indexing(X, rows), _safe_indexing(y, rows), weight, rows
-
-    def _encoded(self: Any, X: np.ndarray, forced: Sequence[bool], *others: np.ndarray):
-        """X (n, p) as numbers, from now on by `columns_`, and the other arrays, of rows used."""
-        names, rows = self._column_names(), np.arange(len(X))
-        options = Options(self.missing, self.categories, self.dates)
-        try:
-            encoder = self._encoder(X, names, options, forced)
-            if self.missing == "drop" and (gaps := encoder.gaps(X)).any():
-                rows = rows[~gaps]
-                if len(rows) < 2:
-                    raise ValueError(
-                        f"missing='drop' leaves {len(rows)} of {len(X)} rows; use 'impute'."
-                    )
-                text = f"{int(gaps.sum())} of {len(X)} rows are left out: a value is missing."
-                warnings.warn(
-                    f"`{type(self).__name__}.fit`: {text}", UserWarning, stacklevel=4
-                )
-                encoder = self._encoder(X[rows], names, options, forced)
-            self.columns_ = encoder
-            encoded = encoder(X[rows], names)
-        except ProblemsError as error:
-            # X lacks the rows without a target or with weight zero; the caller counts them.
-            raise error.renumber(others[0][rows]) from None
-        except ValueError as error:
-            raise ValueError(f"`{type(self).__name__}.fit`: {error}") from None
-        if getattr(self, "verbose", 0) and remarkable(encoder):
-            text = "\n".join(summary(encoder, names))
-            print(escape_controls(text), file=sys.stderr, flush=True)
-        return encoded, [array[rows] for array in others]
-
-    def _encoder(self: Any, *given) -> Encoder:
-        """That of these rows, or of the networks to go on from."""
-        if not self._warm:
-            return Encoder.of(*given)
-        kinds, forced = self.columns_.kinds, given[-1]
-        codes = any(
-            said and isinstance(kind, Numbers)
-            for said, kind in zip(forced, kinds, strict=True)
-        )
-        if codes or self.columns_.fills != (self.missing != "refuse"):
-            raise ValueError(
-                "warm_start goes on with the `missing` and `categories` it began with."
-            )
-        return self.columns_
-
-    def _forced(self, X) -> list[bool]:
-        """Which columns are said to be words: by `categories`, or by pandas' type category."""
-        for argument, known in CHOICES.items():
-            if not (
-                argument == "categories"
-                and isinstance(self.categories, Sequence | np.ndarray)
-            ):
-                self._one_of(argument, known)  # pyright: ignore[reportAttributeAccessIssue]
-        columns = getattr(X, "columns", ())
-        if len(set(columns)) < len(columns):
-            twice = next(
-                name for i, name in enumerate(columns) if name in list(columns)[:i]
-            )
-            raise ValueError(f"`X` has two columns called {twice!r}; rename one.")
-        by_type = [str(kind) == "category" for kind in X.dtypes] if len(columns) else []
-        shape = (0, len(by_type)) if by_type else np.asarray(X).shape
-        forced = by_type or [False] * (shape[1] if len(shape) == 2 else 0)
-        if isinstance(self.categories, str):
-            return forced
-        names = [*map(str, getattr(X, "columns", self.names or range(len(forced))))]
-        for name in map(str, self.categories):
-            if name not in names:
-                what = f"{type(self).__name__}(categories=...)"
-                raise ValueError(
-                    f"`{what}` names the column {name!r}, which X has not."
-                )
-            forced[names.index(name)] = True
-        return forced
-
-    def _column_names(self) -> list[str]:
-        names = getattr(self, "feature_names_in_", self.names)
-        count = self.n_features_in_  # pyright: ignore[reportAttributeAccessIssue]
-        return (
-            [f"{j}" for j in range(count)]
-            if names is None
-            else [str(name) for name in names]
-        )
-
-    def _numbers_of(self, X) -> np.ndarray:
-        """X (n, p) of a prediction, checked, as numbers."""
-        X = np.asarray(validate_data(self, by_cells(X), reset=False, **LOOSE))
-        return self.columns_(X, self._column_names())
-
-    def _reader_of(self, X) -> Any:
-        reader: Any = object.__new__(type(self))
-        vars(reader).update(vars(self))
-        reader.columns_ = self.columns_.with_order_of(np.asarray(by_cells(X)))
-        return reader
-
-    @property
-    def _width(self: Any) -> int:
-        kinds = getattr(self.columns_, "kinds", ())
-        if len(kinds) != self.n_features_in_:  # in a file of another hand
-            raise ValueError(
-                f"its columns_ are not {self.n_features_in_} kinds of columns"
-            )
-        return len(self.columns_.indicators)
-
-
-def by_cells(X):
-    """Return a data frame of objects, if NumPy has no array that keeps its values as they are.
-
-    Dates, durations, and pandas' own types (nullable, categorical, those of Arrow) become the
-    objects that they stand for: the cells then have the same forms as those of a text or an array.
-    """
-    if not hasattr(X, "iloc") or not hasattr(X, "columns"):
-        return X
-    is_kept = all(map(_is_kept_by_numpy, X.dtypes)) and not _loses_digits(X)
-    return X if is_kept else X.astype(object)
-
-
-def _loses_digits(X: Any) -> bool:
-    """Whether integers of a data frame, such as long codes, are rounded beside floats."""
-    if not len(X) or len(set(X.dtypes)) < 2:
-        return False
-    integers = [j for j, dtype in enumerate(X.dtypes) if _is_of_64_bits(dtype)]
-    extremes = [(X.iloc[:, j].min(), X.iloc[:, j].max()) for j in integers]
-    return any(
-        max(abs(int(low)), abs(int(high))) >= MAX_EXACT_FLOAT for low, high in extremes
+    used = estimator._select_weighted_rows(weights, np.asarray(X), y)
+    X, y = used.arrays
+    row_indices = known_rows[used.indices]
+    table = ColumnTable(X, name_columns(estimator), is_category, kinds)
+    encoded = encode_training_rows(estimator, table, row_indices, stacklevel=5)
+    estimator.columns_ = encoded.encoder
+    return TrainingTable(
+        row_indices=row_indices[encoded.kept],
+        weights=used.weights[encoded.kept],
+        inputs=encoded.values,
+        targets=y[encoded.kept],
+        is_vector=is_vector,
     )
 
 
-def _is_of_64_bits(dtype: Any) -> bool:
-    return isinstance(dtype, np.dtype) and dtype.kind in "iu" and dtype.itemsize == 8
+def read_columns(estimator: Any, X: Any) -> ColumnTable:
+    """Check the X of `fit` where y is checked elsewhere."""
+    is_category = check_column_arguments(estimator, X)
+    kinds = getattr(X, "kinds", None)
+    values = validate_data(
+        estimator,
+        keep_cells(X),
+        ensure_min_samples=MIN_ROWS,
+        reset=not estimator._resumes,
+        **LOOSE_VALIDATION,
+    )
+    names = name_columns(estimator)
+    return ColumnTable(np.asarray(values), names, is_category, kinds)
 
 
-def _is_kept_by_numpy(dtype: Any) -> bool:
-    """Whether a column of this type keeps its values in an array with columns of other types."""
-    is_sparse = hasattr(dtype, "fill_value")
-    return is_sparse or (isinstance(dtype, np.dtype) and dtype.kind not in "Mm")
+def encode_training_rows(
+    estimator: Any, table: ColumnTable, row_indices: np.ndarray, *, stacklevel: int
+) -> EncodedRows:
+    """Fit an encoder to a table and encode it, or with a warm start use the fitted one.
+
+    Parameters
+    ----------
+    estimator : NetworkEstimator
+    table : ColumnTable
+    row_indices : array of int, shape (n_rows,)
+        Where the rows stand in the X of `fit`, for errors.
+    stacklevel : int
+        Of the frame to which warnings are attributed; 1 is the caller.
+    """
+    kept = np.arange(len(table))
+    try:
+        if estimator._resumes:
+            encoder = estimator.columns_
+            _check_same_encoding(estimator, encoder.kinds_, table.is_category)
+            if estimator.missing == "drop":
+                is_incomplete = find_incomplete_rows(encoder.kinds_, table.values)
+                kept = np.flatnonzero(~is_incomplete)
+        else:
+            encoder = TableEncoder(
+                missing=estimator.missing,
+                categories=estimator.categories,
+                dates=estimator.dates,
+            )
+            kept = encoder.fit_table(table)
+        _warn_of_dropped_rows(estimator, len(kept), len(table), stacklevel + 1)
+        row_indices = row_indices[kept]
+        values = encoder.encode(table.values[kept], table.names)
+    except ProblemsError as error:
+        # The table lacks the rows without a target or with weight zero; its user
+        # counts them too.
+        raise error.renumber(row_indices) from None
+    except ValueError as error:
+        problem = str(error).removesuffix(".")
+        raise CallError(problem, call=f"{type(estimator).__name__}.fit") from None
+
+    if getattr(estimator, "verbose", 0) and needs_summary(encoder):
+        text = "\n".join(summarize_columns(encoder, table.names))
+        print(escape_controls(text), file=sys.stderr, flush=True)
+    return EncodedRows(encoder, values, kept)
+
+
+def encode_rows(estimator: Any, X: Any) -> np.ndarray:
+    """Check and encode the X of a prediction, (n_rows, n_inputs)."""
+    values = validate_data(estimator, keep_cells(X), reset=False, **LOOSE_VALIDATION)
+    return estimator.columns_.encode(np.asarray(values), name_columns(estimator))
+
+
+def check_column_arguments(estimator: Any, X: Any) -> list[bool]:
+    """Check the arguments about columns; return which columns hold categories."""
+    call = type(estimator).__name__
+    check_choice(call, "missing", estimator.missing, MISSING_CHOICES)
+    check_choice(call, "dates", estimator.dates, DATE_CHOICES)
+    if not isinstance(estimator.categories, Sequence | np.ndarray) or isinstance(
+        estimator.categories, str
+    ):
+        check_choice(call, "categories", estimator.categories, CATEGORY_CHOICES)
+    return find_declared_categories(
+        X, estimator.categories, names=estimator.names, who=call
+    )
+
+
+def name_columns(estimator: Any) -> list[str]:
+    """Return the names of the columns of X, or their numbers."""
+    names = getattr(estimator, "feature_names_in_", estimator.names)
+    if names is None:
+        names = range(estimator.n_features_in_)
+    return [str(name) for name in names]
+
+
+def count_encoded_inputs(estimator: Any) -> int:
+    """Return the number of encoded inputs; refuse an encoder of other columns."""
+    n_kinds = len(getattr(estimator.columns_, "kinds_", ()))
+    if n_kinds != estimator.n_features_in_:  # in a file that was changed
+        raise ValueError(
+            f"its columns_ are not {estimator.n_features_in_} kinds of columns"
+        )
+    return len(estimator.columns_.indicator_mask)
+
+
+def _leave_out_unknown_targets(
+    estimator: Any, X: Any, y: Any, weights: Any
+) -> tuple[Any, Any, Any, np.ndarray]:
+    """Return X, y and weights of the rows with all targets, and the row indices."""
+    try:
+        values = np.asarray(y, np.float64)
+    except (TypeError, ValueError):  # `validate_data` refuses it, if it must
+        return X, y, weights, np.arange(np.shape(y)[0] if np.ndim(y) else 0)
+
+    is_unknown: Any = np.zeros(0, bool)
+    if values.ndim and values.size:
+        is_missing = np.isnan(values.reshape(len(values), -1))
+        is_unknown = np.asarray(is_missing.any(axis=1))
+    n_rows = len(is_unknown)
+    if not is_unknown.any():
+        return X, y, weights, np.arange(n_rows)
+
+    check_consistent_length(X, y, weights)
+    call = f"{type(estimator).__name__}.fit"
+    rows = np.flatnonzero(~is_unknown)
+    if len(rows) < MIN_ROWS:
+        raise CallError(
+            f"{len(rows)} of {n_rows} rows have all targets: too few", call=call
+        )
+    warning = CallWarning(
+        f"{n_rows - len(rows)} of {n_rows} rows are left out: a target is missing",
+        call=call,
+    )
+    warnings.warn(warning, stacklevel=6)  # at the call of `fit`
+    known_weights = None if weights is None else _safe_indexing(weights, rows)
+    return _safe_indexing(X, rows), _safe_indexing(y, rows), known_weights, rows
+
+
+def _warn_of_dropped_rows(
+    estimator: Any, n_kept: int, n_rows: int, stacklevel: int
+) -> None:
+    """Warn of rows that are left out since a value is missing."""
+    if n_kept == n_rows:
+        return
+    if n_kept < MIN_ROWS:
+        raise ValueError(
+            f"missing='drop' leaves {n_kept} of {n_rows} rows; use 'impute'."
+        )
+    warning = CallWarning(
+        f"{n_rows - n_kept} of {n_rows} rows are left out: a value is missing",
+        call=f"{type(estimator).__name__}.fit",
+    )
+    warnings.warn(warning, stacklevel=stacklevel + 1)
+
+
+def _check_same_encoding(
+    estimator: Any, kinds: Sequence[Kind], is_category: Sequence[bool]
+) -> None:
+    """Refuse to resume a fit with other arguments about columns."""
+    are_codes = any(
+        declared and isinstance(kind, Numbers)
+        for declared, kind in zip(is_category, kinds, strict=True)
+    )
+    fills_missing = estimator.missing != "refuse"
+    if are_codes or estimator.columns_.fills_missing != fills_missing:
+        raise ValueError(
+            "warm_start resumes with the `missing` and `categories` of the first fit."
+        )

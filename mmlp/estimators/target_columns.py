@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mmlp.argument_checks import check_floats
-from mmlp.estimators.covariance import ROUNDING
+from mmlp.errors import CallError, CallWarning
+from mmlp.estimators.precision import MAX_ROUNDING_IN_DEVIATIONS
 
 MAX_NAMES_SHOWN = 5
 
 
-class ConstantTargetWarning(UserWarning):
+class ConstantTargetWarning(CallWarning):
     """A target is constant, so that it is predicted but has no part in densities and scores."""
 
 
@@ -69,14 +70,16 @@ class TargetColumns(NamedTuple):
 def rounding_range(size: np.ndarray) -> np.ndarray:
     """Return the range of values of this size within which they count as one number.
 
-    Values of float64 are rounded by up to half a spacing, and a mean that is rounded by more than
-    `ROUNDING` standard deviations is not held finely enough for a density. The standard deviation
-    is at most half the range (Popoviciu, 1935). So a column has no density, whatever its values
-    are, if
+    Values of float64 are rounded by up to half a spacing, and a mean that is rounded by
+    more than `MAX_ROUNDING_IN_DEVIATIONS` standard deviations is not precise enough for a
+    density. The standard deviation is at most half the range (Popoviciu, 1935). So a
+    column has no density, whatever its values are, if
 
-        spacing / 2 >= ROUNDING * range / 2,    that is    range <= spacing / ROUNDING
+        spacing / 2 >= MAX_ROUNDING_IN_DEVIATIONS * range / 2
+
+    that is, if range <= spacing / MAX_ROUNDING_IN_DEVIATIONS.
     """
-    return np.spacing(np.abs(size)) / ROUNDING
+    return np.spacing(np.abs(size)) / MAX_ROUNDING_IN_DEVIATIONS
 
 
 def is_constant(y: np.ndarray) -> np.ndarray:
@@ -102,15 +105,15 @@ def find_columns(
     columns = TargetColumns.of(y)
     if not len(columns.varying):
         which = "the target is" if y.shape[1] == 1 else f"all {y.shape[1]} targets are"
-        raise ValueError(
-            f"`{call}`: {which} constant over the {len(y)} rows that are used: there is nothing to "
-            "learn. Give a target that varies."
+        raise CallError(
+            f"{which} constant over the {len(y)} rows that are used: there is nothing to "
+            "learn",
+            call=call,
+            remedy="give a target that varies",
         )
     if len(columns.constant):
-        text = describe_constants(columns, names)
-        warnings.warn(
-            f"`{call}`: {text}", ConstantTargetWarning, stacklevel=stacklevel + 1
-        )
+        warning = ConstantTargetWarning(describe_constants(columns, names), call=call)
+        warnings.warn(warning, stacklevel=stacklevel + 1)
     return columns
 
 
@@ -126,7 +129,7 @@ def describe_constants(columns: TargetColumns, names: Sequence[str] | None) -> s
     whose = "their" if several else "its"
     return (
         f"{listed} {verb} kept out of the covariance that is learnt: {whose} variance is predicted "
-        "as zero, and densities and scores are those of the other targets."
+        "as zero, and densities and scores are those of the other targets"
     )
 
 
@@ -146,7 +149,7 @@ def name_columns(
     return f"{word}{plural} {', '.join(labels)}{more}{from_zero}"
 
 
-def frame_columns(y: Any) -> list[str] | None:
+def text_names(y: Any) -> list[str] | None:
     """Return the names of the columns of a data frame, where all of them are text.
 
     This is scikit-learn's rule for X. The name of a series is not one of them: with a single target
@@ -159,7 +162,7 @@ def frame_columns(y: Any) -> list[str] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
-def numeric_targets(call: str, y: Any, argument: str = "y") -> Any:
+def convert_to_numbers(call: str, y: Any, argument: str = "y") -> Any:
     """Return y, with floats in the place of pandas' own types of numbers.
 
     NumPy makes numbers of dates and durations without a word, in whatever unit they are stored, and
@@ -203,7 +206,7 @@ def check_names(
 
     An array or a series has no names, and is taken as it is.
     """
-    names = frame_columns(y)
+    names = text_names(y)
     if names is None or fitted is None or names == list(fitted):
         return
     texts = [
@@ -275,64 +278,100 @@ def _join_names(names: Sequence[Any]) -> str:
     return ", ".join(map(repr, names[:MAX_NAMES_SHOWN])) + more
 
 
-def checked_targets(
-    regressor: Any, y: Any, n: int, call: str = "log_density", argument: str = "y"
-) -> np.ndarray:
-    """Return y (n, d) of a call of a fitted regressor as finite float64, its names checked.
+class FittedTargets(NamedTuple):
+    """What `fit` has learnt about the columns of y.
 
-    Where a target was constant in `fit` and differs here, there is a warning: the density of all
-    targets is zero there, and what is returned is that of the others.
+    Attributes
+    ----------
+    columns : TargetColumns
+    names : names of the targets, if y was a data frame with names of text
+    labels : labels of any type, if y was a data frame
     """
-    name = type(regressor).__name__
-    d = regressor.n_targets
-    check_names(
-        f"{name}.{call}", y, getattr(regressor, "target_names_", None), argument
-    )
-    check_order(
-        f"{name}.{call}", y, getattr(regressor, "_target_labels", None), argument
-    )
-    y = np.asarray(numeric_targets(f"{name}.{call}", y, argument), np.float64)
-    if y.shape != (n, d) and (y.shape, d) != ((n,), 1):
-        raise ValueError(
-            f"`{name}.{call}({argument}=...)` needs {argument} of shape ({n}, {d}), a row for each "
-            f"of X and a column for each target of `fit`, got shape {y.shape}."
-        )
-    y = check_floats(
-        y.reshape(n, d), f"{name}.{call}({argument}=...)", "(n, d)", ndim=2
-    )
-    y = np.asarray(y)
 
-    columns = regressor._target_columns
-    differing = columns.differing(y)
-    if differing.any():
-        names = getattr(regressor, "target_names_", None)
-        warnings.warn(
-            f"`{name}.{call}`: {differing.sum()} of {n} rows differ from the constant of `fit` in "
-            f"{name_columns(columns.constant, names)}. The density of all targets is zero there; "
-            "densities and scores are those of the other targets.",
-            ConstantTargetWarning,
-            stacklevel=3,
+    columns: TargetColumns
+    names: Sequence[str] | None
+    labels: Sequence[Any] | None
+
+
+def check_targets(
+    y: Any, n_rows: int, fitted: FittedTargets, *, call: str, argument: str = "y"
+) -> np.ndarray:
+    """Return targets of a fitted regressor as finite float64, with their names checked.
+
+    Parameters
+    ----------
+    y : array or data frame of shape (n_rows, d), or (n_rows,) for a single target
+    n_rows : int
+    fitted : FittedTargets
+    call, argument : str
+        What errors and warnings name.
+
+    Returns
+    -------
+    array of shape (n_rows, d)
+
+    Raises
+    ------
+    ValueError
+        If names, shape or numbers do not suit the fit.
+
+    Warns
+    -----
+    ConstantTargetWarning
+        If a target was constant in `fit` and differs here: the density of all targets is
+        zero there, and what is returned is that of the others.
+    """
+    n_targets = fitted.columns.count
+    check_names(call, y, fitted.names, argument)
+    check_order(call, y, fitted.labels, argument)
+    y = np.asarray(convert_to_numbers(call, y, argument), np.float64)
+    is_single = n_targets == 1 and y.shape == (n_rows,)
+    if y.shape != (n_rows, n_targets) and not is_single:
+        raise ValueError(
+            f"`{call}({argument}=...)` needs {argument} of shape ({n_rows}, {n_targets}), "
+            "a row for each of X and a column for each target of `fit`, got shape "
+            f"{y.shape}."
         )
+    y = y.reshape(n_rows, n_targets)
+    y = np.asarray(check_floats(y, f"{call}({argument}=...)", "(n, d)", ndim=2))
+
+    differing = fitted.columns.differing(y)
+    if differing.any():
+        constant = name_columns(fitted.columns.constant, fitted.names)
+        warning = ConstantTargetWarning(
+            f"{differing.sum()} of {n_rows} rows differ from the constant of training in "
+            f"{constant}. The density of all targets is zero there; densities and scores "
+            "are those of the other targets",
+            call=call,
+        )
+        # Attributed to the caller of a method that calls `_check_targets`.
+        warnings.warn(warning, stacklevel=4)
     return y
 
 
-def check_constants(regressor: Any) -> None:
-    """Refuse constant targets that a damaged or crafted model file gives."""
-    columns = regressor.constant_targets_
-    values = regressor.constant_values_
+def check_constants(
+    columns: Any, values: Any, n_varying: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return constant targets and their values from a file, or raise a ValueError.
+
+    Parameters
+    ----------
+    columns, values : Any
+        What a damaged or crafted file may give for `constant_targets_` and
+        `constant_values_`.
+    n_varying : int
+        The number of targets that vary.
+    """
     if not (isinstance(columns, np.ndarray) and isinstance(values, np.ndarray)):
         raise ValueError("its constant_targets_ and constant_values_ are not arrays")
-    count = len(regressor.target_.scale) + columns.size
-    whole = columns.ndim == 1 and (columns.dtype.kind in "iu" or not columns.size)
-    ascending = whole and np.all(np.diff(columns) > 0)
-    if not ascending or np.any((columns < 0) | (columns >= count)):
+    count = n_varying + columns.size
+    is_whole = columns.ndim == 1 and (columns.dtype.kind in "iu" or not columns.size)
+    is_ascending = is_whole and np.all(np.diff(columns) > 0)
+    if not is_ascending or np.any((columns < 0) | (columns >= count)):
         raise ValueError(
             f"its constant_targets_ are not some of {count} columns, in order"
         )
-    if (
-        values.shape != columns.shape
-        or not np.isfinite(values.astype(np.float64)).all()
-    ):
+    is_matching = values.shape == columns.shape
+    if not is_matching or not np.isfinite(values.astype(np.float64)).all():
         raise ValueError(f"its constant_values_ are not {columns.size} finite numbers")
-    regressor.constant_targets_ = columns.astype(int)
-    regressor.constant_values_ = values.astype(np.float64)
+    return columns.astype(int), values.astype(np.float64)

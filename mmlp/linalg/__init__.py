@@ -1,4 +1,4 @@
-"""What the values stand on: decompositions with derivative rules, and checks of arguments."""
+"""Decompositions with derivative rules, on which the SPD values are built."""
 
 from jaxlib import version
 

@@ -1,4 +1,4 @@
-"""Products in the form that compilers make least of: few passes over an array, few kernels."""
+"""Matrix products in the form that compiles to few passes over an array."""
 
 from functools import partial
 
@@ -9,24 +9,27 @@ from mmlp.linalg.primitive import primitive
 
 
 def _gram_rule(primals, tangents):
-    """d(M'M) = P + P' with P = M'dM: one product, where that of two factors would take two."""
-    (M,), (M_dot,) = primals, tangents
+    """d(M'M) = P + P' with P = M'dM.
+
+    This is one product; the product rule for two factors would take two.
+    """
+    (M,) = primals
+    (M_dot,) = tangents
     P = M.mT @ M_dot
     return P + P.mT
 
 
 @partial(primitive, rule=_gram_rule)
 def gram(M: Array) -> Array:
-    """M'M, shape (..., d, d), for M (..., m, d).
-
-    On CPUs many small products whose left factor is transposed are slower than a copy of it.
-    """
+    """Return M'M, shape (..., d, d), for M (..., m, d)."""
+    # On CPUs, batches of small products whose left factor is transposed are slower
+    # than a transposed copy.
     return lax.optimization_barrier(M.mT) @ M
 
 
 def sum_of_squares(S: Array) -> Array:
-    """|S|^2, shape (...), of S (..., m, d), if squares neither overflow nor vanish.
+    """Return |S|^2, shape (...), for S (..., m, d) whose squares are in range.
 
-    Down the columns and then along: the first is done for many columns at once.
+    Columns are summed first, which vectorises well; their sums are added by a product.
     """
     return jnp.sum(S * S, axis=-2) @ jnp.ones(S.shape[-1], S.dtype)

@@ -1,8 +1,9 @@
-"""How good multivariate predictions are: proper scores, calibration, and scorers of scikit-learn.
+"""Proper scores and calibration of multivariate predictions, and scikit-learn scorers.
 
-A prediction of y (n, d) is a distribution of batch shape (n,), as `predict_distribution` returns
-it; two of the scores also take samples (m, n, d), m draws for each row. Scores are means over the n
-rows, and smaller is better; `sample_weight` (n,) weighs the rows. Of scorers larger is better.
+A prediction of y (n, d) is a distribution of batch shape (n,), as returned by
+`predict_distribution`; two of the scores also take samples (m, n, d), m draws for each
+row. Scores are means over the n rows, optionally weighted by `sample_weight` (n,).
+Smaller scores are better, larger scorers are better.
 """
 
 from mmlp.metrics.scorers import (

@@ -1,7 +1,8 @@
 """Networks from a vector to an SPD value of trace one, or to a vector and such a value.
 
-With what they are made of, kernels, layers and outputs; with heads, which read what a network
-returns as a distribution; and with `calibrate`, which prepares a network for training.
+The package holds the networks and their components (kernels, layers and outputs),
+heads, which turn the output of a network into a distribution, and `calibrate`, which
+prepares a network for training.
 """
 
 from mmlp.networks.calibration import calibrate

@@ -1,10 +1,13 @@
-"""Data-dependent initialisation: a batch goes through, and each layer is put to work in turn.
+"""Data-dependent initialisation: each layer in turn is fitted to a batch of inputs.
 
-A freshly drawn matrix MLP hardly depends on its input, and training finds the constant solution
-first (docs/maths). So each layer's weights are rescaled until what they produce varies over the
-samples by a set amount, about a random matrix (Z) or zero (z), in the spirit of layer-sequential
-unit-variance initialisation (Mishkin and Matas, 2016); see `calibrated` in `mmlp.networks.layers`.
+A freshly drawn matrix MLP hardly depends on its input, and training finds the constant
+solution first (docs/maths). The weights of each layer are therefore rescaled until what
+they produce varies over the samples by a set amount, about a random matrix (Z) or about
+zero (z), in the spirit of layer-sequential unit-variance initialisation (Mishkin and
+Matas, 2016). The methods `calibrated` of the layers are in `mmlp.networks.layers`.
 """
+
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,41 +17,77 @@ from jax import Array
 from jax.core import Tracer
 
 from mmlp.argument_checks import check_floats
-from mmlp.networks.layers import calibrated
+from mmlp.networks.layers import calibrate_model
 
 
-def calibrate(model, X: Array, *, key, targets: Array | None = None):
-    """A new model of the same shapes whose layers all respond to the inputs X (n, p), 100 or so.
+def calibrate(model: Any, X: Array, *, key: Array, targets: Array | None = None) -> Any:
+    """Prepare a model for training, so that all its layers respond to the inputs.
 
-    The model is a network, a head, a VAE, or one's own with a method `calibrated(X, *, key)`.
-    With targets (n', d), some or all of what it is to learn (of a VAE: data), a head starts about
-    their mean and total variance, and the output `LowRank` at their principal directions. One's own
-    model then takes `targets`, too, and a network under a head has a method `shifted(offset)`.
+    Parameters
+    ----------
+    model : eqx.Module
+        A network, a head or a VAE. Another module must have a method ``calibrated(X, *,
+        key)``, and ``calibrated(X, *, key, targets)`` to be used with targets; a
+        network under a head then has a method ``shifted(offset)``, too.
+    X : array of shape (n, p)
+        Inputs; about 100 rows suffice.
+    key : PRNG key
+    targets : array of shape (n', d), optional
+        Some or all of what the model is to learn (for a VAE, data). A head starts at
+        their mean and total variance, and the output `LowRank` at their principal
+        directions.
 
-    >>> from mmlp.networks import MatrixMLP
+    Returns
+    -------
+    eqx.Module
+        A new model of the same shapes.
+
+    Raises
+    ------
+    ValueError
+        If the model cannot be calibrated, or if `X` or `targets` do not fit it.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from mmlp import MatrixMLP, calibrate
     >>> model = MatrixMLP(3, 2, (4, 4), key=jax.random.key(0))
     >>> X = jax.random.normal(jax.random.key(1), (50, 3))
     >>> model = calibrate(model, X, key=jax.random.key(2))
     """
     weights = jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))
+    dtype = weights[0].dtype if weights else None
 
-    def rows(values, argument: str) -> Array:
-        X = jnp.asarray(
-            check_floats(values, f"calibrate({argument}=...)", "(n, p)", ndim=2)
+    Y = None
+    if targets is not None:
+        Y = _check_rows(targets, "calibrate(targets=...)", dtype)
+        _check_range(Y)
+    X = _check_rows(X, "calibrate(X=...)", dtype)
+    return calibrate_model(model, X, key=key, targets=Y)
+
+
+def _check_rows(values: Array, argument: str, dtype: Any) -> Array:
+    """Return a table (n, p) with at least two rows, in the dtype of the weights."""
+    X = jnp.asarray(check_floats(values, argument, "(n, p)", ndim=2))
+    if X.ndim != 2 or len(X) < 2:
+        raise ValueError(
+            f"`{argument}` must have shape (n, p) with at least two rows, "
+            f"got shape {X.shape}."
         )
-        if X.ndim != 2 or len(X) < 2:
-            wanted = f"shape (n, p) with at least two rows, got shape {X.shape}"
-            raise ValueError(f"`calibrate({argument}=...)` must have {wanted}.")
-        return X.astype(weights[0].dtype if weights else X.dtype)
+    return X.astype(X.dtype if dtype is None else dtype)
 
-    Y = None if targets is None else rows(targets, "targets")
-    if Y is not None and not isinstance(Y, Tracer):
-        sizes, known = np.std(np.asarray(Y, np.float64), axis=0), jnp.finfo(Y.dtype)
-        if np.sum(sizes**2) > known.max or np.any(
-            (sizes > 0) & (sizes**2 < known.tiny)
-        ):
-            got = f"got deviations of {sizes.min():.3g} to {sizes.max():.3g}; scale them to one"
-            raise ValueError(
-                f"`calibrate(targets=...)` must have squares in {Y.dtype}, {got}."
-            )
-    return calibrated(model, rows(X, "X"), key=key, targets=Y)
+
+def _check_range(targets: Array) -> None:
+    """Raise if variances of concrete targets overflow or vanish in their dtype."""
+    if isinstance(targets, Tracer):
+        return
+    deviations = np.std(np.asarray(targets, np.float64), axis=0)
+    limits = jnp.finfo(targets.dtype)
+    overflow = np.sum(deviations**2) > limits.max
+    underflow = np.any((deviations > 0) & (deviations**2 < limits.tiny))
+    if overflow or underflow:
+        raise ValueError(
+            f"`calibrate(targets=...)` must have squares in {targets.dtype}, got "
+            f"deviations of {deviations.min():.3g} to {deviations.max():.3g}; "
+            "scale them to one."
+        )

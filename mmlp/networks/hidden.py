@@ -1,4 +1,4 @@
-"""Hidden matrices, as layers pass them on."""
+"""Hidden matrices, in the form in which layers pass them on."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -13,25 +13,32 @@ from mmlp.spd import SPD, Gram
 
 @register
 class Hidden(Dense):
-    """`Dense` between layers: K(Z) / tr K(Z), by a factor that is not divided by its size."""
+    """`Dense` between layers: K(Z) / tr K(Z), with a factor that is not normalised."""
 
     def __call__(self, entries: Array) -> SPD:
+        """Return the hidden matrix."""
         S = self.kernel(entries)
         if S.shape[-1] == 1 or not getattr(self.kernel, "bounded", False):
-            return Gram.trace_one(S)  # of size one it is the matrix 1, without rounding
+            # A matrix of size one is exactly 1.
+            return Gram.trace_one(S)
         return UpToScale(S)
 
 
 class UpToScale(SPD):
-    """A = S'S / |S|^2, held by S (..., m, d), whose squares must neither overflow nor vanish.
+    """A = S'S / |S|^2, stored as S (..., m, d).
 
-    The size divides results, which are smaller than S or made anyway: a pass less over S, and
-    several less over its derivative.
+    Squares of the entries of S must neither overflow nor vanish. Results are divided by
+    |S|^2 instead of S itself, because they are smaller than S or need a pass anyway.
+    That saves one pass over S, and several over its derivative.
+
+    Parameters
+    ----------
+    S : array of shape (..., m, d)
     """
 
     S: Array
 
-    def __init__(self, S: Array):
+    def __init__(self, S: Array) -> None:
         self.S = S
 
     @property
@@ -51,8 +58,8 @@ class UpToScale(SPD):
 
     @full_precision
     def __matmul__(self, x: ArrayLike) -> Array:
-        columns = self._columns(x, "__matmul__(x=...)")
-        S = columns.matrix(self.S)
+        columns = self._as_columns(x, "__matmul__(x=...)")
+        S = columns.match(self.S)
         y = columns.restore(S.mT @ (S @ columns.array))
         return y / sum_of_squares(self.S)[..., None]
 

@@ -14,14 +14,18 @@ from mmlp.linalg.primitive import full_precision
 from mmlp.networks.hidden import Hidden
 from mmlp.networks.kernels import Kernel, MercerSigmoid
 from mmlp.networks.layers import MatrixLayer, Network, VectorLayer
-from mmlp.networks.outputs import Dense, Output, checked_output
+from mmlp.networks.outputs import Dense, Output, check_output
 from mmlp.registry import register
 
 
 class TwoPaths(Network):
-    """Matrices beside vectors: what `MatrixMLP` and `JointMatrixMLP` share."""
+    """A path of matrices beside one of vectors.
 
-    joint: ClassVar[bool]  # a standard MLP is joined to the two paths
+    `MatrixMLP` and `JointMatrixMLP` share this class, and document its parameters.
+    """
+
+    # Whether a standard MLP is joined to the two paths.
+    joint: ClassVar[bool]
 
     matrices: tuple  # layers from the input to the output
     vectors: tuple[VectorLayer, ...]
@@ -38,9 +42,10 @@ class TwoPaths(Network):
         kernel: Kernel = MercerSigmoid(),
         output: Output = Dense(),
         activation: Callable = jnp.tanh,
-        key,
-    ):
-        name, joint = type(self).__name__, self.joint
+        key: Array,
+    ) -> None:
+        name = type(self).__name__
+        joint = self.joint
         p = check_size(in_features, f"{name}(in_features=...)")
         hidden = check_sizes(hidden_dims, f"{name}(hidden_dims=...)")
         if joint and not hidden:
@@ -48,122 +53,234 @@ class TwoPaths(Network):
                 f"`{name}(hidden_dims=...)` must name a hidden layer, got ()."
             )
         d = (*hidden, check_size(dim, f"{name}(dim=...)"))
-        r = _widths(name, hidden, hidden_features, out_features, needed=joint)
-        output, keys = checked_output(output, name), jax.random.split(key, (2, len(d)))
-        inputs, n = (p, *d), len(hidden)
-        layers = [
-            MatrixLayer(inputs[i], d[i], Hidden(kernel), key=keys[0, i])
+        r = _check_widths(name, hidden, hidden_features, out_features, needed=joint)
+        output = check_output(output, name)
+        matrix_keys, vector_keys = jax.random.split(key, (2, len(d)))
+
+        n = len(hidden)
+        inputs = (p, *d)
+        hidden_layers = [
+            MatrixLayer(inputs[i], d[i], Hidden(kernel), key=matrix_keys[i])
             for i in range(n)
         ]
-        features = r[n - 1] if r and n else 0  # of h_1
-        last = output.layer(inputs[n], d[n], r=features, joint=joint, key=keys[0, n])
-        self.matrices = (*layers, last)
-        # a joint path begins at x and ends by reading H_1, the paper's at ones and H_0
-        vectors, read = ((p, *r), (*hidden, inputs[n])) if joint else ((*r[:1], *r), d)
-        sizes = zip(vectors, read, r, keys[1], strict=False)
+        h_1_features = r[n - 1] if r and n else 0
+        last = output.layer(
+            inputs[n], d[n], r=h_1_features, joint=joint, key=matrix_keys[n]
+        )
+        self.matrices = (*hidden_layers, last)
+
+        if joint:
+            # The vector path begins at x and ends by reading H_1.
+            vector_inputs = (p, *r)
+            matrix_sizes = (*hidden, inputs[n])
+        else:
+            # The paper's begins at ones and ends by reading H_0.
+            vector_inputs = (*r[:1], *r)
+            matrix_sizes = d
         self.vectors = tuple(
-            VectorLayer(*size, joint=joint, key=key) for *size, key in sizes
+            VectorLayer(
+                vector_inputs[i], matrix_sizes[i], r[i], joint=joint, key=vector_keys[i]
+            )
+            for i in range(len(r))
         )
         self.activation = activation
 
     @property
     def in_features(self) -> int:
+        """The size p of the input."""
         return self.matrices[0].in_features
 
     @property
     def dim(self) -> int:
+        """The size d of the SPD value."""
         return self.matrices[-1].dim
 
     @property
     def out_features(self) -> int | None:
-        return (
-            len(self.vectors[-1].b) if len(self.vectors) == len(self.matrices) else None
-        )
+        """The size of the vector, or None if the network returns none."""
+        if len(self.vectors) < len(self.matrices):
+            return None
+        return len(self.vectors[-1].b)
 
     def shifted(self, offset: Array) -> Any:
-        """The same network with a vector that is larger by `offset` (out_features,)."""
+        """Return the same network with an offset added to its vector.
+
+        Parameters
+        ----------
+        offset : array of shape (out_features,)
+
+        Returns
+        -------
+        TwoPaths
+            Of the same class.
+        """
         return eqx.tree_at(lambda m: m.vectors[-1].b, self, self.vectors[-1].b + offset)
 
     @abstractmethod
-    def forward(self, x: Array, do: Callable) -> Any:
-        """The equations, with `do(layer, *inputs)` for `layer(*inputs)`."""
+    def forward(self, x: Array, apply: Callable) -> Any:
+        """Evaluate the equations of the network.
+
+        Parameters
+        ----------
+        x : array
+            The input, or a batch of inputs if `apply` expects one.
+        apply : callable
+            ``apply(layer, *inputs)`` stands for ``layer(*inputs)``.
+
+        Returns
+        -------
+        SPD or tuple of Array and SPD
+        """
 
     @full_precision
     def __call__(self, x: Array) -> Any:
-        return self.forward(self.checked(x), lambda layer, *inputs: layer(*inputs))
+        """Return the SPD value, or a vector and the value, for one x (in_features,)."""
+        return self.forward(self.check_input(x), lambda layer, *inputs: layer(*inputs))
 
     @full_precision
-    def calibrated(self, X: Array, *, key, targets: Array | None = None) -> Any:
-        """A batch goes through, and each layer is calibrated when it comes there."""
+    def calibrated(self, X: Array, *, key: Array, targets: Array | None = None) -> Any:
+        """Return this network with layers that all respond to the inputs.
+
+        The batch passes through the network, and each layer is calibrated when the
+        batch reaches it.
+
+        Parameters
+        ----------
+        X : array of shape (n, in_features)
+        key : PRNG key
+        targets : array of shape (n', dim), optional
+            The output `LowRank` starts at them.
+
+        Returns
+        -------
+        TwoPaths
+            Of the same class.
+        """
         keys = jax.random.split(key, len(self.matrices))
-        keys = {id(layer): key for layer, key in zip(self.matrices, keys, strict=True)}
-        fitted, last = {}, self.matrices[-1]
+        key_of_layer = {
+            id(layer): key for layer, key in zip(self.matrices, keys, strict=True)
+        }
+        last = self.matrices[-1]
+        calibrated_layers = {}
 
-        def do(layer, *inputs):
-            if hasattr(layer, "calibrated"):
-                options = (
-                    {} if targets is None or layer is not last else {"targets": targets}
-                )
-                new = layer.calibrated(*inputs, key=keys.get(id(layer)), **options)
-                fitted[id(layer)] = layer = new
-            return jax.vmap(layer)(*inputs)
+        def calibrate_and_apply(layer, *inputs):
+            if not hasattr(layer, "calibrated"):  # the activation
+                return jax.vmap(layer)(*inputs)
+            layer_key = key_of_layer.get(id(layer))
+            if targets is not None and layer is last:
+                new = layer.calibrated(*inputs, key=layer_key, targets=targets)
+            else:
+                new = layer.calibrated(*inputs, key=layer_key)
+            calibrated_layers[id(layer)] = new
+            return jax.vmap(new)(*inputs)
 
-        self.forward(X, do)
-        paths = (self.matrices, self.vectors)
-        layers = tuple(tuple(fitted[id(layer)] for layer in path) for path in paths)
-        return eqx.tree_at(lambda m: (m.matrices, m.vectors), self, layers)
+        self.forward(X, calibrate_and_apply)
+        matrices = tuple(calibrated_layers[id(layer)] for layer in self.matrices)
+        vectors = tuple(calibrated_layers[id(layer)] for layer in self.vectors)
+        return eqx.tree_at(lambda m: (m.matrices, m.vectors), self, (matrices, vectors))
 
 
 @register
 class MatrixMLP(TwoPaths):
     """The matrix multilayer perceptron, Eq. (mlpa), or its general form, Eq. (mmlpb).
 
-        Z_l = W_l H_{l+1} W_l' + B_l,          H_l = K(Z_l) / tr K(Z_l)
-        z_l = C_l H_l A_l h_{l+1} + b_l,       h_l = activation(z_l)
+        Z_l = W_l H_{l+1} W_l' + B_l,       H_l = K(Z_l) / tr K(Z_l)
+        z_l = C_l H_l A_l h_{l+1} + b_l,    h_l = activation(z_l)
 
-    x (in_features,) gives an SPD value of size `dim` and trace one; with `out_features`, the
-    general form, (vector (out_features,), value). `hidden_dims` = (d_{j+1}, ..., d_1) and
-    `hidden_features` = (r_{j+1}, ..., r_1) run from the input to the output; the vector path's last
-    layer is linear. The paper's output is `Dense(MercerSigmoid())`.
+    It maps x (in_features,) to an SPD value of trace one; with `out_features`, the
+    general form, to a vector and such a value.
 
+    Parameters
+    ----------
+    in_features : int
+        Size p of the input x.
+    dim : int
+        Size d of the SPD value.
+    hidden_dims : tuple of int, default=(20, 20, 20)
+        Sizes (d_{j+1}, ..., d_1) of the hidden matrices, from the input to the output.
+    out_features : int, optional
+        Size of the vector z_0. Without it the network returns the SPD value alone.
+    hidden_features : tuple of int, optional
+        Widths (r_{j+1}, ..., r_1) of the vector path, as many as `hidden_dims`, which
+        is the default.
+    kernel : callable, default=MercerSigmoid()
+        The kernel K of the hidden matrices.
+    output : Output, default=Dense()
+        How the SPD value is made of Z_0. The paper's is ``Dense(MercerSigmoid())``.
+    activation : callable, default=jax.numpy.tanh
+        The activation of the vector path, whose last layer is linear.
+    key : PRNG key
+        For the initial weights.
+
+    Raises
+    ------
+    ValueError
+        If a size is not a positive whole number, `hidden_features` do not fit, or
+        `output` is not an output.
+
+    See Also
+    --------
+    JointMatrixMLP : This network joined to a standard MLP.
+    ShallowMatrixMLP : The paper's shallow design.
+
+    Examples
+    --------
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from mmlp import MatrixMLP
     >>> model = MatrixMLP(3, 2, (4, 4), key=jax.random.key(0))
     >>> print(f"{model(jnp.ones(3)).trace():.4f}")
     1.0000
     """
 
     joint = False
-    __init__ = TwoPaths.__init__  # type checkers would make up another
+    # Otherwise type checkers derive a constructor from the fields.
+    __init__ = TwoPaths.__init__
 
-    def forward(self, x: Array, do: Callable) -> Any:
+    def forward(self, x: Array, apply: Callable) -> Any:
         H = x
         if not self.vectors:
             for matrix in self.matrices:
-                H = do(matrix, H)
+                H = apply(matrix, H)
             return H
-        A, z = self.vectors[0].A, None
+
+        A = self.vectors[0].A
         h = jnp.ones((*x.shape[:-1], A.shape[1]), A.dtype)
+        z = None
         for matrix, vector in zip(self.matrices, self.vectors, strict=True):
-            H = do(matrix, H, h)
-            z = do(vector, H, h)
-            h = do(self.activation, z)
+            H = apply(matrix, H, h)
+            z = apply(vector, H, h)
+            h = apply(self.activation, z)
         return z, H
 
 
-def _widths(
-    name: str, hidden, hidden_features, out_features, *, needed: bool
+def _check_widths(
+    name: str,
+    hidden_dims: tuple[int, ...],
+    hidden_features: Any,
+    out_features: int | None,
+    *,
+    needed: bool,
 ) -> tuple[int, ...]:
-    """The sizes of what the vector layers give, (r_{j+1}, ..., r_1[, r_0]); () without any."""
+    """Return the sizes of what the vector layers give, (r_{j+1}, ..., r_1[, r_0]).
+
+    They are () if there are none, that is without `out_features` and not `needed`.
+    """
     if out_features is None and not needed:
         if hidden_features is not None:
-            got = f"got hidden_features={hidden_features!r} without it"
-            needs = "are widths of the vector path and need `out_features`"
-            raise ValueError(f"`{name}(hidden_features=...)` {needs}, {got}.")
+            raise ValueError(
+                f"`{name}(hidden_features=...)` are widths of the vector path and need "
+                f"`out_features`, got hidden_features={hidden_features!r} without it."
+            )
         return ()
-    r = hidden if hidden_features is None else hidden_features
+
+    r = hidden_dims if hidden_features is None else hidden_features
     r = check_sizes(r, f"{name}(hidden_features=...)")
-    if len(r) != len(hidden):
-        wanted = f"one width for each of the {len(hidden)} hidden_dims, got {r}"
-        raise ValueError(f"`{name}(hidden_features=...)` must have {wanted}.")
+    if len(r) != len(hidden_dims):
+        raise ValueError(
+            f"`{name}(hidden_features=...)` must have one width for each of the "
+            f"{len(hidden_dims)} hidden_dims, got {r}."
+        )
     if out_features is None:
         return r
     return *r, check_size(out_features, f"{name}(out_features=...)")

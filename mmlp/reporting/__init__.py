@@ -1,5 +1,5 @@
-"""One page about a model on its user's own rows."""
+"""Pages: the report about a user's model, and the results of experiments."""
 
-from mmlp.reporting.document import report
+from mmlp.reporting.model_report import report
 
 __all__ = ["report"]

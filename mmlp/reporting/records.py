@@ -1,10 +1,12 @@
-"""Run an experiment and keep what came of it: one JSON file, its figures, and a page.
+"""Run an experiment and record its result: a JSON file, its figures, and a page.
 
 An experiment is a module (or any object) with
 
-- `Settings`, a frozen dataclass whose class variable `QUICK` holds what a quick run changes,
-- `run(settings) -> result`, where `mmlp.reporting.page` lists the entries that the page shows,
-- `draw(record, out)`, if the result has figures; it reads the record only.
+- `Settings`, a frozen dataclass; its class variable `QUICK` holds the settings that a
+  quick run changes,
+- `run(settings) -> result`, a dictionary; `mmlp.reporting.results_page` lists the
+  entries that the page shows,
+- `draw(record, out)`, if the result has figures. It draws them from the record alone.
 """
 
 import dataclasses
@@ -24,10 +26,11 @@ import jax.numpy as jnp
 
 from mmlp import atomic_files
 from mmlp._version import __version__
-from mmlp.reporting import page
+from mmlp.reporting.results_page import Heading, write_results_page
 
-LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")  # what results may depend on
-COUNTS = ("seeds", "duel", "jobs")  # settings that must be at least one
+# Results may depend on the versions of these libraries.
+LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
+POSITIVE_SETTINGS = ("seeds", "duel", "jobs")
 
 
 def make_settings(kind: type, *, quick: bool = False, **changes: Any) -> Any:
@@ -35,12 +38,24 @@ def make_settings(kind: type, *, quick: bool = False, **changes: Any) -> Any:
 
     Parameters
     ----------
-    kind : the experiment's class of settings
-    quick : whether to start from its quick settings, `kind.QUICK`
-    **changes : further settings; those that are None keep their default
+    kind : type
+        The `Settings` of the experiment.
+    quick : bool, default False
+        Whether to start from its quick settings, `kind.QUICK`.
+    **changes
+        Further settings. Those that are None keep their default.
+
+    Returns
+    -------
+    kind
+
+    Raises
+    ------
+    ValueError
+        If a number of seeds or jobs is below one.
     """
     changes = {name: value for name, value in changes.items() if value is not None}
-    for name in COUNTS:
+    for name in POSITIVE_SETTINGS:
         if changes.get(name, 1) < 1:
             raise ValueError(f"--{name} must be at least 1, got {changes[name]}.")
     quick_changes = kind.QUICK if quick else {}
@@ -54,30 +69,45 @@ def run_and_record(
     *,
     quick: bool,
     out: Path,
-    heading: page.Heading,
+    heading: Heading,
     program: str,
     order: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Run an experiment, write OUT/NAME.json, its figures and OUT/index.html, print the verdicts.
+    """Run an experiment and write OUT/NAME.json, its figures and OUT/index.html.
+
+    The verdicts are printed.
 
     Parameters
     ----------
-    name : the name of the experiment, of its file and of its section of the page
-    experiment : an experiment, as the module's docstring describes it
-    settings : its settings
-    quick : whether these are quick settings, which the page warns about
-    out : the folder of the results; it is created
-    heading : the title and introduction of the page
-    program : the command that runs the experiment, without its options
-    order : the names that come first on the page
+    name : str
+        Name of the experiment, of its file and of its section of the page.
+    experiment : module or object
+        An experiment as described at the top of this module.
+    settings : experiment.Settings
+    quick : bool
+        Whether these are quick settings, which the page warns about.
+    out : Path
+        Folder of the results. It is created if necessary.
+    heading : Heading
+        Title and introduction of the page.
+    program : str
+        The command that runs the experiment, without its options.
+    order : sequence of str, default ()
+        Names of the experiments that come first on the page.
 
     Returns
     -------
     dict
-        What was written to the file. A path among the settings is recorded as DIR, because where
-        the files of one machine lie helps nobody else.
+        The content of the file. A path among the settings is recorded as DIR, because
+        it says nothing outside this machine.
+
+    Raises
+    ------
+    ValueError
+        If the page cannot show the result.
     """
-    out.mkdir(parents=True, exist_ok=True)  # before the work: it may be impossible
+    # The folder comes first: a long run must not fail at its end for want of one.
+    out.mkdir(parents=True, exist_ok=True)
 
     start = time.perf_counter()
     result = experiment.run(settings)
@@ -100,26 +130,27 @@ def run_and_record(
     if result.get("figures"):
         experiment.draw(json.loads(path.read_text()), out)
 
-    skipped = page.build(out, heading, order)
+    skipped = write_results_page(out, heading, order)
     if path.name in skipped:
-        reason = f"{skipped[path.name]} (see mmlp/reporting/page.py)"
-        raise ValueError(f"the result of {name} does not fit the page: {reason}")
-    for claim in result.get("claims", []):
-        print(
-            f"{claim['verdict']}: {claim['claim']} {claim.get('evidence', '')}".rstrip()
+        raise ValueError(
+            f"the result of {name} does not fit the page: {skipped[path.name]} (see "
+            "mmlp/reporting/results_page.py)"
         )
+    for claim in result.get("claims", []):
+        line = f"{claim['verdict']}: {claim['claim']} {claim.get('evidence', '')}"
+        print(line.rstrip())
     print(f"{path}: {seconds} s; page: {out / 'index.html'}")
     return record
 
 
 def list_versions() -> dict[str, str]:
-    """Return the versions of this package, of what it computes with, and of Python."""
+    """Return the versions of this package, of its main libraries, and of Python."""
     libraries = {name: importlib.metadata.version(name) for name in LIBRARIES}
     return {"mmlp": __version__, **libraries, "python": platform.python_version()}
 
 
 def describe_device() -> str:
-    """Return where this process computes, and in which precision."""
+    """Return the device on which this process computes, and its precision."""
     device = jax.devices()[0]
     name = device.device_kind
     if device.platform == "cpu":
@@ -128,7 +159,7 @@ def describe_device() -> str:
 
 
 def format_command(program: str, settings: Any, *, quick: bool) -> str:
-    """Return the command line that repeats a run: options for all but the default settings."""
+    """Return the command that repeats a run, with options for changed settings."""
     words = program.split()
     if quick:
         words.append("--quick")
@@ -155,4 +186,5 @@ def option_name(field: str) -> str:
 
 
 def _hide_path(value: Any) -> Any:
+    """Return "DIR" for a path, and any other value as it is."""
     return "DIR" if isinstance(value, Path) else value

@@ -1,122 +1,166 @@
-"""Scores of a regression beside those of the baselines, on the same rows."""
+"""Scores of predictive distributions on the rows of a report, and their comparison."""
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
-from sklearn.metrics import r2_score
 
 from mmlp import metrics
-from mmlp.reporting import baselines
-from mmlp.reporting.baselines import ConstantError, Errors, held_out
+from mmlp.reporting.baselines import (
+    MIN_ROWS,
+    ConstantTargetError,
+    PredictionErrors,
+    evaluate_baseline,
+    fit_constant,
+    fit_linear,
+)
 from mmlp.reporting.rows import Rows
-from mmlp.reporting.section import Section
-from mmlp.reporting.table import MINUS
-from mmlp.reporting.verdicts import compare, marked, mean_cell
 
-BASELINES = {"linear": baselines.linear, "constant": baselines.constant}
-WORDS = {
-    "linear": "a linear model with one covariance",
-    "constant": "one mean and one covariance for all rows",
-}
-DRAWN = 20_000  # numbers of a draw, for the energy score
-MOST = 30  # targets in a table
+BASELINES = {"linear": fit_linear, "constant": fit_constant}
+MAX_NUMBERS_OF_ENERGY_SCORE = 20_000  # rows times targets
+MIN_ROWS_OF_ENERGY_SCORE = 50
+SIGNIFICANT_STANDARD_ERRORS = 2.0
 
 
-class Scored(NamedTuple):
-    """Of one predictor: -log p(y | x) of each row, the other scores, and its errors."""
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """Scores of one predictor.
 
-    surprise: np.ndarray
-    energy: float
+    Attributes
+    ----------
+    negative_log_density : array of shape (n_rows,)
+    energy_score : float
+    pit : array of shape (n_rows,)
+        Probability of the ellipsoid on which each observation lies.
+    errors : PredictionErrors
+    """
+
+    negative_log_density: np.ndarray
+    energy_score: float
     pit: np.ndarray
-    errors: Errors
+    errors: PredictionErrors
 
     @property
     def rmse(self) -> np.ndarray:
+        """Root mean squared error of each target."""
         return np.sqrt(np.mean(self.errors.values**2, axis=0))
 
 
-def scored(errors: Errors, surprise: np.ndarray | None = None) -> Scored:
-    values, law = errors
-    if surprise is None:
-        surprise = -np.asarray(law.log_prob(np.asarray(values, law.loc.dtype)), float)
-    some = slice(max(DRAWN // values.shape[1], 50))
-    energy = metrics.energy_score(
-        law if len(values) <= some.stop else part(law, some), values[some]
+@dataclasses.dataclass(frozen=True)
+class BaselineScores:
+    """Scores of the baselines by name; where there are none, the reason."""
+
+    by_name: dict[str, Scores]
+    reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Gain:
+    """Mean gain of a model over a baseline and its standard error over rows."""
+
+    mean: float
+    error: float
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the gain is more than chance; it may be negative."""
+        if not np.isfinite(self.mean):
+            return False
+        return abs(self.mean) > SIGNIFICANT_STANDARD_ERRORS * self.error
+
+
+def score_errors(
+    errors: PredictionErrors, negative_log_density: np.ndarray | None = None
+) -> Scores:
+    """Score predictions by their errors.
+
+    Parameters
+    ----------
+    errors : PredictionErrors
+    negative_log_density : array of shape (n_rows,), optional
+        That of the errors, by default.
+
+    Returns
+    -------
+    Scores
+    """
+    values = errors.values
+    distribution = errors.distribution
+    if negative_log_density is None:
+        typed_values = np.asarray(values, distribution.loc.dtype)
+        negative_log_density = -np.asarray(distribution.log_prob(typed_values), float)
+
+    # The energy score compares draws with draws, which takes long for many numbers.
+    max_rows = max(
+        MAX_NUMBERS_OF_ENERGY_SCORE // values.shape[1], MIN_ROWS_OF_ENERGY_SCORE
     )
-    return Scored(surprise, energy, metrics.mahalanobis_pit(law, values), errors)
+    first_rows = distribution
+    if len(values) > max_rows:
+        first_rows = select_rows(distribution, slice(max_rows))
+    return Scores(
+        negative_log_density=negative_log_density,
+        energy_score=metrics.energy_score(first_rows, values[:max_rows]),
+        pit=metrics.mahalanobis_pit(distribution, values),
+        errors=errors,
+    )
 
 
-def part(law: Any, index) -> Any:
-    """The law of some rows, of one with batch shape (n,)."""
-    n = law.batch_shape[0]
-    return jax.tree.map(lambda x: x[index] if x.ndim and len(x) == n else x, law)
+def score_baselines(
+    model: Any, rows: Rows, train: Rows | None, progress: Callable[[str], None]
+) -> BaselineScores:
+    """Score the baselines on the same rows.
 
+    Parameters
+    ----------
+    model : fitted MultivariateRegressor
+        Its encoding of the inputs serves the baselines too.
+    rows : Rows
+    train : Rows, optional
+        Rows that the baselines are fitted to.
+    progress : callable
 
-def others(model, rows: Rows, train: Rows | None, tell: Callable) -> tuple[dict, str]:
-    """The baselines' scores by name, and why there are none."""
-    if len(train or rows) < baselines.FEWEST:
-        return (
-            {},
-            f"Baselines need {baselines.FEWEST} rows to learn from, here {len(train or rows)}.",
-        )
-    x, found = np.asarray(model._standard(rows.X), float), {}
-    seen = train and (np.asarray(model._standard(train.X), float), train.y)
-    for name, baseline in BASELINES.items():
-        tell(f"the baseline: {name}")
+    Returns
+    -------
+    BaselineScores
+    """
+    n_training_rows = len(rows if train is None else train)
+    if n_training_rows < MIN_ROWS:
+        reason = f"Baselines need {MIN_ROWS} training rows, got {n_training_rows}."
+        return BaselineScores({}, reason)
+
+    x = np.asarray(model._standardize(rows.X), float)
+    training_rows = None
+    if train is not None:
+        training_rows = (np.asarray(model._standardize(train.X), float), train.y)
+
+    scores = {}
+    for name, fit in BASELINES.items():
+        progress(f"the baseline: {name}")
         try:
-            found[name] = scored(held_out(baseline, x, rows.y, seen))
-        except ConstantError:
-            return (
-                {},
-                "A target is constant, or a linear function of the inputs: no baseline.",
+            errors = evaluate_baseline(fit, x, rows.y, training_rows)
+        except ConstantTargetError:
+            reason = (
+                "A target is constant, or a linear function of the inputs, so there is "
+                "no baseline."
             )
-    return found, ""
+            return BaselineScores({}, reason)
+        scores[name] = score_errors(errors)
+    return BaselineScores(scores)
 
 
-def section(own: Scored, found: dict[str, Scored], rows: Rows, how: str) -> Section:
-    """The tables, and a verdict on each baseline."""
-    result = Section("scores", "Scores", how)
-    everyone = {"this model": own, **found}
-    for name, other in found.items():
-        compare(
-            result, other.surprise - own.surprise, WORDS[name], "log score", " nats"
-        )
-    cells = {name: _cells(one, rows.y) for name, one in everyone.items()}
-    columns = ["", "neg. log-likelihood", "energy score", "in 90 % ellipsoid", "R²"]
-    note = (
-        "Mean over rows ± its standard error. Negative log-likelihood (nats a row) and energy "
-        "score (in the targets' units): smaller is better. 0.9 of the rows should lie in their "
-        "90 % ellipsoid. R² is that of the mean, averaged over targets. Linear: ridge regression "
-        "and one covariance; constant: one mean and one covariance."
-    )
-    result.table("The whole distribution", columns, marked(cells, (0, 1)), note)
-    result.table(*_errors_table(everyone, rows))
-    return result
+def measure_gain(gains: np.ndarray) -> Gain:
+    """Return the mean of the gains of rows and its standard error."""
+    error = gains.std(ddof=1) / np.sqrt(len(gains))
+    return Gain(float(gains.mean()), float(error))
 
 
-def _cells(one: Scored, y: np.ndarray) -> list:
-    n, inside = len(y), np.mean(one.pit <= 0.9)
-    r2 = float(r2_score(y, y - one.errors.values)) if n > 1 else None
-    chance = float(np.sqrt(0.9 * 0.1 / n))
-    return [
-        mean_cell(one.surprise),
-        {"mean": one.energy},
-        {"mean": float(inside), "error": chance},
-        None if r2 is None else f"{r2:.3f}".replace("-", MINUS),
-    ]
+def select_rows(distribution: Any, index: Any) -> Any:
+    """Return the distribution of some rows, of one with batch shape (n_rows,)."""
+    n = distribution.batch_shape[0]
 
+    def select(x: Any) -> Any:
+        return x[index] if x.ndim and len(x) == n else x
 
-def _errors_table(everyone: dict[str, Scored], rows: Rows) -> tuple:
-    names, shown = list(everyone), rows.targets[:MOST]
-    errors = np.stack([one.rmse for one in everyone.values()])  # (predictors, d)
-    table = []
-    for j, target in enumerate(shown):
-        best = errors[:, j].min() if len(names) > 1 else None
-        cells = [{"mean": float(e), "best": e == best} for e in errors[:, j]]
-        table.append({"name": target, "cells": cells})
-    rest = len(rows.targets) - len(shown)
-    note = "Root mean squared error of the mean, in the units of the target."
-    note += f" The first {MOST} of {len(rows.targets)} targets." if rest else ""
-    return "Each target", ["target", *names], table, note
+    return jax.tree.map(select, distribution)

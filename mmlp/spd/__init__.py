@@ -1,4 +1,4 @@
-"""SPD values, held by what they are made of instead of their entries."""
+"""Symmetric positive definite matrices, stored as factors instead of entries."""
 
 from mmlp.spd.base import SPD, Gram
 from mmlp.spd.diagonal import DiagonalGram

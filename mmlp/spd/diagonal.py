@@ -1,20 +1,43 @@
 """`DiagonalGram`: A = diag(scale^2)."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import ArrayLike
 
 from mmlp.registry import register
-from mmlp.spd.arguments import check_pair, checked, norm, root_of
+from mmlp.spd.arguments import check_array, check_pair, frobenius_norm, positive_sqrt
 from mmlp.spd.base import SPD
 
 
 @register
 class DiagonalGram(SPD):
-    """A = diag(scale^2) for scale (..., d), each method as cheap as its result.
+    """A diagonal matrix A = diag(scale^2), with the methods of `SPD`.
 
+    Every method takes time proportional to the size of its result.
+
+    Parameters
+    ----------
+    scale : array of shape (..., d)
+        Square roots of the diagonal entries, of any sign. Leading dimensions are batch
+        dimensions. float32 or float64.
+
+    Raises
+    ------
+    ValueError
+        If the scale is not floating-point or not finite.
+
+    See Also
+    --------
+    Gram : A dense matrix.
+    LowRankGram : A diagonal matrix plus one of low rank.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from mmlp import DiagonalGram
     >>> A = DiagonalGram(jnp.array([1.0, 2.0]))
     >>> print(A.whiten(jnp.array([3.0, 4.0])))
     [3. 2.]
@@ -23,24 +46,46 @@ class DiagonalGram(SPD):
     scale: Array
     compact = True
 
-    def __init__(self, scale: ArrayLike):
-        self.scale = jnp.asarray(
-            checked(scale, "DiagonalGram(scale=...)", "(..., d)", ndim=1)
-        )
+    def __init__(self, scale: ArrayLike) -> None:
+        argument = "DiagonalGram(scale=...)"
+        self.scale = jnp.asarray(check_array(scale, argument, "(..., d)", ndim=1))
 
     @classmethod
     def trace_one(cls, scale: ArrayLike) -> "DiagonalGram":
-        """diag(scale^2) / sum(scale^2)."""
+        """Return diag(scale^2) / sum(scale^2).
+
+        Parameters
+        ----------
+        scale : array of shape (..., d)
+
+        Returns
+        -------
+        DiagonalGram
+
+        Raises
+        ------
+        ValueError
+            If the scale is not valid, or zero.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> from mmlp import DiagonalGram
+        >>> print(DiagonalGram.trace_one(jnp.array([1.0, 3.0])).diagonal())
+        [0.1 0.9]
+        """
         argument = "DiagonalGram.trace_one(scale=...)"
-        scale = jnp.asarray(checked(scale, argument, "(..., d)", ndim=1))
-        return cls(scale / norm(scale, -1, argument))
+        scale = jnp.asarray(check_array(scale, argument, "(..., d)", ndim=1))
+        return cls(scale / frobenius_norm(scale, -1, argument))
 
     @property
     def dim(self) -> int:
+        """The size d of the matrix."""
         return self.scale.shape[-1]
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
+        """The batch dimensions."""
         return self.scale.shape[:-1]
 
     @property
@@ -59,15 +104,14 @@ class DiagonalGram(SPD):
         return self.factor, True
 
     def scaled(self, c: ArrayLike) -> "DiagonalGram":
-        return DiagonalGram(
-            root_of(c, "DiagonalGram.scaled(c=...)")[..., None] * self.scale
-        )
+        root = positive_sqrt(c, "DiagonalGram.scaled(c=...)")[..., None]
+        return DiagonalGram(root * self.scale)
 
-    def marginal(self, columns) -> "DiagonalGram":
-        return DiagonalGram(self.scale[..., self._some(columns)])
+    def marginal(self, columns: Any) -> "DiagonalGram":
+        return DiagonalGram(self.scale[..., self._check_columns(columns)])
 
     def __matmul__(self, x: ArrayLike) -> Array:
-        return self.scale**2 * self._vectors(x, "__matmul__(x=...)")
+        return self.scale**2 * self._check_vectors(x, "__matmul__(x=...)")
 
     def dense(self) -> Array:
         return diagonal_matrix(self.scale**2)
@@ -85,43 +129,46 @@ class DiagonalGram(SPD):
         return diagonal_matrix(2 * jnp.log(jnp.abs(self.scale)))
 
     def solve(self, b: ArrayLike) -> Array:
-        # one division after the other: scale^2 may leave the range of float32
-        return self._vectors(b, "solve(b=...)") / self.scale / self.scale
+        # Two divisions, because scale^2 may leave the range of float32.
+        return self._check_vectors(b, "solve(b=...)") / self.scale / self.scale
 
     def color(self, eps: ArrayLike) -> Array:
-        return self._vectors(eps, "color(eps=...)") * self.scale
+        return self._check_vectors(eps, "color(eps=...)") * self.scale
 
     def logdet_and_whiten(self, x: ArrayLike) -> tuple[Array, Array]:
-        return self.logdet(), self._vectors(x, "whiten(x=...)") / self.scale
+        return self.logdet(), self._check_vectors(x, "whiten(x=...)") / self.scale
 
     def __add__(self, other: SPD) -> SPD:
         if not isinstance(other, DiagonalGram):
-            return NotImplemented  # the other kind knows better what the sum is
+            # Python then asks the other class, which may have a better form of the sum.
+            return NotImplemented
         check_pair(self, other, "A + B")
         return DiagonalGram(hypotenuse(self.scale, other.scale))
 
     def inner(self, other: SPD) -> Array:
         check_pair(self, other, "A.inner(B)")
-        return jnp.sum(_squares(other, jnp.multiply, self.scale), axis=-1)
+        return jnp.sum(_scale_diagonal(other, jnp.multiply, self.scale), axis=-1)
 
     def logdet_and_trace_solve(
         self, other: SPD, x: ArrayLike | None = None
     ) -> tuple[Array, Array]:
         check_pair(self, other, "A.trace_solve(B)")
-        terms = _squares(other, jnp.divide, self.scale)
+        terms = _scale_diagonal(other, jnp.divide, self.scale)
         if x is not None:
             terms = terms + self.whiten(x) ** 2
         return self.logdet(), jnp.sum(terms, axis=-1)
 
 
 def diagonal_matrix(x: Array) -> Array:
+    """Return diag(x), shape (..., d, d), for x (..., d)."""
     return jnp.where(jnp.eye(x.shape[-1], dtype=bool), x[..., None], 0)
 
 
-def _squares(B: SPD, operation: Callable, scale: Array) -> Array:
-    """The diagonal of B with its factor's columns times or over `scale`, (..., d).
+def _scale_diagonal(B: SPD, operation: Callable, scale: Array) -> Array:
+    """Return B_ii times or over scale_i^2, shape (..., d).
 
-    What is squared comes last: scale^2 may leave the range of float32.
+    `operation` multiplies or divides the columns of B's factor by the scale. Squares
+    come last, because scale^2 may leave the range of float32.
     """
     if isinstance(B, DiagonalGram):
         return operation(B.scale, scale) ** 2
@@ -131,10 +178,12 @@ def _squares(B: SPD, operation: Callable, scale: Array) -> Array:
 
 
 def hypotenuse(a: Array, b: Array) -> Array:
-    """sqrt(a^2 + b^2), with right second derivatives, unlike `jnp.hypot`; zero where both are."""
+    """Return sqrt(a^2 + b^2), zero where both are.
+
+    Unlike those of `jnp.hypot`, its second derivatives are right.
+    """
     largest = lax.stop_gradient(jnp.maximum(jnp.abs(a), jnp.abs(b)))
     zero = largest == 0
     unit = jnp.where(zero, 1, largest)
-    return (
-        unit * jnp.sqrt(jnp.where(zero, 1, (a / unit) ** 2 + (b / unit) ** 2)) * ~zero
-    )
+    squares = (a / unit) ** 2 + (b / unit) ** 2
+    return unit * jnp.sqrt(jnp.where(zero, 1, squares)) * ~zero

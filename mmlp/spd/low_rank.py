@@ -1,5 +1,7 @@
 """`LowRankGram`: A = diag(scale^2) + U'U, of any size."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -10,32 +12,58 @@ from mmlp.linalg import low_rank, low_rank_trace
 from mmlp.linalg.primitive import full_precision
 from mmlp.registry import register
 from mmlp.spd.arguments import (
+    Columns,
+    broadcast_together,
+    check_array,
+    check_congruence,
     check_pair,
-    checked,
-    norm,
-    rectangle,
-    root_of,
-    rows_of,
-    together,
+    frobenius_norm,
+    list_rows,
+    positive_sqrt,
 )
 from mmlp.spd.base import SPD, Gram
 from mmlp.spd.diagonal import DiagonalGram, diagonal_matrix, hypotenuse
 
-MOST = 4096  # rows of a dense matrix that is made where nothing else helps
+# The largest d for which a dense factor is made.
+MAX_DENSE_DIM = 4096
 
 
 @register
 class LowRankGram(SPD):
-    """A = diag(scale^2) + U'U for scale (..., d), not zero, and U (..., m, d), m >= 0.
+    """A matrix A = diag(scale^2) + U'U, with the methods of `SPD`.
 
-    Each method is exact, in O(d m^2) time and O(d m) memory, but for those whose result is larger
-    and for `logm`, `factor` and what is made of them, which need a dense matrix and refuse
-    d > 4096. See `mmlp.linalg.low_rank`.
+    Every method is exact and takes O(d m^2) time and O(d m) memory, except for those
+    whose result is larger and for `logm`, `factor` and what is computed from them.
+    These need a dense matrix and raise a ValueError for d > 4096.
 
-    Traces and determinants make up Stein and KL divergences of two such values and the quadratic
-    distance; near A = B they cancel, and their error is absolute: rounding of d, of |log det A| and
-    of tr(A^2).
+    Parameters
+    ----------
+    scale : array of shape (..., d)
+        Square roots of the diagonal part, not zero. Leading dimensions are batch
+        dimensions. float32 or float64.
+    U : array of shape (..., m, d)
+        The low-rank part, with m >= 0.
 
+    Raises
+    ------
+    ValueError
+        If a scale is zero, or if shapes or dtypes are not valid.
+
+    See Also
+    --------
+    Gram : A dense matrix.
+    DiagonalGram : A diagonal matrix.
+
+    Notes
+    -----
+    The Stein and KL divergences of two such values and their quadratic distance are
+    computed from traces and determinants. These cancel near A = B, where the error is
+    absolute: rounding of d, of log det A and of tr(A^2).
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from mmlp import LowRankGram
     >>> A = LowRankGram(jnp.ones(3), jnp.array([[1.0, 2.0, 0.0]]))
     >>> print(A @ jnp.array([1.0, 0.0, 1.0]))
     [2. 2. 1.]
@@ -47,77 +75,104 @@ class LowRankGram(SPD):
     U: Array
     compact = True
 
-    def __init__(self, scale: ArrayLike, U: ArrayLike):
+    def __init__(self, scale: ArrayLike, U: ArrayLike) -> None:
         scale = jnp.asarray(
-            checked(scale, "LowRankGram(scale=...)", "(..., d)", ndim=1)
+            check_array(scale, "LowRankGram(scale=...)", "(..., d)", ndim=1)
         )
         if not isinstance(scale, Tracer) and np.any(np.asarray(scale) == 0):
-            remedy = "use `Gram` of diag(scale) on top of U"
             raise ValueError(
-                f"`LowRankGram(scale=...)` must not be zero anywhere; {remedy}."
+                "`LowRankGram(scale=...)` must not be zero anywhere; "
+                "use `Gram` of diag(scale) on top of U."
             )
         if np.ndim(U) < 2 or np.shape(U)[-1] != scale.shape[-1]:
-            wanted = (
-                f"(..., m, {scale.shape[-1]}) to fit scale, got shape {np.shape(U)}"
+            raise ValueError(
+                f"`LowRankGram(U=...)` must have shape (..., m, {scale.shape[-1]}) "
+                f"to fit scale, got shape {np.shape(U)}."
             )
-            raise ValueError(f"`LowRankGram(U=...)` must have shape {wanted}.")
-        if np.shape(U)[-2] == 0:  # held as a row of zeros
+        if np.shape(U)[-2] == 0:
+            # A row of zeros stands for no rows.
             U = jnp.zeros((*np.shape(U)[:-2], 1, np.shape(U)[-1]), jnp.asarray(U).dtype)
-        U = jnp.asarray(checked(U, "LowRankGram(U=...)", "(..., m, d)", ndim=2))
+        U = jnp.asarray(check_array(U, "LowRankGram(U=...)", "(..., m, d)", ndim=2))
+
         try:
-            row, self.U = together(scale[..., None, :], U)
+            row, U = broadcast_together(scale[..., None, :], U)
         except ValueError:
-            batches = f"{scale.shape[:-1]} and {U.shape[:-2]}"
-            wanted = (
-                f"batch dimensions that broadcast with those of scale, got {batches}"
-            )
-            raise ValueError(f"`LowRankGram(U=...)` must have {wanted}.") from None
+            raise ValueError(
+                "`LowRankGram(U=...)` must have batch dimensions that broadcast with "
+                f"those of scale, got {scale.shape[:-1]} and {U.shape[:-2]}."
+            ) from None
         self.scale = row[..., 0, :]
+        self.U = U
 
     @classmethod
     def trace_one(cls, scale: ArrayLike, U: ArrayLike) -> "LowRankGram":
-        """diag(scale^2) + U'U over its trace."""
+        """Return diag(scale^2) + U'U over its trace.
+
+        Parameters
+        ----------
+        scale : array of shape (..., d)
+        U : array of shape (..., m, d)
+
+        Returns
+        -------
+        LowRankGram
+
+        Raises
+        ------
+        ValueError
+            If the arguments are not valid.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> from mmlp import LowRankGram
+        >>> A = LowRankGram.trace_one(jnp.ones(3), jnp.array([[1.0, 2.0, 0.0]]))
+        >>> print(f"{A.trace():.4f}")
+        1.0000
+        """
         A = cls(scale, U)
+        rows = jnp.concatenate([A.scale[..., None, :], A.U], axis=-2)
         argument = "LowRankGram.trace_one(scale=..., U=...)"
-        size = norm(
-            jnp.concatenate([A.scale[..., None, :], A.U], axis=-2), (-2, -1), argument
-        )
-        return cls(A.scale / size[..., 0], A.U / size)
+        norm = frobenius_norm(rows, (-2, -1), argument)
+        return cls(A.scale / norm[..., 0], A.U / norm)
 
     @property
     def dim(self) -> int:
+        """The size d of the matrix."""
         return self.scale.shape[-1]
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
+        """The batch dimensions."""
         return self.scale.shape[:-1]
 
     @property
     def factor(self) -> Array:
         """The dense factor diag(scale) on top of U, shape (..., d + m, d)."""
-        if self.dim > MOST:
+        if self.dim > MAX_DENSE_DIM:
             raise ValueError(
-                f"`LowRankGram.factor` of {self.dim} x {self.dim} numbers is refused above {MOST}, "
-                "and so is what needs it, such as `logm`: use `stein` or `quadratic`, "
-                "`marginal(columns)` for some of the columns, or `dense()`."
+                f"`LowRankGram.factor` of {self.dim} x {self.dim} numbers is not made "
+                f"above {MAX_DENSE_DIM}, and so what needs it, such as `logm`, fails: "
+                "use `stein` or `quadratic`, `marginal(columns)` for some of the "
+                "columns, or `dense()`."
             )
         return jnp.concatenate([DiagonalGram(self.scale).factor, self.U], axis=-2)
 
     def scaled(self, c: ArrayLike) -> "LowRankGram":
-        root = root_of(c, "LowRankGram.scaled(c=...)")[..., None]
+        root = positive_sqrt(c, "LowRankGram.scaled(c=...)")[..., None]
         return LowRankGram(root * self.scale, root[..., None] * self.U)
 
-    def marginal(self, columns) -> "LowRankGram":
-        some = self._some(columns)
-        return LowRankGram(self.scale[..., some], self.U[..., some])
+    def marginal(self, columns: Any) -> "LowRankGram":
+        indices = self._check_columns(columns)
+        return LowRankGram(self.scale[..., indices], self.U[..., indices])
 
     @full_precision
     def __matmul__(self, x: ArrayLike) -> Array:
-        columns = self._columns(x, "__matmul__(x=...)")
-        scale, U = columns.matrix(self.scale[..., None]), columns.matrix(self.U)
-        return columns.restore(
-            scale * (scale * columns.array) + U.mT @ (U @ columns.array)
-        )
+        columns = self._as_columns(x, "__matmul__(x=...)")
+        scale = columns.match(self.scale[..., None])
+        U = columns.match(self.U)
+        diagonal_part = scale * (scale * columns.array)
+        return columns.restore(diagonal_part + U.mT @ (U @ columns.array))
 
     @full_precision
     def dense(self) -> Array:
@@ -133,26 +188,28 @@ class LowRankGram(SPD):
         return 2 * low_rank.half_log_det(low_rank.factorise(self.scale, self.U))
 
     def solve(self, b: ArrayLike) -> Array:
-        columns = self._columns(b, "solve(b=...)")
-        F = self._thin(columns)
+        columns = self._as_columns(b, "solve(b=...)")
+        F = self._factorise(columns)
         y = low_rank.solve_root(F, columns.array)
         return columns.restore(low_rank.solve_root(F, y, transpose=True))
 
     def color(self, eps: ArrayLike) -> Array:
-        columns = self._columns(eps, "color(eps=...)")
-        return columns.restore(low_rank.times_root(self._thin(columns), columns.array))
+        columns = self._as_columns(eps, "color(eps=...)")
+        F = self._factorise(columns)
+        return columns.restore(low_rank.multiply_by_root(F, columns.array))
 
     def logdet_and_whiten(self, x: ArrayLike) -> tuple[Array, Array]:
-        columns = self._columns(x, "whiten(x=...)")
-        F = self._thin(columns)
+        columns = self._as_columns(x, "whiten(x=...)")
+        F = self._factorise(columns)
         y = columns.restore(low_rank.solve_root(F, columns.array))
         return 2 * low_rank.half_log_det(F), y
 
     @full_precision
     def congruence(self, W: ArrayLike) -> SPD:
-        W = rectangle(W, self.dim, f"{type(self).__name__}.congruence(W=...)")
-        parts = together(self.scale[..., None] * W.mT, self.U @ W.mT)
-        return Gram(jnp.concatenate(parts, axis=-2))
+        argument = f"{type(self).__name__}.congruence(W=...)"
+        W = check_congruence(W, self.dim, argument)
+        rows = broadcast_together(self.scale[..., None] * W.mT, self.U @ W.mT)
+        return Gram(jnp.concatenate(rows, axis=-2))
 
     def __add__(self, other: SPD) -> SPD:
         if not isinstance(other, LowRankGram | DiagonalGram):
@@ -161,35 +218,41 @@ class LowRankGram(SPD):
         scale = hypotenuse(self.scale, other.scale)
         if isinstance(other, DiagonalGram):
             return LowRankGram(scale, self.U)
-        return LowRankGram(scale, jnp.concatenate(together(self.U, other.U), axis=-2))
+        U = jnp.concatenate(broadcast_together(self.U, other.U), axis=-2)
+        return LowRankGram(scale, U)
 
     def __radd__(self, other: SPD) -> SPD:
         return self + other
 
     def inner(self, other: SPD) -> Array:
         check_pair(self, other, "A.inner(B)")
-        rows = rows_of(self.U, None, other.batch_shape)  # (m, ..., d)
-        along = jnp.sum(rows * (other @ rows), axis=(0, -1))
-        return DiagonalGram(self.scale).inner(other) + along
+        rows = list_rows(self.U, None, other.batch_shape)  # (m, ..., d)
+        low_rank_part = jnp.sum(rows * (other @ rows), axis=(0, -1))
+        return DiagonalGram(self.scale).inner(other) + low_rank_part
 
     def logdet_and_trace_solve(
         self, other: SPD, x: Array | None = None
     ) -> tuple[Array, Array]:
-        """diag(b^2) + V'V meets the diagonal of A^-1, and V A^-1 V'."""
         if not isinstance(other, LowRankGram | DiagonalGram):
             return super().logdet_and_trace_solve(other, x)
-        check_pair(self, other, "A.trace_solve(B)")
-        V = (
-            other.U
-            if isinstance(other, LowRankGram)
-            else jnp.zeros_like(other.scale[..., None, :])
-        )
-        columns = self._columns(rows_of(V, x, self.batch_shape), "trace_solve(B)")
-        F = self._thin(columns)
-        y = columns.restore(low_rank.solve_root(F, columns.array))
-        own = low_rank_trace.trace_solve(*together(F, other.scale, trailing=1))
-        return 2 * low_rank.half_log_det(F), own + jnp.sum(y**2, axis=(0, -1))
 
-    def _thin(self, columns) -> low_rank.Thin:
-        scale = columns.matrix(self.scale[..., None])[..., 0]
-        return low_rank.factorise(scale, columns.matrix(self.U))
+        # B = diag(b^2) + V'V: tr(A^-1 B) = tr(A^-1 diag(b^2)) + tr(V A^-1 V').
+        check_pair(self, other, "A.trace_solve(B)")
+        if isinstance(other, LowRankGram):
+            V = other.U
+        else:
+            V = jnp.zeros_like(other.scale[..., None, :])
+        rows = list_rows(V, x, self.batch_shape)
+        columns = self._as_columns(rows, "trace_solve(B)")
+        F = self._factorise(columns)
+        y = columns.restore(low_rank.solve_root(F, columns.array))
+        diagonal_part = low_rank_trace.trace_solve(
+            *broadcast_together(F, other.scale, trailing=1)
+        )
+        logdet = 2 * low_rank.half_log_det(F)
+        return logdet, diagonal_part + jnp.sum(y**2, axis=(0, -1))
+
+    def _factorise(self, columns: Columns) -> low_rank.Factorised:
+        """Factorise A with the batch dimensions and the dtype of the columns."""
+        scale = columns.match(self.scale[..., None])[..., 0]
+        return low_rank.factorise(scale, columns.match(self.U))

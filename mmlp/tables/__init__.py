@@ -1,24 +1,43 @@
-"""Tables as files: .csv, .csv.gz, .arff, .npy and .npz in; .csv, .npz and .npy out."""
+"""Tables: files of them, and columns of any type as numbers.
 
-from mmlp.tables.output import (
-    OUTPUTS,
+Readers and writers of files are imported at once. `TableEncoder`, which needs
+scikit-learn, is imported on first use.
+"""
+
+from mmlp import _lazy
+from mmlp.tables.output_files import (
+    OUTPUT_EXTENSIONS,
     check_output,
+    find_output_format,
     find_results_file,
-    output_format,
     write,
 )
-from mmlp.tables.table import INPUTS, Table, extension, numbered, read, read_matrices
+from mmlp.tables.table import (
+    INPUT_EXTENSIONS,
+    Table,
+    find_extension,
+    number_columns,
+    read,
+    read_matrices,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mmlp.tables.encoder import TableEncoder
 
 __all__ = [
-    "INPUTS",
-    "OUTPUTS",
+    "INPUT_EXTENSIONS",
+    "OUTPUT_EXTENSIONS",
     "Table",
+    "TableEncoder",
     "check_output",
-    "extension",
+    "find_extension",
+    "find_output_format",
     "find_results_file",
-    "numbered",
-    "output_format",
+    "number_columns",
     "read",
     "read_matrices",
     "write",
 ]
+
+__getattr__, __dir__ = _lazy.attach(__name__, {"encoder": "TableEncoder"})

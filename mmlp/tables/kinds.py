@@ -1,489 +1,615 @@
-"""What a column holds, once and for all: numbers, dates or words, or nothing to learn from.
+"""The kinds of columns: numbers, dates, categories, and columns without information.
 
-`kind_of` decides by the cells of training; a kind then reads the cells of any other table.
+A kind reads the cells of any table with this column and turns them into features. It
+holds two things. How cells are read is decided once, by `classification.py`. The
+statistics of the training rows, such as the median or the levels, come from `learn`.
 
-Booleans are the numbers 1 and 0, in text as in NumPy and pandas: a column of True and False, also
-mixed with 1 and 0, is one of numbers. Among any other numbers a boolean is a mistake. In a column
-of words True and 1 are the same level, "1". Durations are numbers of days, and are not mixed with
-numbers that have no unit.
+Booleans are the numbers 1 and 0, in text as in NumPy and pandas: a column of True and
+False, also mixed with 1 and 0, holds numbers. Among any other numbers a boolean is a
+mistake. In a column of categories True and 1 are the same level, "1". Durations are
+numbers of days, and are not mixed with numbers that have no unit.
 """
 
+import dataclasses
 import decimal
 import math
 import numbers
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import sys
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mmlp.tables import dates as days
 from mmlp.tables.cells import (
     MAX_EXACT_FLOAT,
     Cells,
-    canonical,
-    decimal_commas,
-    find_mixed_marks,
-    looks_like_number,
-    missing,
-    number,
+    is_missing,
+    normalize_cell,
+    parse_number,
 )
-from mmlp.tables.problems import Problem
+from mmlp.tables.dates import (
+    DAYS_PER_YEAR,
+    Duration,
+    find_possible_orders,
+    label_moment,
+    parse_duration,
+    parse_moment,
+)
+from mmlp.tables.number_format import find_mixed_marks, has_decimal_commas
+from mmlp.tables.problems import Problem, ProblemKind, Remedy, quote
 
-LEAST, MOST = 5, 30  # rows of a level that gets an indicator; such levels of a column
-MOSTLY = 0.9  # of the cells are numbers, or dates: the others are mistakes
-# So few cells that are not numbers are mistakes even in a column of few different values.
-MAX_STRAY_CELLS = 3
-MAX_STRAY_SHARE = 0.02
-KEPT = 1000  # rare levels that are remembered, to tell unknown ones
-DIGITS = re.compile(r"[-+]?\d+")
-NO_VALUE, RARE = "(missing)", "(rare)"
-Reader = Callable[[Any], float | None]
+# A level in fewer rows than this one is pooled with the other rare ones.
+MIN_ROWS_PER_LEVEL = 5
+MAX_LEVELS = 30
+# Rare levels are remembered, so that unknown ones can be told from them.
+MAX_REMEMBERED_LEVELS = 1000
+MISSING_LEVEL = "(missing)"
+RARE_LEVEL = "(rare)"
+
+# More days from 1970 than there are until the year 9999.
+MAX_DAYS = 4e6
+WHOLE_NUMBER = re.compile(r"[-+]?\d+")
 
 
-class Options(NamedTuple):
-    """How `missing`, `categories` and `dates` of an estimator are set; checked by the encoder."""
+class Complaint(NamedTuple):
+    """What is wrong with a cell that a kind cannot read."""
 
-    missing: str = "impute"
-    categories: str | Sequence = "auto"
-    dates: str = "auto"
+    kind: ProblemKind
+    message: str
+    remedies: tuple[Remedy, ...]
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers; `fill` stands for a missing one, of which there were so many."""
+    """A column of numbers.
 
-    fill: float
+    Parameters
+    ----------
+    fill : float
+        Median of the training rows, which stands for a missing value.
+    missing : int
+        Number of training rows without a value.
+    commas : bool
+        Whether decimals are written with a comma.
+    durations : bool
+        Whether cells are durations, in days.
+    binary : bool
+        Whether there is nothing but 0 and 1, so that booleans are read.
+    """
+
+    fill: float = 0.0
     missing: int = 0
     commas: bool = False
-    durations: bool = False  # in days
-    binary: bool = True  # nothing but 0 and 1, so that booleans are read
+    durations: bool = False
+    binary: bool = True
 
-    def read(self, cell) -> float | None:
+    def read(self, cell: Any) -> float | None:
+        """Return a cell as a number, or None if it cannot be read."""
         if self.durations:
-            found = days.duration(cell)
-            return None if found is None else found.days
+            duration = parse_duration(cell)
+            return None if duration is None else duration.days
         if isinstance(cell, bool) and not self.binary:
             return None
-        cell = cell.replace(",", ".") if self.commas and isinstance(cell, str) else cell
-        value = number(cell)
+        if self.commas and isinstance(cell, str):
+            cell = cell.replace(",", ".")
+        value = parse_number(cell)
         return None if value is None or math.isinf(value) else value
 
-    def features(self, values: np.ndarray) -> list[np.ndarray]:
+    def read_column(self, cells: Cells) -> np.ndarray:
+        """Return a column as numbers, (n_rows,), NaN where a cell cannot be read."""
+        return _read_values(self, cells)
+
+    def can_take(self, column: np.ndarray) -> bool:
+        """Return whether an array holds numbers that need no reading."""
+        if not is_numeric(column) or self.durations:
+            return False
+        return self.binary or column.dtype.kind != "b"
+
+    def learn(self, column: np.ndarray) -> "Numbers | LeftOut":
+        """Return the kind with the statistics of these rows."""
+        if self.can_take(column):
+            values = column.astype(np.float64)
+        else:
+            values = self.read_column(Cells.of(column))
+        known = values[~np.isnan(values)]
+        n_missing = len(values) - len(known)
+        if not len(known):
+            return LeftOut("no values", n_missing)
+        return dataclasses.replace(
+            self, fill=float(np.median(known)), missing=n_missing
+        )
+
+    def make_features(self, values: np.ndarray) -> list[np.ndarray]:
+        """Return what networks see of the numbers, each (n_rows,)."""
         return [values]
 
-    def wrong(self, cell) -> str:
-        """What is wrong with a cell that cannot be read."""
-        if self.durations:
-            remedy = "give it as a timedelta, or as a text such as '1 days 02:00:00'"
-            return (
-                f"{str(cell)!r:.60} is not a duration like those of training; {remedy}"
-            )
-        if isinstance(cell, days.Duration):
-            remedy = "turn it into a number in the unit of the others"
-            return f"{str(cell)!r:.60} is a duration in a column of numbers; {remedy}"
-        if isinstance(cell, bool):
-            remedy = "correct it, or empty the cell, or leave the column out"
-            return (
-                f"'{cell}' stands in a column of numbers other than 0 and 1; {remedy}"
-            )
-        if number(cell) is not None:
-            return f"{str(cell)!r:.60} is not finite; correct it, or remove the row"
-        comma = isinstance(cell, str) and decimal_commas([cell])
-        remedy = (
-            "write decimals with a point" if comma else "correct it, or empty the cell"
+    def name_features(self, column: str) -> list[str]:
+        """Return the names of the features."""
+        return [column]
+
+    def holds_only_binary(self, cells: Cells) -> bool:
+        """Return whether no cell is a number other than 0 and 1."""
+        return all(
+            self.read(cell) in (None, 0.0, 1.0)
+            for cell in cells.values
+            if cell is not None
         )
-        return f"{str(cell)!r:.60} is not a number; {remedy}, or leave the column out"
+
+    def complain(self, cell: Any) -> Complaint:
+        """Return what is wrong with a cell that cannot be read."""
+        if self.durations:
+            return Complaint(
+                "not a duration",
+                f"{quote(cell)} is not a duration like those of training",
+                (Remedy.WRITE_DURATION,),
+            )
+        if isinstance(cell, Duration):
+            return Complaint(
+                "duration among numbers",
+                f"{quote(cell)} is a duration in a column of numbers",
+                (Remedy.WRITE_DURATION_AS_NUMBER,),
+            )
+        if isinstance(cell, bool):
+            return Complaint(
+                "boolean among numbers",
+                f"'{cell}' stands in a column of numbers other than 0 and 1",
+                (Remedy.CORRECT_CELL, Remedy.EMPTY_CELL, Remedy.LEAVE_COLUMN_OUT),
+            )
+        if parse_number(cell) is not None:
+            return Complaint(
+                "not finite",
+                f"{quote(cell)} is not finite",
+                (Remedy.CORRECT_CELL, Remedy.REMOVE_ROW),
+            )
+        remedies = (Remedy.CORRECT_CELL, Remedy.EMPTY_CELL, Remedy.LEAVE_COLUMN_OUT)
+        if isinstance(cell, str) and has_decimal_commas([cell]):
+            remedies = (
+                Remedy.WRITE_DECIMAL_POINT,
+                Remedy.GIVE_DECIMAL_MARK,
+                Remedy.LEAVE_COLUMN_OUT,
+            )
+        return Complaint("not a number", f"{quote(cell)} is not a number", remedies)
 
 
 @dataclass(frozen=True)
 class Dates:
-    """Days, counted from the first; with the season, or the time of day, as a point of a circle."""
+    """A column of dates or of times of day.
 
-    first: float
-    last: float
-    fill: float
-    day_first: (
-        bool | None
-    )  # how 05/03/2024 is read; None if neither training nor the user told
-    season: bool
-    clock: bool
-    alone: bool  # times of day without a day
+    The features are the days since the first one, and the season and the time of day as
+    points of a circle, so that December is near January.
+
+    Parameters
+    ----------
+    first, last, fill : float
+        First day, last day and median of the training rows, in days since 1970-01-01.
+    day_first : bool, optional
+        How 05/03/2024 is read; None if neither the training rows nor the user told.
+    season : bool
+        Whether the season is a feature: the training rows span more than a year.
+    clock : bool
+        Whether the time of day is a feature.
+    alone : bool
+        Whether cells are times of day without a date.
+    missing : int
+        Number of training rows without a value.
+    aware : bool
+        Whether cells have a time zone.
+    """
+
+    first: float = 0.0
+    last: float = 0.0
+    fill: float = 0.0
+    day_first: bool | None = None
+    season: bool = False
+    clock: bool = False
+    alone: bool = False
     missing: int = 0
-    aware: bool = False  # with a time zone
+    aware: bool = False
 
-    def read(self, cell) -> float | None:
-        found = days.moment(cell)
-        if (
-            found is None
-            or found.is_time_of_day != self.alone
-            or found.is_aware != self.aware
-        ):
+    def read(self, cell: Any) -> float | None:
+        """Return a cell in days, or None if it cannot be read."""
+        moment = parse_moment(cell)
+        if moment is None:
             return None
-        return found.days(self.day_first)
+        if moment.is_time_of_day != self.alone or moment.is_aware != self.aware:
+            return None
+        return moment.in_days(day_first=self.day_first)
 
-    def features(self, values: np.ndarray) -> list[np.ndarray]:
-        periods = [days.YEAR] * self.season + [1.0] * self.clock
-        turns = [2 * np.pi * values / period for period in periods]
-        return [
-            values - self.first,
-            *(f(turn) for turn in turns for f in (np.sin, np.cos)),
-        ]
+    def read_column(self, cells: Cells) -> np.ndarray:
+        """Return a column in days, (n_rows,), NaN where a cell cannot be read."""
+        return _read_values(self.with_order_of(cells), cells)
 
-    def wrong(self, cell) -> str:
-        found = days.moment(cell)
-        if found is not None and found.is_aware != self.aware:
-            return f"{str(cell)!r:.60} {_other_zone(self.aware)}"
-        what = "a time of day" if self.alone else "a date"
-        remedy = "correct it, or empty the cell, or leave the column out"
-        return f"{str(cell)!r:.60} is not {what} like the others; {remedy}"
+    def learn(self, column: np.ndarray) -> "Dates | LeftOut":
+        """Return the kind with the statistics of these rows."""
+        values = self.read_column(Cells.of(column))
+        known = values[~np.isnan(values)]
+        n_missing = len(values) - len(known)
+        if not len(known):
+            return LeftOut("no values", n_missing)
+
+        first = float(known.min())
+        last = float(known.max())
+        has_times = bool((known % 1).any())
+        return dataclasses.replace(
+            self,
+            first=first,
+            last=last,
+            fill=float(np.median(known)),
+            season=last - first > DAYS_PER_YEAR,
+            clock=self.alone or (has_times and last - first > 1),
+            missing=n_missing,
+        )
+
+    def make_features(self, values: np.ndarray) -> list[np.ndarray]:
+        """Return what networks see of the days, each (n_rows,)."""
+        features = [values - self.first]
+        for period in self._periods().values():
+            angle = 2 * np.pi * values / period
+            features += [np.sin(angle), np.cos(angle)]
+        return features
+
+    def name_features(self, column: str) -> list[str]:
+        """Return the names of the features."""
+        names = [column]
+        for cycle in self._periods():
+            names += [f"{column}_{cycle}_sin", f"{column}_{cycle}_cos"]
+        return names
+
+    def with_order_of(self, cells: Cells) -> "Dates":
+        """Return the kind with the order of day and month that only these cells tell."""
+        if self.day_first is not None:
+            return self
+        moments = filter(None, map(parse_moment, cells.values))
+        orders = find_possible_orders(moments)
+        if len(orders) != 1:
+            return self
+        return dataclasses.replace(self, day_first=orders.pop())
+
+    def complain(self, cell: Any) -> Complaint:
+        """Return what is wrong with a cell that cannot be read."""
+        moment = parse_moment(cell)
+        if moment is not None and moment.is_aware != self.aware:
+            has = "has no time zone" if self.aware else "has a time zone"
+            had = "has one in training" if self.aware else "has none in training"
+            remedy = Remedy.ADD_TIME_ZONE if self.aware else Remedy.REMOVE_TIME_ZONE
+            message = f"{quote(cell)} {has}, but this column {had}"
+            return Complaint("time zone", message, (remedy,))
+        form = "a time of day" if self.alone else "a date"
+        return Complaint(
+            "not a date",
+            f"{quote(cell)} is not {form} like the others",
+            (Remedy.CORRECT_CELL, Remedy.EMPTY_CELL, Remedy.LEAVE_COLUMN_OUT),
+        )
+
+    def _periods(self) -> dict[str, float]:
+        """Return the cycles that are features, with their lengths in days."""
+        periods = {}
+        if self.season:
+            periods["season"] = DAYS_PER_YEAR
+        if self.clock:
+            periods["time"] = 1.0
+        return periods
 
 
 @dataclass(frozen=True)
-class Words:
-    """Words, each of the `levels` with an indicator; all others, so many, are one level if any."""
+class Categories:
+    """A column of categories, each of its frequent levels with an indicator.
 
-    levels: tuple[str, ...]
+    Parameters
+    ----------
+    levels : tuple of str
+        The frequent levels, the most frequent first.
+    rare : int
+        Number of all other levels, which share one indicator.
+    missing : int
+        Number of training rows without a value, which is a level of its own.
+    others : tuple of str
+        The rare levels, as far as they are remembered.
+    """
+
+    levels: tuple[str, ...] = ()
     rare: int = 0
     missing: int = 0
-    others: tuple[str, ...] = ()  # the rare ones, as far as they are kept
+    others: tuple[str, ...] = ()
 
     @property
     def indicators(self) -> list[str]:
-        return [*self.levels, *([RARE] if self.rare else [])]
+        """The levels that have an indicator."""
+        return [*self.levels, RARE_LEVEL] if self.rare else [*self.levels]
 
     @staticmethod
-    def word(cell) -> str:
-        """The name of a level: 1, 1.0, "1" and True are one level, and so are equal dates."""
-        cell = canonical(cell)
+    def name_level(cell: Any) -> str:
+        """Return the level of a cell.
+
+        1, 1.0, "1" and True are one level, and so are equal dates.
+        """
+        cell = normalize_cell(cell)
         if cell is None:
-            return NO_VALUE
-        value = number(cell)
+            return MISSING_LEVEL
+        value = parse_number(cell)
         if value is not None:
-            is_whole = math.isfinite(value) and value == int(value)
-            return _whole_number(cell, value) if is_whole else str(value)
-        if found := days.duration(cell):
-            return str(found)
-        if found := days.moment(cell):
-            return days.label(found) or str(cell)
-        return f"'{cell}'" if cell in (NO_VALUE, RARE) else str(cell)
+            return _name_number(cell, value)
+        duration = parse_duration(cell)
+        if duration is not None:
+            return str(duration)
+        moment = parse_moment(cell)
+        if moment is not None:
+            return label_moment(moment) or str(cell)
+        # A text that reads like a level of our own must not be taken for it.
+        return f"'{cell}'" if cell in (MISSING_LEVEL, RARE_LEVEL) else str(cell)
 
-    def level(self, word: str) -> str:
-        return word if word in self.levels else RARE
+    def pool(self, level: str) -> str:
+        """Return a level with an indicator as it is, and any other as the rare one."""
+        return level if level in self.levels else RARE_LEVEL
+
+    def learn(self, column: np.ndarray) -> "Categories | LeftOut":
+        """Return the kind with the statistics of these rows."""
+        cells = Cells.of(column)
+        n_missing = cells.count_missing()
+        n_rows_of_level: dict[str, int] = {}
+        for cell, n_rows in zip(cells.values, cells.counts.tolist(), strict=True):
+            level = self.name_level(cell)
+            n_rows_of_level[level] = n_rows_of_level.get(level, 0) + n_rows
+        frequent = [
+            level
+            for level, n_rows in n_rows_of_level.items()
+            if n_rows >= MIN_ROWS_PER_LEVEL
+        ]
+        frequent.sort(key=lambda level: -n_rows_of_level[level])
+        levels = frequent[:MAX_LEVELS]
+        with_indicator = set(levels)
+        others = [level for level in n_rows_of_level if level not in with_indicator]
+
+        if n_missing == len(column):
+            return LeftOut("no values", n_missing)
+        if not levels:
+            n_texts = len(n_rows_of_level)
+            reason = f"{n_texts} different texts, none in {MIN_ROWS_PER_LEVEL} rows"
+            return LeftOut(reason, n_missing)
+        if len(n_rows_of_level) == 1:
+            return LeftOut(f"always {levels[0]!r:.40}", n_missing)
+        remembered = tuple(others[:MAX_REMEMBERED_LEVELS])
+        return Categories(tuple(levels), len(others), n_missing, remembered)
 
 
-def _whole_number(cell: Any, value: float) -> str:
-    """Return the digits of a cell whose float is a whole number.
+def _name_number(cell: Any, value: float) -> str:
+    """Return the level of a number; 1.0 is written as 1.
 
-    Codes of more than 53 bits, such as 9007199254740993, are different though their floats are not.
+    Codes of more than 53 bits, such as 9007199254740993, are different levels though
+    their floats are equal.
     """
+    if not math.isfinite(value) or value != int(value):
+        return str(value)
     is_exact = isinstance(cell, str | numbers.Integral | decimal.Decimal)
-    if is_exact and abs(value) >= MAX_EXACT_FLOAT and DIGITS.fullmatch(str(cell)):
-        return str(int(decimal.Decimal(str(cell))))  # `int` has a limit of digits
+    if is_exact and abs(value) >= MAX_EXACT_FLOAT:
+        digits = str(cell)
+        if WHOLE_NUMBER.fullmatch(digits):
+            # `int` of a text has a limit of digits, `Decimal` has none.
+            return str(int(decimal.Decimal(digits)))
     return str(int(value))
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Nothing to learn from."""
+    """A column that is not used.
+
+    Parameters
+    ----------
+    why : str
+        The reason, such as "no values".
+    missing : int
+        Number of training rows without a value.
+    """
 
     why: str
     missing: int = 0
 
-
-Kind = Numbers | Dates | Words | LeftOut
-
-
-def kind_of(
-    name: str, cells: Cells, options: Options, *, forced: bool
-) -> Kind | Problem:
-    """What a column is; `forced`: words, though they may look like numbers."""
-    absent = np.array([missing(cell) for cell in cells.values])
-    present = [k for k, gone in enumerate(absent.tolist()) if not gone]
-    gone = int(cells.counts[absent].sum())
-    if not present:
-        return LeftOut("no values", gone)
-    if not forced:
-        if problem := _mixed_durations(name, cells, present):
-            return problem
-        for kind in (
-            _numbers(cells, present, gone),
-            _dates(name, cells, present, gone, options),
-        ):
-            wrong = (
-                kind
-                if isinstance(kind, Problem)
-                else _wrong(name, cells, present, kind, options)
-            )
-            if wrong is None or isinstance(wrong, Problem):
-                return wrong or kind or LeftOut("no values", gone)
-        if odd := _formatted(name, cells, present):
-            return odd
-    if options.categories == "ignore":
-        return LeftOut("text", gone)
-    if options.categories == "refuse":
-        text = f"{str(cells.values[present[0]])!r:.60} is text; leave the column out, or turn it "
-        return Problem(text + "into numbers", name, cells.row(present[0]))
-    return _words(cells, gone)
+    def learn(self, column: np.ndarray) -> "LeftOut":
+        """Return the kind with the statistics of these rows."""
+        return dataclasses.replace(self, missing=int(find_missing(column).sum()))
 
 
-def column(kind: Numbers | Dates, cells: Cells) -> np.ndarray:
-    """A column as numbers, (n,), NaN where a value is missing or cannot be read."""
-    if isinstance(kind, Dates):
-        kind = with_order_of(kind, cells)
-    return cells.spread(
-        [None if missing(cell) else kind.read(cell) for cell in cells.values]
-    )
+Kind = Numbers | Dates | Categories | LeftOut
 
 
-def unread(name: str, cells: Cells, kind: Numbers | Dates) -> Problem | None:
-    """The first cell that is not of the kind, if there is one."""
+def is_numeric(array: np.ndarray) -> bool:
+    """Return whether an array holds numbers or booleans of NumPy."""
+    return array.dtype.kind in "biuf"
+
+
+def find_missing(column: np.ndarray) -> np.ndarray:
+    """Return which cells of a column are missing, (n_rows,)."""
+    if is_numeric(column):
+        return np.isnan(column.astype(np.float64))
+    cells = Cells.of(column)
+    return cells.spread(is_missing(cell) for cell in cells.values) > 0
+
+
+def find_unreadable(name: str, cells: Cells, kind: Numbers | Dates) -> Problem | None:
+    """Return the problem of the first cell that is not of the kind, if there is one."""
     if isinstance(kind, Dates) and kind.day_first is None:
-        advice = "neither training nor this table tells; write it like 2024-03-05, or fit with "
-        advice += "dates day-first or month-first"
-        if problem := _order_problem(name, cells, advice):
-            return problem
-        kind = with_order_of(kind, cells)
-    if isinstance(kind, Numbers) and not kind.durations:
-        kind = replace(kind, binary=kind.binary and _is_binary(kind, cells))
-        if kind.commas and (mixed := find_mixed_marks(cells.values)):
-            return _mixed_marks_problem(name, cells, *mixed)
-    wrong = [
-        k for k, x in enumerate(cells.values) if not missing(x) and kind.read(x) is None
-    ]
-    if not wrong:
-        return None
-    more = int(cells.counts[wrong].sum()) - 1
-    return Problem(kind.wrong(cells.values[wrong[0]]), name, cells.row(wrong[0]), more)
-
-
-def _mixed_marks_problem(name: str, cells: Cells, group: int, point: int) -> Problem:
-    """Return the problem of "1,234" beside "2.5" where training had decimal commas."""
-    text = cells.values[group]
-    message = (
-        f"{text!r} may be {text.replace(',', '.')} as in training or {text.replace(',', '')}, as "
-        f"another cell is {cells.values[point]!r:.40}; write all decimals with a point and no "
-        "thousands separators"
-    )
-    return Problem(message, name, cells.row(group))
-
-
-def _wrong(
-    name: str, cells: Cells, present: list[int], kind, options: Options
-) -> "Problem | bool | None":
-    """None if all cells are of the kind, a problem if almost all are, else True."""
-    if kind is None:
-        return True
-    if isinstance(kind, LeftOut):
-        return None
-    counts, read = (
-        cells.counts,
-        [k for k in present if kind.read(cells.values[k]) is not None],
-    )
-    if len(read) == len(present):
-        return None
-    share = counts[read].sum() / counts[present].sum()
-    few = len(present) <= MOST and counts[present].mean() >= LEAST
-    infinite = all(number(cells.values[k]) is not None for k in present)
-    wrong_count = int(counts[present].sum() - counts[read].sum())
-    max_strays = min(MAX_STRAY_CELLS, MAX_STRAY_SHARE * counts[present].sum())
-    if wrong_count <= max_strays and not infinite:
-        strays = sorted({*present} - {*read})
-        may_be_words = few and options.categories not in ("ignore", "refuse")
-        return _stray_cells(name, cells, strays, kind, may_be_words=may_be_words)
-    return (
-        unread(name, cells, kind) if infinite or (share >= MOSTLY and not few) else True
-    )
-
-
-def _stray_cells(
-    name: str,
-    cells: Cells,
-    strays: list[int],
-    kind: Numbers | Dates,
-    *,
-    may_be_words: bool,
-) -> Problem:
-    """Name every row of the few cells that do not belong to a column of numbers or dates."""
-    rows = sorted(row for k in strays for row in cells.rows(k))
-    text = kind.wrong(cells.values[cells.codes[rows[0]]])
-    if may_be_words:
-        text += ", or say that the column holds categories"
-    return Problem(text, name, rows[0], other_rows=tuple(rows[1:]))
-
-
-def _formatted(name: str, cells: Cells, present: list[int]) -> Problem | None:
-    """Numbers that are written for people: they would be taken for words."""
-    odd = [
-        k
-        for k in present
-        if looks_like_number(cells.values[k]) and not _read(cells.values[k])
-    ]
-    like = [
-        k
-        for k in present
-        if looks_like_number(cells.values[k]) or _read(cells.values[k])
-    ]
-    if not odd or cells.counts[like].sum() < MOSTLY * cells.counts[present].sum():
-        return None
-    text = f"{cells.values[odd[0]]!r:.60} looks like a number in a form that is not read; write "
-    text += "1234.5, or say that the column holds categories, or leave it out"
-    return Problem(text, name, cells.row(odd[0]), int(cells.counts[odd].sum()) - 1)
-
-
-def _read(cell) -> bool:
-    return number(cell) is not None
-
-
-def _numbers(cells: Cells, present: list[int], gone: int) -> Numbers:
-    commas = decimal_commas([cells.values[k] for k in present])
-    durations = all(days.duration(cells.values[k]) is not None for k in present)
-    kind = Numbers(0.0, gone, commas, durations)
-    kind = replace(kind, binary=not durations and _is_binary(kind, cells))
-    found = column(kind, cells)
-    known = found[np.isfinite(found)]
-    return replace(kind, fill=float(np.median(known)) if len(known) else 0.0)
-
-
-def _is_binary(kind: Numbers, cells: Cells) -> bool:
-    """Whether a column holds no number but 0 and 1."""
-    return all(
-        kind.read(cell) in (None, 0.0, 1.0) for cell in cells.values if cell is not None
-    )
-
-
-def _mixed_durations(name: str, cells: Cells, present: list[int]) -> Problem | None:
-    """Return the problem of a column that holds durations and something else."""
-    objects = [k for k in present if isinstance(cells.values[k], days.Duration)]
-    others = [k for k in present if days.duration(cells.values[k]) is None]
-    if not objects or not others:
-        return None
-    cell = cells.values[others[0]]
-    more = int(cells.counts[others].sum()) - 1
-    text = f"{str(cell)!r:.60} is not a duration like others of the column; turn it into one, or "
-    text += "all of them into numbers"
-    return Problem(text, name, cells.row(others[0]), more)
-
-
-def _dates(name: str, cells: Cells, present: list[int], gone: int, options: Options):
-    """Dates, None if there are none, a problem if their order or time zone is not known."""
-    moments = {k: found for k in present if (found := days.moment(cells.values[k]))}
-    moments = {k: found for k, found in moments.items() if found[:2] != (None, None)}
-    if cells.counts[[*moments]].sum() < MOSTLY * cells.counts[present].sum():
-        return None
-    if options.dates == "ignore":
-        return LeftOut("dates", gone)
-    first_date = next(iter(moments))
-    if options.dates == "refuse":
-        text = f"{str(cells.values[first_date])!r:.60} is a date; leave the column out, or turn it "
-        return Problem(text + "into numbers", name, cells.row(first_date))
-
-    if problem := _mixed_zones(name, cells, moments):
-        return problem
-    alone = _are_most(cells, moments, lambda found: found.is_time_of_day)
-    aware = moments[first_date].is_aware
-    day_first = None
-    if options.dates in ("day-first", "month-first"):
-        day_first = options.dates == "day-first"
-    else:
-        advice = "no cell tells; say it by dates day-first or month-first"
-        if problem := _order_problem(name, cells, advice):
-            return problem
-    kind = Dates(0.0, 0.0, 0.0, day_first, False, False, alone, gone, aware)
-    kind = with_order_of(kind, cells)
-
-    found = column(kind, cells)
-    known = found[np.isfinite(found)]
-    if len(known) < MOSTLY * (len(found) - gone):
-        return None
-    first = float(known.min())
-    last = float(known.max())
-    return replace(
-        kind,
-        first=first,
-        last=last,
-        fill=float(np.median(known)),
-        season=last - first > days.YEAR,
-        clock=alone or bool((known % 1).any() and last - first > 1),
-    )
-
-
-def _are_most(
-    cells: Cells, moments: dict[int, days.Moment], condition: Callable
-) -> bool:
-    """Whether more than half of the rows with a moment fulfil a condition."""
-    selected = [k for k, found in moments.items() if condition(found)]
-    return bool(2 * cells.counts[selected].sum() > cells.counts[[*moments]].sum())
-
-
-def _mixed_zones(
-    name: str, cells: Cells, moments: dict[int, days.Moment]
-) -> Problem | None:
-    """Return the problem of a column in which some times have a time zone and others have none."""
-    aware = _are_most(cells, moments, lambda found: found.is_aware)
-    others = [k for k, found in moments.items() if found.is_aware != aware]
-    if not others:
-        return None
-    has = "has no time zone, but most" if aware else "has a time zone, but most"
-    have = "have one" if aware else "have none"
-    text = f"{str(cells.values[others[0]])!r:.60} {has} cells of the column {have}; write all of "
-    text += "them with a zone, or none"
-    return Problem(
-        text, name, cells.row(others[0]), int(cells.counts[others].sum()) - 1
-    )
-
-
-def _other_zone(aware: bool) -> str:
-    """What is wrong with a time where training was aware of the time zone, or was not."""
-    if aware:
-        return (
-            "has no time zone, but this column has one in training; add one, such as "
-            "2024-03-05 14:30+01:00"
+        problem = find_ambiguous_dates(
+            name,
+            cells,
+            "neither the training rows nor this table tell",
+            (Remedy.WRITE_ISO_DATE, Remedy.REFIT_WITH_DATE_ORDER),
         )
-    return (
-        "has a time zone, but this column has none in training; write the local time of the "
-        "training data, without a zone"
-    )
+        if problem is not None:
+            return problem
+        kind = kind.with_order_of(cells)
+    if isinstance(kind, Numbers) and not kind.durations:
+        is_binary = kind.binary and kind.holds_only_binary(cells)
+        kind = dataclasses.replace(kind, binary=is_binary)
+        mixed = find_mixed_marks(cells.values) if kind.commas else None
+        if mixed is not None:
+            return _describe_mixed_marks(name, cells, *mixed)
 
-
-def _order_problem(name: str, cells: Cells, advice: str) -> Problem | None:
-    """Return the problem of dates such as 05/03/2024 whose order the column does not tell."""
-    moments = {
-        k: found for k, cell in enumerate(cells.values) if (found := days.moment(cell))
-    }
-    orders = days.possible_orders(moments.values())
-    if not orders:
-        text = "some dates begin with the day, others with the month; write 2024-03-05"
-        return Problem(text, name)
-    unclear = [k for k, found in moments.items() if found.is_ambiguous]
-    if len(orders) == 1 or not unclear:
+    unreadable = [k for k in cells.find_present() if kind.read(cells.values[k]) is None]
+    if not unreadable:
         return None
-    text = f"{str(cells.values[unclear[0]])!r:.60} may begin with the day or the month, and {advice}"
+    return make_problem(
+        name,
+        cells,
+        kind.complain(cells.values[unreadable[0]]),
+        index=unreadable[0],
+        n_more=cells.count_rows(unreadable) - 1,
+    )
+
+
+def find_ambiguous_dates(
+    name: str, cells: Cells, reason: str, remedies: tuple[Remedy, ...]
+) -> Problem | None:
+    """Return the problem of dates such as 05/03/2024 whose order no cell tells."""
+    moments = {k: parse_moment(cell) for k, cell in enumerate(cells.values)}
+    moments = {k: moment for k, moment in moments.items() if moment is not None}
+    orders = find_possible_orders(moments.values())
+    if not orders:
+        return Problem(
+            kind="mixed date orders",
+            column=name,
+            message="some dates begin with the day, others with the month",
+            remedies=(Remedy.WRITE_ISO_DATE,),
+        )
+
+    ambiguous = [k for k, moment in moments.items() if moment.is_ambiguous]
+    if len(orders) == 1 or not ambiguous:
+        return None
+    cell = quote(cells.values[ambiguous[0]])
+    message = f"{cell} may begin with the day or the month, and {reason}"
+    return make_problem(
+        name,
+        cells,
+        Complaint("ambiguous date", message, remedies),
+        index=ambiguous[0],
+        n_more=cells.count_rows(ambiguous) - 1,
+    )
+
+
+def make_problem(
+    name: str, cells: Cells, complaint: Complaint, *, index: int, n_more: int = 0
+) -> Problem:
+    """Return the problem of the value with this index."""
     return Problem(
-        text, name, cells.row(unclear[0]), int(cells.counts[unclear].sum()) - 1
+        kind=complaint.kind,
+        column=name,
+        message=complaint.message,
+        remedies=complaint.remedies,
+        row=cells.find_first_row(index),
+        value=cells.values[index],
+        n_more=n_more,
     )
 
 
-def with_order_of(kind: Dates, cells: Cells) -> Dates:
-    """Return the kind with the order of day and month that only these cells tell, if they do."""
-    if kind.day_first is not None:
-        return kind
-    orders = days.possible_orders(filter(None, map(days.moment, cells.values)))
-    return replace(kind, day_first=orders.pop()) if len(orders) == 1 else kind
-
-
-def _words(cells: Cells, gone: int) -> Words | LeftOut:
-    count: dict[str, int] = {}
-    for cell, times in zip(cells.values, cells.counts.tolist(), strict=True):
-        count[Words.word(cell)] = count.get(Words.word(cell), 0) + times
-    often = sorted(
-        (word for word in count if count[word] >= LEAST), key=lambda word: -count[word]
+def _describe_mixed_marks(name: str, cells: Cells, group: int, point: int) -> Problem:
+    """Return the problem of "1,234" beside "2.5" where training had decimal commas."""
+    cell = cells.values[group]
+    readings = (cell.replace(",", "."), cell.replace(",", ""))
+    return Problem(
+        kind="ambiguous number",
+        column=name,
+        message=(
+            f"{cell!r} may be {readings[0]} as in training or {readings[1]}, as another "
+            f"cell is {cells.values[point]!r:.40}"
+        ),
+        remedies=(Remedy.WRITE_ALL_NUMBERS_PLAINLY, Remedy.GIVE_NUMBER_FORMAT),
+        row=cells.find_first_row(group),
+        value=cell,
+        readings=readings,
     )
-    levels = often[:MOST]
-    others = [word for word in count if word not in set(levels)]
-    if not levels:
-        return LeftOut(f"{len(count)} different texts, none in {LEAST} rows", gone)
-    if len(count) == 1:
-        return LeftOut(f"always {levels[0]!r:.40}", gone)
-    return Words(tuple(levels), len(others), gone, tuple(others[:KEPT]))
+
+
+def _read_values(kind: Numbers | Dates, cells: Cells) -> np.ndarray:
+    """Return what a kind reads, (n_rows,), NaN where a cell is missing or unreadable."""
+    return cells.spread(
+        None if is_missing(cell) else kind.read(cell) for cell in cells.values
+    )
+
+
+# Kinds in a model file. ---------------------------------------------------------------
+
+KIND_NAMES: dict[type, str] = {
+    Numbers: "numbers",
+    Dates: "dates",
+    Categories: "words",
+    LeftOut: "left out",
+}
+# Fields that older files lack, in words for the message.
+LATER_FIELDS = {
+    "durations": "durations",
+    "binary": "0 and 1",
+    "aware": "dates with a time zone",
+}
+
+
+def kind_to_json(kind: Kind) -> dict[str, Any]:
+    """Return a kind as JSON can hold it."""
+    return {"kind": KIND_NAMES[type(kind)], **dataclasses.asdict(kind)}
+
+
+def kind_from_json(entry: dict[str, Any]) -> Kind:
+    """Return the kind that `kind_to_json` wrote.
+
+    Raises
+    ------
+    ValueError, KeyError
+        If the entry cannot come from a fitted encoder: a file may have been changed.
+    """
+    kinds = {name: kind for kind, name in KIND_NAMES.items()}
+    kind = kinds[entry["kind"]]
+    values = {name: value for name, value in entry.items() if name != "kind"}
+    types = {field.name: field.type for field in dataclasses.fields(kind)}
+
+    absent = [name for name in LATER_FIELDS if name in types and name not in values]
+    if absent:
+        raise ValueError(
+            f"its columns do not tell whether they are {LATER_FIELDS[absent[0]]}: "
+            "another version wrote it; fit anew"
+        )
+    if values.keys() != types.keys():
+        raise ValueError(f"a column of it has {', '.join(map(str, values)):.80}")
+    for name, value in values.items():
+        if not _has_type(value, types[name]) or (name == "missing" and value < 0):
+            raise ValueError(f"the {name} of a column of it is {value!r:.80}")
+
+    values = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in values.items()
+    }
+    result: Any = kind(**values)
+    if not _is_consistent(result):
+        raise ValueError(f"a column of it is {result!r:.200}")
+    return result
+
+
+def _is_consistent(kind: Kind) -> bool:
+    """Return whether the fields of a kind can have come from a table."""
+    match kind:
+        case Dates(first=first, last=last, fill=fill):
+            return max(abs(first), abs(last), abs(fill)) <= MAX_DAYS
+        case Categories(levels=levels, others=others):
+            # A level that no cell is read as would never be met.
+            names = [name for name in (*levels, *others) if name != MISSING_LEVEL]
+            return bool(levels) and all(
+                Categories.name_level(name) == name for name in names
+            )
+        case Numbers(commas=commas, durations=durations, binary=binary):
+            return not durations or not (commas or binary)
+    return True
+
+
+def _has_type(value: Any, wanted: Any) -> bool:
+    """Return whether a value of a file has the type of a field."""
+    if wanted is float:
+        return type(value) in (int, float) and abs(value) <= sys.float_info.max
+    if wanted == bool | None:
+        return value is None or type(value) is bool
+    if wanted in (bool, int, str):
+        return type(value) is wanted
+
+    # What is left are levels: texts that differ from each other and from the rare one.
+    if not isinstance(value, list):
+        return False
+    if not all(isinstance(level, str) for level in value):
+        return False
+    return len({*value, RARE_LEVEL}) == len(value) + 1

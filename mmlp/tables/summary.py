@@ -2,84 +2,100 @@
 
 from collections.abc import Sequence
 
-from mmlp.tables import dates as days
-from mmlp.tables.encoder import Encoder
-from mmlp.tables.kinds import Dates, Kind, LeftOut, Numbers, Words
+from mmlp.tables.dates import format_day
+from mmlp.tables.encoder import TableEncoder
+from mmlp.tables.kinds import Categories, Dates, Kind, LeftOut, Numbers
 
-SHOWN = 8  # names in a line
+MAX_LISTED_NAMES = 8
+TITLES: dict[type, str] = {
+    Numbers: "numbers",
+    Categories: "text",
+    Dates: "dates",
+    LeftOut: "left out",
+}
 
 
-def summary(encoder: Encoder, names: Sequence[str]) -> list[str]:
-    """A line for each kind of column, or more where there is more to say.
+def summarize_columns(encoder: TableEncoder, names: Sequence[str]) -> list[str]:
+    """Return a line for each kind of column, or one for each column of text and dates.
 
-    >>> encoder = Encoder((Numbers(1.0), Numbers(2.0, missing=3), LeftOut("no values", 9)))
-    >>> print("\\n".join(summary(encoder, ["a", "b", "c"])))
+    >>> encoder = TableEncoder()
+    >>> encoder.kinds_ = (Numbers(1.0), Numbers(2.0, missing=3), LeftOut("no values"))
+    >>> print("\\n".join(summarize_columns(encoder, ["a", "b", "c"])))
     numbers   a, b (3 missing, filled by the median, with an indicator)
     left out  c (no values)
     """
-    told: dict[str, list[str]] = {}
-    for name, kind in zip(names, encoder.kinds, strict=True):
-        title = {
-            Numbers: "numbers",
-            Dates: "dates",
-            Words: "text",
-            LeftOut: "left out",
-        }[type(kind)]
-        told.setdefault(title, []).append(f"{name}{_more(kind)}")
+    entries_of: dict[str, list[str]] = {title: [] for title in TITLES.values()}
+    for name, kind in zip(names, encoder.kinds_, strict=True):
+        entries_of[TITLES[type(kind)]].append(f"{name}{_describe(kind)}")
+
     lines = []
-    for title in ("numbers", "text", "dates", "left out"):
-        entries = told.get(title, [])
-        if (
-            title == "numbers"
-        ):  # those with nothing to tell need not stand in a line each
-            entries = _shortened(entries)
-        entries = (
-            entries
-            if title in ("text", "dates")
-            else [", ".join(entries)] * bool(entries)
-        )
-        lines += [
-            f"{title if i == 0 else '':9} {entry}" for i, entry in enumerate(entries)
-        ]
+    for title, entries in entries_of.items():
+        if title == "numbers":
+            entries = _shorten(entries)
+        if title in ("numbers", "left out") and entries:
+            entries = [", ".join(entries)]
+        for i, entry in enumerate(entries):
+            heading = title if i == 0 else ""
+            lines.append(f"{heading:9} {entry}")
     return lines
 
 
-def remarkable(encoder: Encoder) -> bool:
-    """Whether there is more to tell than that all columns are numbers."""
+def needs_summary(encoder: TableEncoder) -> bool:
+    """Return whether there is more to tell than that all columns are numbers."""
     return any(
         not isinstance(kind, Numbers) or kind.missing or kind.commas or kind.durations
-        for kind in encoder.kinds
+        for kind in encoder.kinds_
     )
 
 
-def _shortened(entries: list[str]) -> list[str]:
+def _shorten(entries: list[str]) -> list[str]:
+    """Name a few of the columns with nothing to tell, and all others."""
     plain = [entry for entry in entries if not entry.endswith(")")]
-    if len(plain) <= SHOWN:
+    n_more = len(plain) - MAX_LISTED_NAMES
+    if n_more <= 0:
         return entries
-    special = [entry for entry in entries if entry.endswith(")")]
-    return [*plain[:SHOWN], f"and {len(plain) - SHOWN} more", *special]
+    described = [entry for entry in entries if entry.endswith(")")]
+    return [*plain[:MAX_LISTED_NAMES], f"and {n_more} more", *described]
 
 
-def _more(kind: Kind) -> str:
-    gaps = f"{kind.missing} missing" if kind.missing else ""
-    filled = gaps and f"{gaps}, filled by the median, with an indicator"
+def _describe(kind: Kind) -> str:
+    """Return what there is to tell about a column, in brackets."""
+    facts = "; ".join(_list_facts(kind))
+    return f" ({facts})" if facts else ""
+
+
+def _list_facts(kind: Kind) -> list[str]:
+    """Return what there is to tell about a column."""
+    facts = []
+    filled = f"{kind.missing} missing, filled by the median, with an indicator"
     match kind:
-        case Numbers(commas=commas, durations=durations):
-            parts = ["decimal commas" * commas, "durations in days" * durations, filled]
-        case Dates(
-            first=first, last=last, season=season, clock=clock, alone=alone, aware=aware
-        ):
-            span = " to ".join(days.shown(x, clock=alone) for x in (first, last))
-            how = ["days", *["season"] * season, *["time of day"] * clock]
-            parts = [span, "UTC" * aware, "as " + ", ".join(how), filled]
-        case Words(levels=levels, rare=rare):
-            pooled = f"{rare} rare ones pooled" if rare else ""
-            parts = [
-                f"{len(levels)} levels",
-                pooled,
-                gaps and f"{gaps}, a level of their own",
-            ]
-        case LeftOut(why=why):
-            parts = [why]
-    text = "; ".join(filter(None, parts))
-    return f" ({text})" if text else ""
+        case Numbers():
+            if kind.commas:
+                facts.append("decimal commas")
+            if kind.durations:
+                facts.append("durations in days")
+            if kind.missing:
+                facts.append(filled)
+        case Dates():
+            first = format_day(kind.first, is_time_of_day=kind.alone)
+            last = format_day(kind.last, is_time_of_day=kind.alone)
+            facts.append(f"{first} to {last}")
+            if kind.aware:
+                facts.append("UTC")
+            features = ["days"]
+            if kind.season:
+                features.append("season")
+            if kind.clock:
+                features.append("time of day")
+            facts.append(f"as {', '.join(features)}")
+            if kind.missing:
+                facts.append(filled)
+        case Categories():
+            facts.append(f"{len(kind.levels)} levels")
+            if kind.rare:
+                facts.append(f"{kind.rare} rare ones pooled")
+            if kind.missing:
+                facts.append(f"{kind.missing} missing, a level of their own")
+        case LeftOut():
+            facts.append(kind.why)
+    return facts

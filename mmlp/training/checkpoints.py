@@ -1,54 +1,58 @@
-"""The directory of a run: checkpoints, each a whole file, the newest few kept; `history.jsonl`.
+"""The directory of a run: its newest checkpoints and `history.jsonl`.
 
-A run is known by its fingerprint: what it was asked to do. Only the run that wrote a directory may
-go on from it, or one that is the same but longer.
+A checkpoint is one complete file with the state of training and the metrics of all
+epochs so far. It also has the fingerprint of its run, which covers everything that
+decides the result: only the same run may resume from it.
 """
 
 import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from mmlp import atomic_files
+from mmlp.errors import (
+    AnotherRunError,
+    CallWarning,
+    DirectoryInUseError,
+    FileError,
+    UnusableCheckpointError,
+)
 from mmlp.serialization import files
-from mmlp.training.devices import is_key, largest_of_processes, to_host
-from mmlp.training.results import warn
-from mmlp.training.state import Metrics, State
+from mmlp.training.devices import is_key, max_over_processes, to_host
+from mmlp.training.epoch import Metrics, State
+from mmlp.training.results import warn_caller
 
 try:
     import fcntl
 except ImportError:  # not on Windows
     fcntl = None
 
-KEEP = 3
+MAX_CHECKPOINTS = 3
+MAX_SHARE_OF_TIME = 0.05  # that is spent on writing checkpoints, about
 LOCK_FILE = ".lock"
-KINDS = Metrics(
-    loss="f", validation="f", skipped="i", scale="f", stopped="b"
-)  # of dtypes
-MORE = {"epochs", "patience"}  # of which a longer run has more
-SHARE = 20  # writing takes at most about one part in this many of the time
-
-
-class UnusableCheckpointError(ValueError):
-    """The directory holds checkpoints that this run cannot resume from."""
-
-
-class AnotherRunError(UnusableCheckpointError):
-    """The directory holds the checkpoints of another run."""
+HISTORY_FILE = "history.jsonl"
+METRIC_DTYPE_KINDS = Metrics(
+    loss="f", validation="f", skipped="i", step_scale="f", stopped="b"
+)
+METADATA_TYPES = {"kind": str, "fingerprint": dict, "epoch": int, "finished": bool}
+CALL = "fit(checkpoint=...)"
 
 
 @contextlib.contextmanager
 def lock_directory(path: Path) -> Iterator[None]:
     """Keep other processes out of a directory of several runs, where the system can.
 
-    Each `RunDirectory` has a lock as well, but only while its own run is trained. The directory is
-    created if it is missing, and removed at the end of the block if nothing is left in it.
+    Each `RunDirectory` has a lock as well, but only while its own run is trained. The
+    directory is created if it is missing, and removed at the end of the block if
+    nothing is left in it.
 
     Parameters
     ----------
@@ -57,7 +61,7 @@ def lock_directory(path: Path) -> Iterator[None]:
 
     Raises
     ------
-    ValueError
+    DirectoryInUseError
         If another process has locked it.
     OSError
         If it cannot be created or written to.
@@ -65,12 +69,12 @@ def lock_directory(path: Path) -> Iterator[None]:
     try:
         lock = _create_and_lock(path)
     except OSError as error:
-        raise _unusable_directory(path, error) from error
+        raise _cannot_write_error(path, error) from error
     try:
         yield
     finally:
         if lock is not None:
-            # The file is removed while it is locked, so that no other process relies on it.
+            # Removed while it is locked, so that no other process relies on it.
             with contextlib.suppress(OSError):
                 (path / LOCK_FILE).unlink()
             os.close(lock)
@@ -79,138 +83,195 @@ def lock_directory(path: Path) -> Iterator[None]:
 
 
 class RunDirectory(contextlib.AbstractContextManager):
-    """The checkpoints of one run, under `path`, which no other run may use meanwhile."""
+    """The directory of one run, which no other run may use at the same time.
+
+    Parameters
+    ----------
+    path : path
+        It is created if it is missing.
+    fingerprint : dict
+        What decides the result of the run, by name; see `fingerprint_run`.
+    resume : bool, default=True
+        Whether to resume from the newest checkpoint. With False, all are discarded.
+    writes : bool, default=None
+        Whether this process writes; by default the first of several processes does.
+    """
 
     def __init__(
         self,
-        path,
-        fingerprint: dict,
-        by_progress: Callable[[], list[str]] = list,
+        path: str | os.PathLike,
+        fingerprint: dict[str, Any],
         *,
         resume: bool = True,
         writes: bool | None = None,
     ):
-        self.path, self.fingerprint, self.resume = Path(path), fingerprint, resume
-        self.by_progress = by_progress  # what of the run goes by how far it is
+        self.path = Path(path)
+        self.fingerprint = fingerprint
+        self.resume = resume
         self.writes = jax.process_index() == 0 if writes is None else writes
-        self.duration, self.written_at, self.damaged = 0.0, -np.inf, []
-        self.lock = contextlib.ExitStack()
+        self.damaged: list[Path] = []
+        self.seconds_to_write = 0.0
+        self.written_at = -np.inf
+        self.lock: int | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> "RunDirectory":
         if self.writes:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
-                self._lock()
-                # Left by killed runs: nobody else writes here while the lock is held.
-                for name in (".checkpoint-*.tmp", ".history.jsonl*.tmp"):
-                    for stray in self.path.glob(name):
-                        stray.unlink(missing_ok=True)
+                self.lock = _open_lock(self.path)
+                self._remove_temporary_files()
             except OSError as error:
-                self.lock.close()
-                raise _unusable_directory(self.path, error) from error
+                self._unlock()
+                raise _cannot_write_error(self.path, error) from error
         return self
 
-    def __exit__(self, *_):
-        self.lock.close()
+    def __exit__(self, *_: object) -> None:
+        self._unlock()
 
-    def _lock(self) -> None:
-        """Keep other runs out, where the system can."""
-        lock = _open_lock(self.path)
-        if lock is not None:
-            self.lock.callback(os.close, lock)
+    def _unlock(self) -> None:
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
 
-    def files(self) -> list[Path]:
-        """Checkpoints, newest first."""
-        return sorted(
-            self.path.glob(f"checkpoint-{'[0-9]' * 8}.safetensors"), reverse=True
-        )
+    def _remove_temporary_files(self) -> None:
+        """Remove what killed runs left; the lock keeps other writers out."""
+        for pattern in (".checkpoint-*.tmp", f".{HISTORY_FILE}*.tmp"):
+            for file in self.path.glob(pattern):
+                file.unlink(missing_ok=True)
 
-    def newest(self) -> tuple[dict[str, np.ndarray], dict] | None:
-        """The newest checkpoint that is not damaged; the next `write` sets damaged ones aside."""
-        self.damaged, errors, found = [], [], None
-        for file in self.files() if self.resume else ():
+    def list_checkpoints(self) -> list[Path]:
+        """Return the files of checkpoints, newest first."""
+        pattern = f"checkpoint-{'[0-9]' * 8}.safetensors"
+        return sorted(self.path.glob(pattern), reverse=True)
+
+    def restore(self, call: str, state: State) -> tuple[State, list[Metrics], bool]:
+        """Return the run as the newest checkpoint has it, or as it starts.
+
+        Parameters
+        ----------
+        call : str
+            "fit" or "fit_many", for messages.
+        state : State
+            The initial state.
+
+        Returns
+        -------
+        state : State
+        epochs : list of Metrics
+            One for each epoch that is done.
+        finished : bool
+
+        Raises
+        ------
+        UnusableCheckpointError
+            If the run cannot resume from what is there.
+        """
+        state_arrays = _arrays_by_path("state", state)
+        files.check_dtypes(state_arrays, f"{call}(checkpoint=...)")
+        if not self.resume and self.writes:
+            self._discard_all()
+
+        checkpoint = self.read_newest()
+        epoch = 0 if checkpoint is None else checkpoint[1]["epoch"]
+        if max_over_processes(epoch) != epoch:
+            raise ValueError(
+                f"`{call}(checkpoint=...)`: {self.path} must be a directory that all "
+                "processes see."
+            )
+        if checkpoint is None:
+            return state, [], False
+
+        arrays, metadata = checkpoint
+        metric_shape = (epoch, *state.step_scale.shape)
+        self._check_shapes(call, arrays, state_arrays, metric_shape)
+        leaves, structure = jax.tree.flatten(state)
+        restored = [
+            _restore_leaf(leaf, arrays[name])
+            for leaf, name in zip(leaves, state_arrays, strict=True)
+        ]
+        columns = [arrays[f"metrics.{name}"] for name in Metrics._fields]
+        epochs = [Metrics(*values) for values in zip(*columns, strict=True)]
+        return jax.tree.unflatten(structure, restored), epochs, metadata["finished"]
+
+    def read_newest(self) -> tuple[dict[str, np.ndarray], dict] | None:
+        """Return arrays and metadata of the newest checkpoint that is not damaged.
+
+        Damaged ones are renamed when the next one is written.
+        """
+        self.damaged = []
+        errors = []
+        checkpoint = None
+        for file in self.list_checkpoints() if self.resume else ():
             try:
-                found = files.read(file)
+                checkpoint = files.read(file)
             except ValueError as error:
                 self.damaged.append(file)
                 errors.append(error)
                 continue
-            _check_content(file, *found)
+            _check_content(file, *checkpoint)
             break
+
+        consequence = "starts again"
+        if checkpoint is not None:
+            consequence = "resumes from the previous checkpoint"
         for error in errors:
-            how = "goes on from the checkpoint before" if found else "begins anew"
-            warn(f"`fit(checkpoint=...)` {how}: {error}")
-        if found:
-            self._check_same(found[1]["fingerprint"])
-        return found
+            text = f"training {consequence}: {error}".removesuffix(".")
+            warn_caller(CallWarning(text, call=CALL))
+        if checkpoint is not None:
+            self._check_same_run(checkpoint[1]["fingerprint"])
+        return checkpoint
 
-    def _check_same(self, theirs: dict) -> None:
-        """Refuse to go on from the run with this fingerprint, unless as a longer one."""
-        ours, holds = self.fingerprint, f"`fit(checkpoint=...)`: {self.path} holds"
-        other = {name for name, value in ours.items() if theirs.get(name) != value}
-        more = {name for name in MORE & other if _less(theirs.get(name), ours[name])}
-        if other == more and (
-            "epochs" not in more or not (parts := self.by_progress())
-        ):
-            return
-        if other - {"optimizer"} != more or "epochs" not in more:
-            names = ", ".join(name for name in ours if name in other)
-            raise AnotherRunError(
-                f"{holds} another run (it differs in {names}). Give this run a directory of its "
-                "own, or `resume=False` to discard the other one."
-            )
-        why = "the optimizer is made for all its steps, as the default one is"
-        if other == more:
-            why = f"its {' and '.join(parts)} went by t, how far training was"
-        raise AnotherRunError(
-            f"{holds} a run of {theirs['epochs']} epochs, which cannot go on to {ours['epochs']}: "
-            f"{why}, so that it is no first part of the longer run. Give that a directory of its "
-            "own, and begin it with the model of this run, `fit(result.model, ...)`, or anew."
-        )
-
-    def resumed(self, name: str, state: State) -> tuple[State, list[Metrics], bool]:
-        """State, metrics of epochs, and whether the run is finished: as left, or as it begins."""
-        wanted = _named("state", state)
-        files.check_dtypes(wanted, f"{name}(checkpoint=...)")
-        if not self.resume and self.writes:
-            damaged = self.path.glob("checkpoint-*.damaged")
-            for file in (*self.files(), *damaged, self.path / "history.jsonl"):
-                file.unlink(missing_ok=True)
-        arrays, metadata = self.newest() or ({}, {"epoch": 0, "finished": False})
-        epoch = metadata["epoch"]
-        if largest_of_processes(epoch) != epoch:
-            raise ValueError(
-                f"`{name}(checkpoint=...)`: {self.path} must be a directory that all processes see."
-            )
-        if not arrays:
-            return state, [], False
-        columns = {f"metrics.{field}": kind for field, kind in KINDS._asdict().items()}
-        forms = {
-            column: ((epoch, *state.scale.shape), kind)
-            for column, kind in columns.items()
-        }
-        forms |= {
-            column: (array.shape, array.dtype.str) for column, array in wanted.items()
-        }
-        for column, (shape, dtype) in forms.items():
-            found = arrays.get(column, np.empty(()))
-            if found.shape != shape or dtype not in (found.dtype.kind, found.dtype.str):
-                raise UnusableCheckpointError(
-                    f"`{name}(checkpoint=...)`: the checkpoint in {self.path} has no {column} of "
-                    "this run's shape; another version of Optax may have written it. Give this run "
-                    "a directory of its own."
-                )
-        leaves, structure = jax.tree.flatten(state)
-        leaves = [
-            _like(leaf, arrays[column])
-            for leaf, column in zip(leaves, wanted, strict=True)
+    def _check_same_run(self, fingerprint: dict[str, Any]) -> None:
+        """Raise unless the run with this fingerprint is the present one."""
+        different = [
+            name
+            for name, value in self.fingerprint.items()
+            if fingerprint.get(name) != value
         ]
-        rows = zip(*(arrays[column] for column in columns), strict=True)
-        state = jax.tree.unflatten(structure, leaves)
-        return state, [Metrics(*row) for row in rows], metadata["finished"]
+        if different:
+            raise AnotherRunError(
+                self.path,
+                f"holds another run (it differs in {', '.join(different)})",
+                call=CALL,
+                python_remedy="give this run a directory of its own, or `resume=False` "
+                "to discard the other one",
+            )
 
-    def due(self) -> bool:
-        return time.monotonic() - self.written_at > SHARE * self.duration
+    def _check_shapes(
+        self,
+        call: str,
+        arrays: dict[str, np.ndarray],
+        state_arrays: dict[str, np.ndarray],
+        metric_shape: tuple[int, ...],
+    ) -> None:
+        """Raise unless a checkpoint has all arrays, with the shapes of this run."""
+        expected = {
+            f"metrics.{name}": (metric_shape, kind)
+            for name, kind in METRIC_DTYPE_KINDS._asdict().items()
+        }
+        for name, array in state_arrays.items():
+            expected[name] = (array.shape, array.dtype.str)
+        for name, (shape, dtype) in expected.items():
+            array = arrays.get(name, np.empty(()))
+            has_dtype = dtype in (array.dtype.kind, array.dtype.str)
+            if array.shape != shape or not has_dtype:
+                raise UnusableCheckpointError(
+                    self.path,
+                    f"holds a checkpoint without {name} of this run's shape; another "
+                    "version of matrix-mlp or Optax may have written it",
+                    call=f"{call}(checkpoint=...)",
+                    python_remedy="give this run a directory of its own",
+                )
+
+    def _discard_all(self) -> None:
+        damaged = self.path.glob("checkpoint-*.damaged")
+        for file in (*self.list_checkpoints(), *damaged, self.path / HISTORY_FILE):
+            file.unlink(missing_ok=True)
+
+    def is_write_due(self) -> bool:
+        """Whether another checkpoint stays within its share of the time."""
+        seconds_between = self.seconds_to_write / MAX_SHARE_OF_TIME
+        return time.monotonic() - self.written_at > seconds_between
 
     def write(
         self,
@@ -220,41 +281,60 @@ class RunDirectory(contextlib.AbstractContextManager):
         *,
         finished: bool,
     ) -> None:
-        """One more checkpoint, after the epochs that the metrics are of; the oldest ones go."""
-        arrays = _named("state", state) | _named("metrics", metrics)  # by all processes
+        """Write a checkpoint and the history, and remove the oldest checkpoints.
+
+        Parameters
+        ----------
+        state : State
+        metrics : Metrics
+            Of all epochs, with a leading axis.
+        history : dict of arrays
+            What users see of the metrics.
+        finished : bool
+        """
+        # All processes take part: arrays may be spread over them.
+        arrays = _arrays_by_path("state", state) | _arrays_by_path("metrics", metrics)
         if not self.writes:
             return
-        start, epoch = time.monotonic(), len(metrics.loss)
+
+        start = time.monotonic()
         for file in self.damaged:
             file.replace(file.with_suffix(".damaged"))
         self.damaged = []
+
+        epoch = len(metrics.loss)
         metadata = {
             "kind": "run",
             "version": files.VERSION,
             "fingerprint": self.fingerprint,
+            "epoch": epoch,
+            "finished": finished,
         }
-        metadata |= {"epoch": epoch, "finished": finished}
         files.write(self.path / f"checkpoint-{epoch:08d}.safetensors", arrays, metadata)
-        for old in self.files()[KEEP:]:
-            old.unlink(missing_ok=True)
-        columns = {  # null for numbers that JSON has not
-            name: np.where(
-                np.isfinite(values), values.astype(object), np.array(None)
-            ).tolist()
-            for name, values in ({"epoch": 1 + np.arange(epoch)} | history).items()
-        }
-        rows = (
-            dict(zip(columns, row, strict=True))
-            for row in zip(*columns.values(), strict=True)
-        )
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
-        atomic_files.replace_file(self.path / "history.jsonl", lines.encode())
+        for file in self.list_checkpoints()[MAX_CHECKPOINTS:]:
+            file.unlink(missing_ok=True)
+        self._write_history({"epoch": 1 + np.arange(epoch), **history})
+
         self.written_at = time.monotonic()
-        self.duration = self.written_at - start
+        self.seconds_to_write = self.written_at - start
+
+    def _write_history(self, history: dict[str, np.ndarray]) -> None:
+        """Write one JSON object for each epoch, with null for what is not finite."""
+        columns = []
+        for values in history.values():
+            finite = np.isfinite(values)
+            columns.append(
+                np.where(finite, values.astype(object), np.array(None)).tolist()
+            )
+        lines = [
+            json.dumps(dict(zip(history, values, strict=True))) + "\n"
+            for values in zip(*columns, strict=True)
+        ]
+        atomic_files.replace_file(self.path / HISTORY_FILE, "".join(lines).encode())
 
 
 def _create_and_lock(folder: Path) -> int | None:
-    """Lock a directory that another process may remove at any time; see `_open_lock`."""
+    """Lock a directory that other processes may remove; see `_open_lock`."""
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # removed since: create it again
@@ -273,74 +353,82 @@ def _is_file_at(path: Path, descriptor: int) -> bool:
 
 
 def _open_lock(folder: Path) -> int | None:
-    """Open and lock the file that stands for a directory; None where the system has no locks.
+    """Open and lock the lock file of a directory; None where the system has no locks.
 
     Raises
     ------
-    ValueError
+    DirectoryInUseError
         If another process has locked it.
     """
     if fcntl is None:
         return None
-    descriptor = os.open(
-        folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666
-    )
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    descriptor = os.open(folder / LOCK_FILE, flags, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise ValueError(
-            f"`fit(checkpoint=...)`: {folder} is in use by another run. Wait for it, or use "
-            "another directory."
+        raise DirectoryInUseError(
+            folder,
+            "is in use by another run",
+            call=CALL,
+            python_remedy="wait for it, or use another directory",
         ) from None
     except OSError:  # a file system without locks
         pass
     return descriptor
 
 
-def _unusable_directory(path: Path, error: OSError) -> OSError:
-    """Return the error that says why checkpoints cannot be kept in a directory."""
+def _cannot_write_error(path: Path, error: OSError) -> OSError:
+    """Return an error that says why checkpoints cannot be kept in a directory."""
     reason = (error.strerror or str(error)).lower()
-    text = f"cannot write to {path} ({reason}); allow it, or use another directory."
-    return OSError(error.errno, f"`fit(checkpoint=...)`: {text}")
+    return OSError(
+        error.errno,
+        f"cannot write checkpoints to {path} ({reason}); allow it, or use another "
+        "folder.",
+    )
 
 
-def _less(theirs, ours: int) -> bool:
-    return type(theirs) is int and theirs < ours
+def _arrays_by_path(prefix: str, tree: Any) -> dict[str, np.ndarray]:
+    """Return the arrays of a tree by their paths, random keys as numbers."""
+    arrays = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        numbers = jax.random.key_data(leaf) if is_key(leaf) else leaf
+        arrays[f"{prefix}{jax.tree_util.keystr(path)}"] = to_host(numbers)
+    return arrays
 
 
-def _named(name: str, tree) -> dict[str, np.ndarray]:
-    """What a checkpoint holds of a tree: each array by its path, random keys as numbers."""
-    return {
-        f"{name}{jax.tree_util.keystr(path)}": to_host(
-            jax.random.key_data(x) if is_key(x) else x
-        )
-        for path, x in jax.tree_util.tree_flatten_with_path(tree)[0]
-    }
+def _restore_leaf(leaf: Any, array: np.ndarray) -> jax.Array:
+    """Return a saved array, or the random keys that it stands for, as `leaf` is one."""
+    restored = jnp.array(array)
+    if is_key(leaf):
+        return jax.random.wrap_key_data(restored, impl=jax.random.key_impl(leaf))
+    return restored
 
 
-def _like(leaf, array: np.ndarray) -> jax.Array:
-    """What was saved of a leaf like this one."""
-    saved = jnp.array(array)
-    key_type = jax.random.key_impl(leaf) if is_key(leaf) else None
-    return saved if key_type is None else jax.random.wrap_key_data(saved, impl=key_type)
-
-
-def _check_content(file: Path, arrays: dict, metadata: dict) -> None:
-    """Refuse a whole file that is no checkpoint of a run, or that of another version."""
+def _check_content(file: Path, arrays: dict[str, np.ndarray], metadata: dict) -> None:
+    """Raise unless a file is the checkpoint of a run, in this version of the format."""
     try:
         files.check_version(file, metadata)
-    except ValueError as error:
-        raise UnusableCheckpointError(str(error)) from None
+    except FileError as error:
+        raise UnusableCheckpointError(
+            file, error.problem, call=CALL, python_remedy=error.remedy
+        ) from None
     if "metrics" in arrays:
         raise UnusableCheckpointError(
-            f"`fit(checkpoint=...)`: {file} was written by matrix-mlp 0.1. Finish the run with "
-            "that version, or begin it anew in another directory."
+            file,
+            "was written by matrix-mlp 0.1",
+            call=CALL,
+            python_remedy="finish the run with that version, or start it again in "
+            "another directory",
         )
-    kinds = {"kind": str, "fingerprint": dict, "epoch": int, "finished": bool}
-    known = all(type(metadata.get(name)) is kind for name, kind in kinds.items())
-    if not known or metadata["kind"] != "run":
+    is_valid = all(
+        type(metadata.get(name)) is type_ for name, type_ in METADATA_TYPES.items()
+    )
+    if not is_valid or metadata["kind"] != "run":
         raise UnusableCheckpointError(
-            f"`fit(checkpoint=...)`: {file} is no checkpoint of a run: its header makes no sense. "
-            "Remove it, or use another directory."
+            file,
+            "is no checkpoint of a run: its header makes no sense",
+            call=CALL,
+            python_remedy="remove it, or use another directory",
         )

@@ -1,4 +1,6 @@
-"""Where arrays lie: on one device, on each of several, or spread over them."""
+"""Where arrays lie: on one device, replicated on several, or spread over them."""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -6,55 +8,72 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-AXIS = "devices"
+AXIS_NAME = "devices"
 
 
-def all_devices() -> Mesh | None:
-    """The devices of all processes in one row; None if there is only one."""
+def make_mesh() -> Mesh | None:
+    """Return the devices of all processes in one row; None if there is only one."""
     devices = jax.devices()
-    return Mesh(np.array(devices), (AXIS,)) if len(devices) > 1 else None
+    if len(devices) == 1:
+        return None
+    return Mesh(np.array(devices), (AXIS_NAME,))
 
 
-def sharding(mesh: Mesh, length: int | None = None, axis: int = 0) -> NamedSharding:
-    """Spread along an axis of this length where it divides, else whole on each device."""
-    spread = length is not None and length % mesh.size == 0
-    return NamedSharding(mesh, PartitionSpec(*axis * (None,), *spread * (AXIS,)))
+def make_sharding(
+    mesh: Mesh, length: int | None = None, axis: int = 0
+) -> NamedSharding:
+    """Return how arrays lie on the devices.
+
+    Parameters
+    ----------
+    mesh : Mesh
+    length : int, optional
+        Length of the axis to spread. If it is left out or not a multiple of the number
+        of devices, arrays are replicated.
+    axis : int, default=0
+        The axis to spread.
+    """
+    names: list[str | None] = []
+    if length is not None and length % mesh.size == 0:
+        names = [AXIS_NAME]
+    return NamedSharding(mesh, PartitionSpec(*axis * (None,), *names))
 
 
-def placed(mesh: Mesh | None, tree, length: int | None = None):
-    """The arrays of a tree on the device(s); every process must give the same numbers."""
+def place(mesh: Mesh | None, tree: Any, length: int | None = None) -> Any:
+    """Put the arrays of a tree on the devices; all processes give the same numbers."""
     if mesh is None:
         return jax.tree.map(jnp.asarray, tree)
-    return jax.tree.map(
-        lambda x: jax.device_put(
-            x if is_key(x) else np.asarray(x), sharding(mesh, length)
-        ),
-        tree,
-    )
+    sharding = make_sharding(mesh, length)
+
+    def place_leaf(x: Any) -> jax.Array:
+        return jax.device_put(x if is_key(x) else np.asarray(x), sharding)
+
+    return jax.tree.map(place_leaf, tree)
 
 
-def local(mesh: Mesh | None, tree):
-    """What lies on several devices, as ordinary arrays of this process."""
+def collect(mesh: Mesh | None, tree: Any) -> Any:
+    """Return arrays that lie on several devices as ordinary arrays of this process."""
     if mesh is None:
         return tree
     return jax.tree.map(lambda x: x if is_key(x) else jnp.array(to_host(x)), tree)
 
 
-def to_host(x) -> np.ndarray:
-    if (
-        isinstance(x, jax.Array)
-        and not x.is_fully_addressable
-        and not x.is_fully_replicated
-    ):
-        x = multihost_utils.process_allgather(x, tiled=True)
+def to_host(x: Any) -> np.ndarray:
+    """Return an array as one of NumPy, also if parts of it are in other processes."""
+    if isinstance(x, jax.Array):
+        is_here = x.is_fully_addressable or x.is_fully_replicated
+        if not is_here:
+            x = multihost_utils.process_allgather(x, tiled=True)
     return np.asarray(x)
 
 
-def largest_of_processes(number: int) -> int:
+def max_over_processes(number: int) -> int:
+    """Return the largest of the numbers that the processes give."""
     if jax.process_count() == 1:
         return number
     return int(np.max(multihost_utils.process_allgather(np.int32(number))))
 
 
-def is_key(x) -> bool:
+def is_key(x: Any) -> bool:
+    """Whether `x` is an array of random keys, which NumPy cannot hold."""
     return isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)

@@ -1,13 +1,19 @@
-"""One epoch as one compiled program: shuffle, scan over batches, a step for the tail, validation.
+"""One epoch of training as one compiled program.
 
-A step that is not finite is not applied. After `IN_A_ROW` of them in a row the weights go back to
-the last ones at which loss and gradient were finite, and the step is halved; after `HALVINGS` of
-these the model has failed and rests.
+`run_epoch` shuffles the rows, takes a gradient step for each batch (`jax.lax.scan`) and
+one more for the remaining rows, and scores the validation data. For `fit_many` it is
+the same function under `jax.vmap`. The gradient is taken in `take_step`.
+
+A step is applied only if its loss, gradient and new weights are finite. After
+`MAX_BAD_STEPS_IN_A_ROW` bad steps in a row, training returns to the last weights whose
+loss and gradient were finite and halves its steps. After `MAX_HALVINGS` halvings the
+model has failed, and its weights no longer change.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,196 +22,456 @@ import numpy as np
 import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
+from jax.sharding import Mesh
 
 from mmlp.compilation import Compiled, combine_model
-from mmlp.training.arguments import Fixed, Program
-from mmlp.training.devices import sharding
-from mmlp.training.parts import numbers_in
-from mmlp.training.state import Metrics, Part, State, finished, where
+from mmlp.training.data import count_rows
+from mmlp.training.devices import make_sharding
 
-IN_A_ROW = 5
-HALVINGS = 6
-VALIDATION_BATCH = 256  # samples at once: enough to be fast, few enough to fit
+MAX_BAD_STEPS_IN_A_ROW = 5
+MAX_HALVINGS = 6
+
+# Validation data are scored in batches of at least this many rows: enough to be fast,
+# few enough to fit in memory.
+MIN_VALIDATION_BATCH_SIZE = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What is compiled into an epoch; equal programs of equal shapes are compiled once.
+
+    Parameters
+    ----------
+    loss : callable
+        Called as `loss(model, batch, key, t)`.
+    optimizer : optax.GradientTransformation
+    static : tuple
+        The part of the model that is not an array; see `partition_model`.
+    batch_size : int
+    key_impl : str or PRNG implementation
+        The kind of the random keys.
+    many : bool, default=False
+        Whether arrays have a leading axis of models.
+    own_data : bool, default=False
+        Whether the data have this axis, too.
+    mesh : jax.sharding.Mesh, optional
+        The devices, if there are several.
+    effort : {"least", "less", "full"}
+        How hard to compile; see `mmlp.compilation`.
+    """
+
+    loss: Callable
+    optimizer: optax.GradientTransformation
+    static: tuple
+    batch_size: int
+    key_impl: Any
+    many: bool = False
+    own_data: bool = False
+    mesh: Mesh | None = None
+    effort: str = "full"
+
+
+class Constants(NamedTuple):
+    """The arrays that an epoch reads and does not change.
+
+    With `fit_many`, `frozen`, `key_data`, `rate` and `rows` have a leading axis of
+    models, as has `validation` if models have data or rows of their own.
+    """
+
+    frozen: Any  # arrays of the model that are not trained
+    data: Any
+    validation: Any
+    key_data: Any
+    rate: Any  # multiplies every update
+    epochs: Any
+    patience: Any
+    rows: Any = None  # (n_parts, n_rows): the rows of `data` that a model sees
+
+
+class State(NamedTuple):
+    """The arrays that change during training; `fit_many` has one for each model."""
+
+    params: Any  # floating-point arrays of the model
+    optimizer_state: Any
+    good_params: Any  # before the last applied step, as one vector
+    best_params: Any  # at the lowest validation loss
+    best_validation: Any = np.inf
+    epochs_without_improvement: Any = 0
+    step_scale: Any = 1.0  # multiplies every update
+    bad_steps: Any = 0  # in a row
+    culprit: Any = 0  # what was not finite last: 0 the loss, i the i-th array of params
+    failed: Any = False
+    stopped: Any = False
+
+
+class Metrics(NamedTuple):
+    """The report of an epoch: few arrays, because each takes time to leave a GPU."""
+
+    loss: Any
+    validation: Any
+    skipped: Any  # steps that were not applied
+    step_scale: Any
+    stopped: Any
+
+    @classmethod
+    def stack(cls, epochs: "list[Metrics]") -> "Metrics":
+        """Return arrays with a leading axis of epochs."""
+        return cls(*map(np.array, zip(*epochs, strict=True)))
+
+
+class BatchLosses(NamedTuple):
+    """The losses of batches of one size; a step that was not applied has loss 0."""
+
+    batch_size: int
+    losses: Any
+    applied: Any = True
+
+
+def make_initial_state(program: Program, params: Any) -> State:
+    """Return the state before the first step, on copies: its buffers are donated."""
+    return _initialize((program.optimizer.init, program.many), params)
+
+
+@functools.partial(Compiled, effort="least")
+def _initialize(static: tuple[Callable, bool], params: Any) -> State:
+    init_optimizer, many = static
+
+    def copy(x: Any) -> Array:
+        dtype = x.dtype if eqx.is_array(x) else jnp.result_type(x)
+        return jnp.array(x, dtype=dtype, copy=True)
+
+    def initialize_one(params: Any) -> State:
+        state = State(
+            params=params,
+            optimizer_state=init_optimizer(params),
+            good_params=ravel_pytree(params)[0],
+            best_params=params,
+        )
+        return jax.tree.map(copy, state)
+
+    if many:
+        return jax.vmap(initialize_one)(params)
+    return initialize_one(params)
 
 
 @functools.partial(Compiled, donate=0)
 def run_epoch(
-    program: Program, state: State, fixed: Fixed, epoch
+    program: Program, state: State, constants: Constants, epoch: Any
 ) -> tuple[State, Metrics]:
-    """The state after this epoch, from 0, and what it reports; of many, with a leading axis."""
+    """Train for one epoch and score the validation data.
 
-    def one(state: State, fixed: Fixed):
-        after, losses = _all_steps(program, state, fixed, epoch)
-        scores = None if fixed.validation is None else _scores(program, after, fixed)
-        return finished(program, state, after, fixed, losses, scores)
+    Parameters
+    ----------
+    program : Program
+    state : State
+        At the start of the epoch; its memory is reused.
+    constants : Constants
+    epoch : int32
+        Index of the epoch, from 0.
+
+    Returns
+    -------
+    state : State
+        At the end of the epoch.
+    metrics : Metrics
+    """
+
+    def run_one(state: State, constants: Constants) -> tuple[State, Metrics]:
+        trained, losses = _take_all_steps(program, state, constants, epoch)
+        scores = None
+        if constants.validation is not None:
+            scores = _score_validation(program, trained.params, constants)
+        return finish_epoch(program, state, trained, constants, losses, scores)
 
     if program.many:
-        own, parts = 0 if program.own_data else None, None if fixed.rows is None else 0
-        common = {
-            "data": None if fixed.rows is not None else own,
-            "epochs": None,
-            "patience": None,
-        }
-        axes = Fixed(0, validation=own, key=0, rate=0, rows=parts, **common)
-        after, metrics = jax.vmap(one, (0, axes))(state, fixed)
+        in_axes = (0, _model_axes(program, constants))
+        new_state, metrics = jax.vmap(run_one, in_axes)(state, constants)
     else:
-        after, metrics = one(state, fixed)
+        new_state, metrics = run_one(state, constants)
+
     if program.mesh is not None:
-        models = len(metrics.loss) if program.many else None
-        after = jax.lax.with_sharding_constraint(after, sharding(program.mesh, models))
-        metrics = jax.lax.with_sharding_constraint(metrics, sharding(program.mesh))
-    return after, metrics
+        n_models = len(metrics.loss) if program.many else None
+        spread = make_sharding(program.mesh, n_models)
+        new_state = jax.lax.with_sharding_constraint(new_state, spread)
+        replicated = make_sharding(program.mesh)
+        metrics = jax.lax.with_sharding_constraint(metrics, replicated)
+    return new_state, metrics
 
 
-def _all_steps(
-    program: Program, state: State, fixed: Fixed, epoch
-) -> tuple[State, list[Part]]:
-    """The state after a step for each batch, and what the steps gave."""
-    of_all = None if fixed.rows is None else numbers_in(fixed.rows, epoch)
-    n = len(jax.tree.leaves(fixed.data)[0]) if of_all is None else len(of_all)
-    size = program.batch_size
-    steps, tail = divmod(n, size)
-    total = steps + (tail > 0)
-    keys = epoch_keys(program, fixed, epoch, total)
-    order = jax.random.permutation(keys[-1], n if of_all is None else of_all)
-    numbers = jnp.arange(total)
+def _model_axes(program: Program, constants: Constants) -> Constants:
+    """Return the axis of models of each constant, as `jax.vmap` takes it."""
+    has_rows = constants.rows is not None
+    own_validation = program.own_data or has_rows
+    return Constants(
+        frozen=0,
+        data=0 if program.own_data else None,
+        validation=0 if own_validation else None,
+        key_data=0,
+        rate=0,
+        epochs=None,
+        patience=None,
+        rows=0 if has_rows else None,
+    )
 
-    def step(state: State, i, key, rows):
-        batch = spread(program, jax.tree.map(lambda x: x[rows], fixed.data))
-        return batch_step(program, state, fixed, batch, key, (epoch, i, total))
 
-    losses: list[Part] = []
-    if steps:
-        rows = order[: steps * size].reshape(steps, size)
-        state, (values, applied) = jax.lax.scan(
-            lambda s, x: step(s, *x), state, (numbers[:steps], keys[:steps], rows)
-        )
-        losses.append(Part(size, values, applied))
-    if tail:
-        rows = order[steps * size :]
-        state, (value, applied) = step(state, numbers[steps], keys[steps], rows)
-        losses.append(Part(tail, value, applied))
+def _take_all_steps(
+    program: Program, state: State, constants: Constants, epoch: Any
+) -> tuple[State, list[BatchLosses]]:
+    """Take a step for each batch of shuffled rows; the last batch may be smaller."""
+    all_rows: Any = count_rows(constants.data)
+    n_rows = all_rows
+    if constants.rows is not None:
+        # The parts take turns.
+        part = epoch % len(constants.rows)
+        all_rows = jnp.take(constants.rows, part, axis=0)
+        n_rows = len(all_rows)
+
+    batch_size = program.batch_size
+    n_full, n_left = divmod(n_rows, batch_size)
+    n_steps = n_full + (n_left > 0)
+    keys = make_epoch_keys(program, constants, epoch, n_steps)
+    order = jax.random.permutation(keys[-1], all_rows)
+    indices = jnp.arange(n_steps)
+
+    def step(state: State, inputs: tuple) -> tuple[State, tuple]:
+        index, key, rows = inputs
+        batch = jax.tree.map(lambda x: x[rows], constants.data)
+        batch = spread_batch(program, batch)
+        t = training_progress(constants, state, epoch, index, n_steps)
+        return take_step(program, state, constants, batch, key, t)
+
+    losses = []
+    if n_full:
+        rows = order[: n_full * batch_size].reshape(n_full, batch_size)
+        inputs = (indices[:n_full], keys[:n_full], rows)
+        state, (values, applied) = jax.lax.scan(step, state, inputs)
+        losses.append(BatchLosses(batch_size, values, applied))
+    if n_left:
+        rows = order[n_full * batch_size :]
+        inputs = (indices[n_full], keys[n_full], rows)
+        state, (value, applied) = step(state, inputs)
+        losses.append(BatchLosses(n_left, value, applied))
     return state, losses
 
 
-def epoch_keys(program: Program, fixed: Fixed, epoch, total: int) -> Array:
-    """A key for each of so many steps of an epoch, and at the end one for the order of rows."""
-    key = jax.random.wrap_key_data(fixed.key, impl=program.key_type)
-    return jax.random.split(jax.random.fold_in(key, epoch + 1), total + 1)
+def make_epoch_keys(
+    program: Program, constants: Constants, epoch: Any, n_steps: int
+) -> Array:
+    """Return a key for each step of an epoch, and a last one for the order of rows."""
+    key = jax.random.wrap_key_data(constants.key_data, impl=program.key_impl)
+    return jax.random.split(jax.random.fold_in(key, epoch + 1), n_steps + 1)
 
 
-def batch_step(program: Program, state: State, fixed: Fixed, batch, key, place: tuple):
-    """The step number `i` of `total` in an epoch, place = (epoch, i, total)."""
-    epoch, i, total = place
-    t = (epoch * total + i) / jnp.maximum(fixed.epochs * total - 1, 1)
-    return _step(program, state, fixed, batch, key, t.astype(_dtype(state.params)))
+def training_progress(
+    constants: Constants, state: State, epoch: Any, step: Any, n_steps: int
+) -> Array:
+    """Return t, which runs from 0 at the first step to 1 at the last one."""
+    last_step = constants.epochs * n_steps - 1
+    t = (epoch * n_steps + step) / jnp.maximum(last_step, 1)
+    return t.astype(_result_type(state.params))
 
 
-def _step(program: Program, state: State, fixed: Fixed, batch, key, t):
-    value, gradient = jax.value_and_grad(loss_of, argnums=1)(
-        program, state.params, fixed.frozen, batch, key, t
+def take_step(
+    program: Program, state: State, constants: Constants, batch: Any, key: Array, t: Any
+) -> tuple[State, tuple[Array, Array]]:
+    """Take one gradient step if all its numbers are finite.
+
+    Returns
+    -------
+    state : State
+    report : (loss, applied)
+        The loss of the batch, 0 if the step was not applied, and whether it was.
+    """
+    loss, gradient = jax.value_and_grad(evaluate_loss, argnums=1)(
+        program, state.params, constants.frozen, batch, key, t
     )
-    update = optax.with_extra_args_support(program.optimizer).update
-    updates, optimizer = update(gradient, state.optimizer, state.params, t=t)
-    updates = jax.tree.map(
-        lambda u: (fixed.rate * state.scale).astype(u.dtype) * u, updates
+    optimizer = optax.with_extra_args_support(program.optimizer)
+    updates, optimizer_state = optimizer.update(
+        gradient, state.optimizer_state, state.params, t=t
     )
+    factor = constants.rate * state.step_scale
+    updates = jax.tree.map(lambda update: factor.astype(update.dtype) * update, updates)
     params = optax.apply_updates(state.params, updates)
 
-    # the loss, then for each weight its gradient and new value; all at once, they are many
-    together = [
-        value,
-        *map(jnp.add, jax.tree.leaves(gradient), jax.tree.leaves(params)),
-    ]
-    finite = jnp.concatenate([jnp.isfinite(x).ravel() for x in together])
+    # One array of flags instead of one for each weight: networks have dozens of them.
+    # The sum of gradient and new weight is finite only if both are.
+    sums = map(jnp.add, jax.tree.leaves(gradient), jax.tree.leaves(params))
+    quantities = [loss, *sums]
+    finite = jnp.concatenate([jnp.isfinite(x).ravel() for x in quantities])
+
     applied = jnp.all(finite) & ~state.failed
-    bad: Any = jnp.where(applied, 0, state.bad + 1)
-    back = (bad >= IN_A_ROW) & ~state.failed
-    scale = jnp.where(back, state.scale / 2, state.scale)
-    before, as_tree = ravel_pytree(state.params)
+    bad_steps: Any = jnp.where(applied, 0, state.bad_steps + 1)
+    return_to_good = (bad_steps >= MAX_BAD_STEPS_IN_A_ROW) & ~state.failed
+    step_scale = jnp.where(return_to_good, state.step_scale / 2, state.step_scale)
 
-    ends = np.cumsum([np.size(x) for x in together])
-    known = applied | state.failed
-    culprit = _unless(known, lambda: jnp.sum(jnp.argmin(finite) >= ends), state.culprit)
-    state = state._replace(
-        params=where(applied, params, where(back, as_tree(state.good), state.params)),
-        optimizer=where(applied, optimizer, state.optimizer),
-        good=jnp.where(applied, before, state.good),
-        scale=scale,
-        bad=jnp.where(back, 0, bad),
-        culprit=culprit,
-        failed=state.failed | (scale < 0.5**HALVINGS),
+    flat_params, unravel = ravel_pytree(state.params)
+    unapplied = select(return_to_good, unravel(state.good_params), state.params)
+    ends = np.cumsum([np.size(x) for x in quantities])
+    culprit = _compute_unless(
+        applied | state.failed,
+        lambda: jnp.sum(jnp.argmin(finite) >= ends),
+        state.culprit,
     )
-    return state, (jnp.where(applied, jnp.asarray(value), 0), applied)
+
+    new_state = state._replace(
+        params=select(applied, params, unapplied),
+        optimizer_state=select(applied, optimizer_state, state.optimizer_state),
+        good_params=jnp.where(applied, flat_params, state.good_params),
+        step_scale=step_scale,
+        bad_steps=jnp.where(return_to_good, 0, bad_steps),
+        culprit=culprit,
+        failed=state.failed | (step_scale < 0.5**MAX_HALVINGS),
+    )
+    reported_loss = jnp.where(applied, jnp.asarray(loss), 0)
+    return new_state, (reported_loss, applied)
 
 
-def _unless(known, number: Callable, otherwise):
-    """A whole number, unless it is known; on a GPU it costs less than to ask whether it is."""
+def evaluate_loss(
+    program: Program, params: Any, frozen: Any, batch: Any, key: Array, t: Any
+) -> Any:
+    """Call the user's loss, which must return one real number."""
+    model = combine_model(params, frozen, program.static)
+    value = program.loss(model, batch, key, t)
 
-    def new():
-        return number().astype(otherwise.dtype)
+    is_array = isinstance(value, float | np.ndarray | np.generic | Array)
+    is_real = is_array and jnp.issubdtype(jnp.result_type(value), jnp.floating)
+    if is_real and jnp.shape(value) == ():
+        return value
+
+    returned = str(jax.typeof(value)) if is_array else type(value).__name__
+    remedy = "return that number alone"
+    if is_array and jnp.shape(value) != ():
+        remedy = "use `jnp.mean` of it"
+    raise ValueError(
+        "`fit(loss=...)` must return one real number, the mean over the batch; it "
+        f"returned {returned}: {remedy}."
+    )
+
+
+def _compute_unless(known: Array, compute: Callable[[], Array], value: Array) -> Array:
+    """Return `value` if it is known, else a computed integer.
+
+    A CPU branches; on a GPU, computing the integer costs less than a branch.
+    """
+
+    def new_value() -> Array:
+        return compute().astype(value.dtype)
 
     return jax.lax.platform_dependent(
-        cpu=lambda: jax.lax.cond(known, lambda: otherwise, new),
-        default=lambda: jnp.where(known, otherwise, new()),
+        cpu=lambda: jax.lax.cond(known, lambda: value, new_value),
+        default=lambda: jnp.where(known, value, new_value()),
     )
 
 
-def loss_of(program: Program, params, frozen, batch, key, t):
-    """The user's loss, which must be one real number."""
-    value = program.loss(combine_model(params, frozen, program.static), batch, key, t)
-    number = isinstance(value, float | np.ndarray | np.generic | Array)
-    real = number and jnp.issubdtype(jnp.result_type(value), jnp.floating)
-    if not real or jnp.shape(value) != ():
-        several = number and jnp.shape(value) != ()
-        remedy = "use `jnp.mean` of it" if several else "return that number alone"
-        raise ValueError(
-            "`fit(loss=...)` must return one real number, the mean over the batch; it returned "
-            f"{jax.typeof(value) if number else type(value).__name__}: {remedy}."
+def _score_validation(
+    program: Program, params: Any, constants: Constants
+) -> list[BatchLosses]:
+    """Return the losses of the validation data, batch by batch, in their order."""
+    n_rows = count_rows(constants.validation)
+    batch_size = validation_batch_size(program, n_rows)
+    n_full, n_left = divmod(n_rows, batch_size)
+    keys = make_validation_keys(program, constants, n_full + (n_left > 0))
+    all_rows = np.arange(n_rows)
+
+    def score(inputs: tuple) -> Array:
+        key, rows = inputs
+        batch = jax.tree.map(lambda x: x[rows], constants.validation)
+        batch = spread_batch(program, batch)
+        return score_batch(program, params, constants, batch, key)
+
+    rows = all_rows[: n_full * batch_size].reshape(n_full, batch_size)
+    scores = [BatchLosses(batch_size, jax.lax.map(score, (keys[:n_full], rows)))]
+    if n_left:
+        rows = all_rows[n_full * batch_size :]
+        scores.append(BatchLosses(n_left, score((keys[-1], rows))))
+    return scores
+
+
+def validation_batch_size(program: Program, n_rows: int) -> int:
+    """Return how many rows of the validation data are scored at once."""
+    return min(n_rows, max(program.batch_size, MIN_VALIDATION_BATCH_SIZE))
+
+
+def make_validation_keys(
+    program: Program, constants: Constants, n_batches: int
+) -> Array:
+    """Return a key for each batch of the validation data, the same in every epoch."""
+    key = jax.random.wrap_key_data(constants.key_data, impl=program.key_impl)
+    return jax.random.split(jax.random.fold_in(key, 0), n_batches)
+
+
+def score_batch(
+    program: Program, params: Any, constants: Constants, batch: Any, key: Array
+) -> Any:
+    """Return the loss of a batch of validation data, at t = 1."""
+    model = combine_model(params, constants.frozen, program.static)
+    return program.loss(model, batch, key, jnp.ones((), _result_type(model)))
+
+
+def finish_epoch(
+    program: Program,
+    before: State,
+    after: State,
+    constants: Constants,
+    losses: list[BatchLosses],
+    scores: list[BatchLosses] | None,
+) -> tuple[State, Metrics]:
+    """Average the losses, keep the best weights, and decide whether a model stops."""
+    total = sum(part.batch_size * jnp.sum(part.losses) for part in losses)
+    n_seen = sum(part.batch_size * jnp.sum(part.applied) for part in losses)
+    loss: Any = total / n_seen  # NaN if no step was applied
+    skipped: Any = sum(jnp.sum(~part.applied) for part in losses)
+
+    validation: Any = jnp.full_like(loss, jnp.nan)
+    if scores is not None:
+        n_scored = sum(part.batch_size * np.size(part.losses) for part in scores)
+        total = sum(part.batch_size * jnp.sum(part.losses) for part in scores)
+        validation = total / n_scored
+        better = validation < after.best_validation
+        after = after._replace(
+            best_params=select(better, after.params, after.best_params),
+            best_validation=select(better, validation, after.best_validation),
+            epochs_without_improvement=jnp.where(
+                better, 0, after.epochs_without_improvement + 1
+            ),
         )
-    return value
+    impatient = after.epochs_without_improvement >= constants.patience
+    after = after._replace(stopped=after.failed | impatient)
 
+    if program.many:
+        # A model that has stopped stays as it is while the others are trained.
+        after = select(before.stopped, before, after)
+        loss = jnp.where(before.stopped, jnp.nan, loss)
+        validation = jnp.where(before.stopped, jnp.nan, validation)
+        skipped = jnp.where(before.stopped, 0, skipped)
 
-def _scores(program: Program, state: State, fixed: Fixed) -> list[Part]:
-    """The loss on the validation data, a few hundred samples at a time."""
-    n = len(jax.tree.leaves(fixed.validation)[0])
-    size = score_size(program, n)
-    steps, tail = divmod(n, size)
-
-    def mean(key, rows):
-        batch = spread(program, jax.tree.map(lambda x: x[rows], fixed.validation))
-        return score_of(program, state.params, fixed, batch, key)
-
-    rows, keys = np.arange(n), score_keys(program, fixed, steps + (tail > 0))
-    pieces = (keys[:steps], rows[: steps * size].reshape(steps, size))
-    scores = [Part(size, jax.lax.map(lambda x: mean(*x), pieces))]
-    return (
-        [*scores, Part(tail, mean(keys[-1], rows[steps * size :]))] if tail else scores
+    # Half precision is too coarse for averages.
+    dtype = jnp.promote_types(loss.dtype, jnp.float32)
+    metrics = Metrics(
+        loss=loss.astype(dtype),
+        validation=validation.astype(dtype),
+        skipped=skipped,
+        step_scale=after.step_scale.astype(dtype),
+        stopped=after.stopped,
     )
+    return after, metrics
 
 
-def score_size(program: Program, n: int) -> int:
-    return min(n, max(program.batch_size, VALIDATION_BATCH))
-
-
-def score_keys(program: Program, fixed: Fixed, number: int) -> Array:
-    key = jax.random.wrap_key_data(fixed.key, impl=program.key_type)
-    return jax.random.split(jax.random.fold_in(key, 0), number)
-
-
-def score_of(program: Program, params, fixed: Fixed, batch, key):
-    """The loss of a batch at t = 1."""
-    model = combine_model(params, fixed.frozen, program.static)
-    return program.loss(model, batch, key, jnp.ones((), _dtype(model)))
-
-
-def spread(program: Program, batch):
-    """A batch over the devices where it divides."""
+def spread_batch(program: Program, batch: Any) -> Any:
+    """Spread a batch over the devices if its rows can be shared out evenly."""
     if program.mesh is None or program.many:
         return batch
-    length = len(jax.tree.leaves(batch)[0])
-    return jax.lax.with_sharding_constraint(batch, sharding(program.mesh, length))
+    sharding = make_sharding(program.mesh, count_rows(batch))
+    return jax.lax.with_sharding_constraint(batch, sharding)
 
 
-def _dtype(tree):
+def select(condition: Any, new: Any, old: Any) -> Any:
+    """Apply `jnp.where` to the leaves of two trees, with the dtypes of `old`."""
+    return jax.tree.map(
+        lambda a, b: jnp.where(condition, a, b).astype(b.dtype), new, old
+    )
+
+
+def _result_type(tree: Any) -> Any:
+    """Return the common dtype of the floating-point arrays of a tree."""
     return jnp.result_type(*jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array)))

@@ -1,15 +1,16 @@
-"""The fingerprint of a run: SHA-256 of its arrays and programs, another if any number is.
+"""The fingerprint of a run: SHA-256 of its arrays and programs.
 
-It is the same in every process.
-Arrays count by dtype, shape and bytes, wherever they stand: as text, large ones lack their middle.
-A program is its jaxpr, with the jaxprs in it; variables count by the place where they first appear.
+It differs if any number differs, and it is the same in every process. Arrays count by
+dtype, shape and bytes; as text, large ones would lack their middle. A program counts
+by its jaxpr, including nested ones, in which variables are numbered in the order of
+their appearance.
 """
 
 import functools
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -17,191 +18,222 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from mmlp.training.arguments import Program, Task
-from mmlp.training.data import Mapped, pieces
-from mmlp.training.epoch import loss_of
+from mmlp.training.arguments import Run
+from mmlp.training.data import MappedArray, iterate_rows
+from mmlp.training.epoch import evaluate_loss
 
 
-def fingerprint(task: Task) -> dict:
-    """What makes a run this run, by name. The weights that it begins with are part of the model."""
-    program, fixed = task.program, task.fixed
-    digests = {name: digest_function(*each) for name, each in programs(task).items()}
-    state = program.optimizer.init(_one(task)[0])
+def fingerprint_run(run: Run) -> dict[str, Any]:
+    """Return everything that decides the result of a run, by name.
+
+    Parameters
+    ----------
+    run : Run
+
+    Returns
+    -------
+    dict
+        Digests and numbers, which JSON can hold. The initial weights are part of the
+        model.
+    """
+    program = run.program
+    constants = run.constants
+    data = constants.data
+    if constants.rows is not None:
+        data = (constants.data, constants.rows)
     return {
-        "data": digest(fixed.data if fixed.rows is None else (fixed.data, fixed.rows)),
-        "validation": digest(fixed.validation),
-        "key": digest(fixed.key),
-        "optimizer": digest(state) + digests["optimizer"],
-        "loss": digests["loss"],
-        "model": digest(task.model(task.params)),
-        "epochs": int(fixed.epochs),
+        "data": digest_tree(data),
+        "validation": digest_tree(constants.validation),
+        "key": digest_tree(constants.key_data),
+        "optimizer": _digest_optimizer(run),
+        "loss": _digest_loss(run),
+        "model": digest_tree(run.build_model(run.params)),
+        "epochs": run.epochs,
         "batch_size": program.batch_size,
-        "patience": int(fixed.patience),
-        "rates": fixed.rate.tolist(),
+        "patience": int(constants.patience),
+        "rates": constants.rate.tolist(),
     }
 
 
-def programs(task: Task) -> dict[str, tuple]:
-    """What is computed in a step, as functions with arguments like theirs; t is the last."""
-    program, fixed, (params, frozen, key) = task.program, task.fixed, _one(task)
-    own = program.own_data and fixed.rows is None
-    data = jax.tree.map(lambda x: x[0], fixed.data) if own else fixed.data
+def _digest_loss(run: Run) -> str:
+    """Return the digest of the loss and its gradient on a batch."""
+    program = run.program
+    data = run.constants.data
+    if program.own_data:
+        data = _pick_first(data)
     batch = jax.tree.map(lambda x: x[: program.batch_size], data)
-    random = jax.random.wrap_key_data(jnp.asarray(key), impl=program.key_type)
-    gradient = jax.value_and_grad(
-        lambda params, *rest: loss_of(program, params, frozen, *rest)
-    )
-    update, state = functools.partial(_update, program), program.optimizer.init(params)
-    return {
-        "loss": (gradient, params, batch, random, 1.0),
-        "optimizer": (update, params, state, params, 1.0),
-    }
+    params, frozen, key_data = _first_model(run)
+    key = jax.random.wrap_key_data(jnp.asarray(key_data), impl=program.key_impl)
+
+    def loss(params: Any, batch: Any, key: Any, t: Any) -> Any:
+        return evaluate_loss(program, params, frozen, batch, key, t)
+
+    return digest_function(jax.value_and_grad(loss), params, batch, key, 1.0)
 
 
-def _one(task: Task) -> tuple:
-    """Weights, other arrays and key of the model, or of the first of many."""
-    one = (task.params, task.fixed.frozen, task.fixed.key)
-    return jax.tree.map(lambda x: x[0], one) if task.program.many else one
+def _digest_optimizer(run: Run) -> str:
+    """Return the digest of the optimiser's initial state and of its update."""
+    optimizer = optax.with_extra_args_support(run.program.optimizer)
+    params, _, _ = _first_model(run)
+    state = optimizer.init(params)
+
+    def update(gradient: Any, state: Any, params: Any, t: Any) -> Any:
+        return optimizer.update(gradient, state, params, t=t)
+
+    program = digest_function(update, params, state, params, 1.0)
+    return digest_tree(state) + program
 
 
-def _update(program: Program, gradient, state, params, t):
-    update = optax.with_extra_args_support(program.optimizer).update
-    return update(gradient, state, params, t=t)
+def _first_model(run: Run) -> tuple[Any, Any, Any]:
+    """Return weights, other arrays and key of the model, or of the first of many."""
+    arrays = (run.params, run.constants.frozen, run.constants.key_data)
+    return _pick_first(arrays) if run.program.many else arrays
 
 
-def digest(tree) -> str:
-    """Of a tree of arrays and other values: structure, dtypes, shapes and numbers."""
-    return _Digests().tree(tree).hex()
+def _pick_first(tree: Any) -> Any:
+    return jax.tree.map(lambda x: x[0], tree)
 
 
-def digest_function(function, *arguments) -> str:
-    """Of what a function computes, with its constants; Python code that it calls is only a name."""
-    return _Digests().value(jax.make_jaxpr(function)(*arguments)).hex()
+def digest_tree(tree: Any) -> str:
+    """Return the digest of a tree: its structure, arrays and other values."""
+    return _Digester().digest_tree(tree).hex()
 
 
-class _Digests:
-    """Digests of values; a jaxpr that is met again is not read again."""
+def digest_function(function: Callable, *arguments: Any) -> str:
+    """Return the digest of what a function computes, with its constants.
 
-    def __init__(self):
-        self.known: dict[
-            int, tuple[bytes, object]
-        ] = {}  # by id, with the object that has it
+    Python code that the function calls while it runs counts only by its name.
+    """
+    return _Digester().digest_value(jax.make_jaxpr(function)(*arguments)).hex()
 
-    def tree(self, tree) -> bytes:
+
+class _Digester:
+    """Digests values, and reads each jaxpr only once."""
+
+    def __init__(self) -> None:
+        # By id, together with the jaxpr: as long as it is kept, no other has its id.
+        self.digests_of_jaxprs: dict[int, tuple[bytes, Any]] = {}
+
+    def digest_tree(self, tree: Any) -> bytes:
+        """Return the digest of the structure and the leaves of a tree."""
         leaves, structure = jax.tree.flatten(tree)
-        return _hash(
-            "tree", _without_addresses(str(structure)), *map(self.value, leaves)
-        )
+        text = _remove_addresses(str(structure))
+        return _hash("tree", text, *map(self.digest_value, leaves))
 
-    def value(self, value) -> bytes:
-        """Of a leaf, a constant or a parameter of an equation."""
+    def digest_value(self, value: Any) -> bytes:
+        """Return the digest of a leaf, a constant or a parameter of an equation."""
         if _is_array(value):
-            return self.array(value)
+            return self._digest_array(value)
         if hasattr(value, "eqns"):
-            if id(value) not in self.known:
-                self.known[id(value)] = self.program(value), value
-            return self.known[id(value)][0]
+            if id(value) not in self.digests_of_jaxprs:
+                digest = self._digest_jaxpr(value)
+                self.digests_of_jaxprs[id(value)] = (digest, value)
+            return self.digests_of_jaxprs[id(value)][0]
         if isinstance(value, Mapping):
-            pairs = [
-                self.value(key) + self.value(entry) for key, entry in value.items()
+            items = [
+                self.digest_value(key) + self.digest_value(entry)
+                for key, entry in value.items()
             ]
-            return _hash("mapping", *sorted(pairs))
+            return _hash("mapping", *sorted(items))
         if isinstance(value, set | frozenset):
-            return _hash("set", *sorted(map(self.value, value)))
+            return _hash("set", *sorted(map(self.digest_value, value)))
         if isinstance(value, tuple | list):
-            return _hash(type(value).__name__, *map(self.value, value))
+            return _hash(type(value).__name__, *map(self.digest_value, value))
         if isinstance(value, functools.partial):
-            return _hash(
-                "partial", *map(self.value, (value.func, value.args, value.keywords))
-            )
+            parts = (value.func, value.args, value.keywords)
+            return _hash("partial", *map(self.digest_value, parts))
         if not jax.tree_util.all_leaves([value]):
-            return self.tree(value)
-        if hasattr(
-            value, "call_wrapped"
-        ):  # a derivative rule that this program does not use
+            return self.digest_tree(value)
+        if hasattr(value, "call_wrapped"):
+            # A derivative rule that this program does not use.
             return _hash("rule")
         name = getattr(value, "__qualname__", None)
         if isinstance(name, str):  # a function or a class
             return _hash("name", name)
-        inner = [self.array(entry) for entry in _attributes(value) if _is_array(entry)]
-        return _hash(type(value).__name__, _without_addresses(repr(value)), *inner)
+        arrays = [x for x in _list_attributes(value) if _is_array(x)]
+        text = _remove_addresses(repr(value))
+        return _hash(type(value).__name__, text, *map(self._digest_array, arrays))
 
-    def array(self, value) -> bytes:
-        kind = (
-            f"{value.dtype} {tuple(value.shape)} {getattr(value, 'weak_type', False)}"
-        )
+    def _digest_array(self, value: Any) -> bytes:
+        weak_type = getattr(value, "weak_type", False)
+        type_text = f"{value.dtype} {tuple(value.shape)} {weak_type}"
         if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             value = jax.random.key_data(value)
-        array: Any = value if isinstance(value, Mapped) else np.asarray(value)
+        array: Any = value if isinstance(value, MappedArray) else np.asarray(value)
         if array.dtype.hasobject:
-            return _hash("array", kind, self.value(array.tolist()))
-        sha = _sha("array", kind)
-        sha.update(
-            (array.dtype.itemsize * math.prod(array.shape)).to_bytes(8, "little")
-        )
-        for piece in pieces(array) if array.shape else [array]:
-            sha.update(piece.tobytes())
+            return _hash("array", type_text, self.digest_value(array.tolist()))
+
+        sha = _start_hash("array", type_text)
+        n_bytes = array.dtype.itemsize * math.prod(array.shape)
+        sha.update(n_bytes.to_bytes(8, "little"))
+        for rows in iterate_rows(array) if array.shape else [array]:
+            sha.update(rows.tobytes())
         return sha.digest()
 
-    def program(self, program) -> bytes:
-        """Of a jaxpr, open or closed."""
+    def _digest_jaxpr(self, program: Any) -> bytes:
+        """Return the digest of a jaxpr, open or closed."""
         jaxpr = getattr(program, "jaxpr", program)
-        places: dict[int, int] = {}  # of variables, by id: the jaxpr keeps them
+        numbers: dict[int, int] = {}  # of variables, by id: the jaxpr keeps them alive
 
-        def atom(x) -> bytes:
-            if hasattr(x, "val"):  # a constant in place of a variable
-                return _hash("constant", self.value(x.val), _type(x))
-            return _hash(
-                "variable", str(places.setdefault(id(x), len(places))), _type(x)
-            )
+        def digest_atom(atom: Any) -> bytes:
+            if hasattr(atom, "val"):  # a constant in place of a variable
+                value = self.digest_value(atom.val)
+                return _hash("constant", value, _digest_type(atom))
+            number = numbers.setdefault(id(atom), len(numbers))
+            return _hash("variable", str(number), _digest_type(atom))
 
-        consts = [self.value(const) for const in getattr(program, "consts", ())]
-        parts = [
-            _hash(*consts),
-            *(_hash(*map(atom, x)) for x in (jaxpr.constvars, jaxpr.invars)),
+        def digest_atoms(atoms: Iterable) -> bytes:
+            return _hash(*map(digest_atom, atoms))
+
+        constants = [self.digest_value(x) for x in getattr(program, "consts", ())]
+        parts: list[bytes | str] = [
+            _hash(*constants),
+            digest_atoms(jaxpr.constvars),
+            digest_atoms(jaxpr.invars),
         ]
         for equation in jaxpr.eqns:
-            parts += [equation.primitive.name, _hash(*map(atom, equation.invars))]
-            parts += [_hash(*map(atom, equation.outvars)), self.value(equation.params)]
-        return _hash("program", *parts, _hash(*map(atom, jaxpr.outvars)))
+            parts.append(equation.primitive.name)
+            parts.append(digest_atoms(equation.invars))
+            parts.append(digest_atoms(equation.outvars))
+            parts.append(self.digest_value(equation.params))
+        return _hash("program", *parts, digest_atoms(jaxpr.outvars))
 
 
 def _hash(*parts: bytes | str) -> bytes:
-    return _sha(*parts).digest()
+    return _start_hash(*parts).digest()
 
 
-def _sha(*parts: bytes | str):
+def _start_hash(*parts: bytes | str) -> Any:
+    """Return SHA-256 of the parts, each preceded by its length."""
     sha = hashlib.sha256()
     for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        sha.update(len(data).to_bytes(8, "little") + data)
+        content = part.encode() if isinstance(part, str) else part
+        sha.update(len(content).to_bytes(8, "little") + content)
     return sha
 
 
-def _is_array(value) -> bool:
-    """Those of NumPy and JAX, of mapped files, random keys, and what JAX wraps constants in."""
-    wraps = (
-        hasattr(value, "__array__")
-        and hasattr(value, "dtype")
-        and not isinstance(value, type)
-    )
-    return isinstance(value, jax.Array | np.ndarray | np.generic | Mapped) or wraps
+def _is_array(value: Any) -> bool:
+    """Whether a value is an array: of NumPy or JAX, mapped, or wrapped by JAX."""
+    if isinstance(value, jax.Array | np.ndarray | np.generic | MappedArray):
+        return True
+    if isinstance(value, type):
+        return False
+    return hasattr(value, "__array__") and hasattr(value, "dtype")
 
 
-def _type(variable) -> bytes:
+def _digest_type(variable: Any) -> bytes:
+    """Return the digest of the abstract value of a variable."""
     aval = variable.aval
-    entries = (getattr(aval, name, None) for name in ("dtype", "shape", "weak_type"))
+    entries = [getattr(aval, name, None) for name in ("dtype", "shape", "weak_type")]
     return _hash(type(aval).__name__, *map(str, entries))
 
 
-def _attributes(value) -> Iterable:
-    """What any other object holds, such as an array that it makes hashable."""
-    names = [
-        *getattr(value, "__dict__", ()),
-        *(getattr(type(value), "__slots__", None) or ()),
-    ]
+def _list_attributes(value: Any) -> list[Any]:
+    """Return what an object holds, such as an array that it makes hashable."""
+    names = list(getattr(value, "__dict__", ()))
+    names += getattr(type(value), "__slots__", None) or ()
     return [getattr(value, name, None) for name in names]
 
 
-def _without_addresses(text: str) -> str:
+def _remove_addresses(text: str) -> str:
     return re.sub(r"0x[0-9a-f]+", "0x", text)

@@ -1,4 +1,4 @@
-"""The epochs of a run: begin or resume, one after the other, report, save, stop when asked to."""
+"""The epochs of a run: start or resume, train, report, save, and stop when asked to."""
 
 import contextlib
 import signal
@@ -10,134 +10,211 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mmlp.training.arguments import Fixed, Task
+from mmlp.training.arguments import Run
 from mmlp.training.checkpoints import RunDirectory
-from mmlp.training.devices import largest_of_processes, local, placed
-from mmlp.training.epoch import run_epoch
+from mmlp.training.devices import collect, max_over_processes, place
+from mmlp.training.epoch import (
+    Constants,
+    Metrics,
+    State,
+    make_initial_state,
+    run_epoch,
+)
 from mmlp.training.interrupts import Interrupts
-from mmlp.training.longer import as_left
 from mmlp.training.progress import Progress
-from mmlp.training.results import EpochInfo, FitResult, nothing_learnt, trouble, values
-from mmlp.training.state import Metrics, State, first_state
-from mmlp.training.streaming import Stream
+from mmlp.training.results import (
+    EpochInfo,
+    FitResult,
+    make_history,
+    report_bad_steps,
+    warn_if_nothing_was_learnt,
+)
+from mmlp.training.streaming import StreamedEpochs
 
 
 def train(
-    task: Task,
-    run: RunDirectory | None,
+    run: Run,
+    directory: RunDirectory | None,
     *,
     progress: bool | str,
-    on_epoch: Sequence[Callable],
+    callbacks: Sequence[Callable[[EpochInfo], None]],
 ) -> FitResult:
-    """Epoch after epoch until the last one, or until every model has stopped."""
-    epochs, done, finished, stop = int(task.fixed.epochs), [], False, 0
-    state = first_state(task.program, task.params)
-    if run is not None:
-        state, done, _ = run.resumed(task.name, state)
-        state, done, finished = as_left(task, state, done)
-    state, fixed = _placed(task, state)
+    """Train until the last epoch, or until every model has stopped.
 
-    def result() -> FitResult:
-        weights = state.best if task.validated else state.params
-        return FitResult(_model(task, weights), values(task, Metrics.stacked(done)))
+    Parameters
+    ----------
+    run : Run
+    directory : RunDirectory, optional
+        Where checkpoints are kept; the run resumes from the newest one.
+    progress : bool or str
+        Whether to show progress; a string is shown as the name of the run.
+    callbacks : sequence of callables
+        Called with an `EpochInfo` after each epoch.
 
+    Returns
+    -------
+    FitResult
+
+    Raises
+    ------
+    NonFiniteError
+        If all models have failed.
+    KeyboardInterrupt, SystemExit
+        If a signal stopped a run that keeps checkpoints.
+    """
+    state = make_initial_state(run.program, run.params)
+    done: list[Metrics] = []  # one for each epoch
+    finished = False
+    if directory is not None:
+        state, done, finished = directory.restore(run.call, state)
+    state, constants = _place_on_devices(run, state)
+
+    def make_result() -> FitResult:
+        params = state.best_params if run.has_validation else state.params
+        history = make_history(run, Metrics.stack(done))
+        return FitResult(_build_model(run, params), history)
+
+    stop_signal = 0
     with (
-        Progress(epochs, len(done), show=progress, patience=task.patience) as bar,
-        Interrupts(active=run is not None) as interrupts,
-        _epochs(task, state, fixed, len(done)) as next_epoch,
+        Progress(run.epochs, len(done), show=progress, patience=run.patience) as bar,
+        Interrupts(active=directory is not None) as interrupts,
+        _open_epochs(run, state, constants, len(done)) as run_next_epoch,
     ):
-        if not hasattr(next_epoch, "lower"):  # otherwise the first call compiles
+        if not _compiles_on_first_call(run_next_epoch):
             interrupts.begin_epochs()
-        while not finished and not stop:
-            state, metrics = next_epoch(state, fixed, np.int32(len(done)))
+
+        while not finished and not stop_signal:
+            state, metrics = run_next_epoch(state, constants, np.int32(len(done)))
             interrupts.begin_epochs()
-            done.append(_on_host(metrics))
-            trouble(task, state, done, result)
-            info = _info(task, state, done)
-            for watch in (bar.update, *on_epoch):
-                watch(info)
-            finished = len(done) == epochs or bool(np.all(done[-1].stopped))
-            stop = largest_of_processes(interrupts.received)
-            if run is not None and (finished or stop or run.due()):
-                metrics = Metrics.stacked(done)
-                run.write(state, metrics, values(task, metrics), finished=finished)
+            done.append(_copy_to_host(metrics))
+            finished = len(done) == run.epochs or bool(np.all(done[-1].stopped))
+
+            report_bad_steps(run, state, done, make_result)
+            info = _make_epoch_info(run, state, done)
+            for callback in (bar.update, *callbacks):
+                callback(info)
+
+            stop_signal = max_over_processes(interrupts.received)
+            if directory is None:
+                continue
+            if finished or stop_signal or directory.is_write_due():
+                metrics = Metrics.stack(done)
+                history = make_history(run, metrics)
+                directory.write(state, metrics, history, finished=finished)
+
         if finished:
             bar.end(done)
-    # a signal may have come in the last epoch, or while it was being saved
-    if run is not None and (stop := stop or largest_of_processes(interrupts.received)):
-        remedy = "The same call or command resumes"
-        if finished:
-            remedy = "The run is finished and saved; the same call or command returns its result"
-        ended = f"Training stopped after epoch {len(done)} of {epochs}."
-        _stop(stop, f"{ended} {remedy} from {run.path}.")
-    outcome = result()
-    nothing_learnt(task, state, outcome)
-    return outcome
+
+    if directory is not None:
+        # A signal may also have come in the last epoch, or while it was being saved.
+        stop_signal = stop_signal or max_over_processes(interrupts.received)
+        if stop_signal:
+            _stop(stop_signal, _describe_stop(run, directory, done, finished=finished))
+    result = make_result()
+    warn_if_nothing_was_learnt(run, state, result)
+    return result
 
 
-def _epochs(task: Task, state: State, fixed: Fixed, first: int):
-    """What runs one epoch after the other, as long as it is open."""
-    if task.streamed:
-        return Stream(task, first)
-    return contextlib.nullcontext(
-        run_epoch.program(task.program, state, fixed, np.int32(0))
-    )
-
-
-def compile_epoch(task: Task) -> None:
-    """What `train` would run."""
-    state, fixed = _placed(task, first_state(task.program, task.params))
-    arguments = (state, fixed, np.int32(0))
-    program: Any = run_epoch.program(task.program, *arguments)
-    if hasattr(program, "lower"):  # or it was compiled before
+def compile_epoch(run: Run) -> None:
+    """Compile what `train` would run, and run nothing."""
+    state = make_initial_state(run.program, run.params)
+    state, constants = _place_on_devices(run, state)
+    arguments = (state, constants, np.int32(0))
+    program: Any = run_epoch.program(run.program, *arguments)
+    if _compiles_on_first_call(program):
         program.lower(*arguments).compile()
 
 
-def _placed(task: Task, state: State) -> tuple[State, Fixed]:
-    """The arrays of a run on the device or devices; what each model has of its own is spread."""
-    program, fixed = task.program, task.fixed._asdict()
-    if task.streamed:
-        fixed |= {"data": None, "validation": None}
-    models = len(task.fixed.key) if program.many else None
-    own = (
-        "frozen",
-        "key",
-        "rate",
-        "rows",
-        *(("validation",) if program.own_data else ()),
+def _open_epochs(
+    run: Run, state: State, constants: Constants, first_epoch: int
+) -> contextlib.AbstractContextManager:
+    """Return a context of a function (state, constants, epoch) -> (state, metrics)."""
+    if run.is_streamed:
+        return StreamedEpochs(run, first_epoch)
+    program = run_epoch.program(run.program, state, constants, np.int32(0))
+    return contextlib.nullcontext(program)
+
+
+def _compiles_on_first_call(program: Any) -> bool:
+    """Whether this is a function of `jax.jit`, not a compiled program."""
+    return hasattr(program, "lower")
+
+
+def _place_on_devices(run: Run, state: State) -> tuple[State, Constants]:
+    """Put the arrays of a run on the devices; data in files stay there.
+
+    If there are many models, the devices share them out.
+    """
+    mesh = run.program.mesh
+    n_models = run.n_models
+    constants = run.constants
+    if run.is_streamed:
+        constants = constants._replace(data=None, validation=None)
+
+    has_rows = constants.rows is not None
+    own_data = run.program.own_data
+    own_validation = own_data or has_rows
+    placed = Constants(
+        frozen=place(mesh, constants.frozen, n_models),
+        data=place(mesh, constants.data, n_models if own_data else None),
+        validation=place(
+            mesh, constants.validation, n_models if own_validation else None
+        ),
+        key_data=place(mesh, constants.key_data, n_models),
+        rate=place(mesh, constants.rate, n_models),
+        epochs=place(mesh, constants.epochs),
+        patience=place(mesh, constants.patience),
+        rows=place(mesh, constants.rows, n_models),
     )
-    own += ("data",) if program.own_data and task.fixed.rows is None else ()
-    for name, tree in fixed.items():
-        fixed[name] = placed(program.mesh, tree, models if name in own else None)
-    return placed(program.mesh, state, models), Fixed(**fixed)
+    return place(mesh, state, n_models), placed
 
 
-def _on_host(metrics: Metrics) -> Metrics:
-    """As NumPy's numbers or arrays. All set out together: one by one they take twice as long."""
-    for x in metrics:
-        x.copy_to_host_async()
-    return Metrics(*(np.array(x)[()] for x in metrics))
+def _copy_to_host(metrics: Metrics) -> Metrics:
+    """Return metrics as numbers or arrays of NumPy."""
+    # All copies start before the first is awaited: one by one takes twice as long.
+    for array in metrics:
+        array.copy_to_host_async()
+    return Metrics(*(np.array(array)[()] for array in metrics))
 
 
-def _model(task: Task, weights):
-    return task.model(local(task.program.mesh, weights))
+def _build_model(run: Run, params: Any) -> Any:
+    return run.build_model(collect(run.program.mesh, params))
 
 
-def _info(task: Task, state: State, done: list[Metrics]) -> EpochInfo:
-    weights = state.params  # not `state`, of which the next epoch makes another
+def _make_epoch_info(run: Run, state: State, done: list[Metrics]) -> EpochInfo:
+    # The state itself must not be kept: the next epoch replaces it.
+    params = state.params
+    history = make_history(run, done[-1])
     return EpochInfo(
         epoch=len(done),
-        epochs=int(task.fixed.epochs),
-        model=lambda: _model(task, jax.tree.map(jnp.copy, weights)),
-        **{"validation": None, **values(task, done[-1])},
+        epochs=run.epochs,
+        loss=history["loss"],
+        validation=history.get("validation"),
+        skipped=history["skipped"],
+        step_scale=history["step_scale"],
+        model=lambda: _build_model(run, jax.tree.map(jnp.copy, params)),
+    )
+
+
+def _describe_stop(
+    run: Run, directory: RunDirectory, done: list[Metrics], *, finished: bool
+) -> str:
+    remedy = "The same call or command resumes"
+    if finished:
+        remedy = (
+            "The run is finished and saved; the same call or command returns its result"
+        )
+    return (
+        f"Training stopped after epoch {len(done)} of {run.epochs}. {remedy} from "
+        f"{directory.path}."
     )
 
 
 def _stop(number: int, text: str) -> NoReturn:
+    """End as the signal with this number asks for."""
     if number == signal.SIGINT:
         raise KeyboardInterrupt(text)
-    with contextlib.suppress(
-        OSError
-    ):  # whether or not someone reads it, the status is the same
+    # The exit status does not depend on whether anybody reads stderr.
+    with contextlib.suppress(OSError):
         print(text, file=sys.stderr)
     raise SystemExit(128 + number)

@@ -1,194 +1,237 @@
-"""What the user sees of a run on stderr, and what ended it.
+"""What a user sees of a run on stderr while it trains, and when it ends.
 
-A run that may stop early has no time left that is known, only a longest one.
+A run that may stop early has no known end, only a latest one.
 """
 
 import contextlib
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mmlp.training.state import Metrics
+from mmlp.training.epoch import Metrics
+
+if TYPE_CHECKING:
+    from mmlp.training.results import EpochInfo
 
 SILENT_SECONDS = 2.0  # shorter runs print nothing
 SECONDS_BETWEEN_LINES = 10.0  # where stderr is not a terminal
 SECONDS_BEFORE_COMPILING = 2.0  # without an epoch, until "compiling ..." is printed
-BAR = "{desc}{n_fmt}/{total_fmt} epochs |{bar}| {elapsed}{postfix}"
+BAR_FORMAT = "{desc}{n_fmt}/{total_fmt} epochs |{bar}| {elapsed}{postfix}"
 
 
 class Progress(contextlib.AbstractContextManager):
-    """A bar on a terminal, a plain line now and then otherwise, nothing if `show` is false.
+    """A bar on a terminal, or else a line from time to time.
 
-    `show` may be the name of the run, `patience` is after how many epochs without gain it ends.
+    Parameters
+    ----------
+    epochs : int
+        The number of epochs of the run.
+    done : int
+        The number of epochs that are done, of a run that resumes.
+    show : bool or str
+        Whether to print anything; a string is printed as the name of the run.
+    patience : int, optional
+        The number of epochs without improvement that ends the run.
     """
 
     def __init__(
         self, epochs: int, done: int, *, show: bool | str, patience: int | None = None
     ):
-        self.epochs, self.done, self.show, self.bar, self.skipped = (
-            epochs,
-            done,
-            show,
-            None,
-            0,
-        )
+        self.epochs = epochs
+        self.done = done
+        self.show = show
         self.patience = patience
         self.name = f"{show}: " if isinstance(show, str) else ""
-        self.stops = (
-            "" if patience is None else f"stops after {_epochs(patience)} without gain"
-        )
-        self.began = self.first_done = time.monotonic()
-        self.next, self.last = self.began + SILENT_SECONDS, []
-        if show and sys.stderr.isatty():
-            with contextlib.suppress(ImportError):
-                from tqdm import tqdm
 
-                options: Any = {
-                    "delay": SILENT_SECONDS,
-                    "dynamic_ncols": True,
-                    "leave": False,
-                }
-                options |= {"bar_format": BAR, "desc": self.name}
-                self.bar = tqdm(total=epochs, initial=done, **options)
-        self.timer = threading.Timer(SECONDS_BEFORE_COMPILING, self._compiling)
+        self.started_at = time.monotonic()
+        self.first_epoch_at = self.started_at
+        self.next_line_at = self.started_at + SILENT_SECONDS
+        self.skipped = 0
+        self.last_values: list[str] = []
+
+        self.bar = self._make_bar()
+        self.timer = threading.Timer(SECONDS_BEFORE_COMPILING, self._show_compiling)
         self.timer.daemon = True
         if show:
             self.timer.start()
 
-    def __exit__(self, *_):
+    def _make_bar(self) -> Any:
+        """Return a bar if there is a terminal to show it, and tqdm to draw it."""
+        if not self.show or not sys.stderr.isatty():
+            return None
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            return None
+        return tqdm(
+            total=self.epochs,
+            initial=self.done,
+            delay=SILENT_SECONDS,
+            dynamic_ncols=True,
+            leave=False,
+            bar_format=BAR_FORMAT,
+            desc=self.name,
+        )
+
+    def __exit__(self, *_: object) -> None:
         self.timer.cancel()
         if self.bar is not None:
             self.bar.close()
 
-    def _compiling(self) -> None:
+    def _show_compiling(self) -> None:
         if self.bar is None:
-            self._say("compiling ...")
+            self._print("compiling ...")
         else:
-            self.bar.delay = 0  # it is shown from now on
+            self.bar.delay = 0  # show it from now on
             self.bar.set_description_str(f"{self.name}compiling ")
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         print(f"{self.name}{text}", file=sys.stderr, flush=True)
 
-    def update(self, info) -> None:
-        """After an epoch, with its `EpochInfo`; of many models the median."""
+    def update(self, info: "EpochInfo") -> None:
+        """Show an epoch that is done; of many models, medians are shown."""
         self.timer.cancel()
-        shown = {"loss": info.loss, "validation": info.validation}
-        shown = {
-            name: x
-            for name, x in shown.items()
-            if x is not None and np.any(np.isfinite(x))
-        }
         self.skipped += int(np.sum(info.skipped))
-        left_out = [f"{self.skipped} steps left out"] if self.skipped else []
-        self.last = [
-            *(_median(name, value) for name, value in shown.items()),
-            *left_out,
-        ]
+        losses = []
+        if np.any(np.isfinite(info.loss)):
+            losses.append(_format_median("loss", info.loss))
+        scores = []
+        if info.validation is not None and np.any(np.isfinite(info.validation)):
+            scores.append(_format_median("validation", info.validation))
+        skipped = [f"{self.skipped} steps skipped"] if self.skipped else []
+        self.last_values = [*losses, *scores, *skipped]
+
         now = time.monotonic()
-        if (
-            info.epoch == self.done + 1
-        ):  # the rate leaves out the first epoch, which compiles
-            self.first_done = now
-        left = self._left(now, info.epoch)
+        if info.epoch == self.done + 1:
+            self.first_epoch_at = now
+        time_left = self._estimate_time_left(now, info.epoch)
+        end = self._describe_patience()
         if self.bar is not None:
+            # A bar has little space: the validation loss replaces the loss.
+            values = [*(scores or losses), *skipped]
             self.bar.set_description_str(self.name, refresh=False)
-            said = (
-                self.last[1:] if "validation" in shown else self.last
-            )  # a line is short
             self.bar.set_postfix_str(
-                ", ".join([*left[:1], *said, *left[1:]]), refresh=False
+                ", ".join([*time_left, *values, *end]), refresh=False
             )
             self.bar.update(info.epoch - self.bar.n)
-        elif self.show and info.epoch < self.epochs and self._due(now, info.epoch):
-            self.next = now + SECONDS_BETWEEN_LINES
-            self._say(
-                f"epoch {info.epoch}/{self.epochs}: {', '.join([*self.last, *left])}"
-            )
+        elif self.show and info.epoch < self.epochs and self._is_due(now, info.epoch):
+            self.next_line_at = now + SECONDS_BETWEEN_LINES
+            values = ", ".join([*self.last_values, *time_left, *end])
+            self._print(f"epoch {info.epoch}/{self.epochs}: {values}")
 
-    def _due(self, now: float, epoch: int) -> bool:
-        """After the first epoch nothing is known of the time; if it was long, it is told of."""
-        return (
-            now >= self.next
-            if epoch > self.done + 1
-            else now >= self.began + SECONDS_BETWEEN_LINES
-        )
+    def _is_due(self, now: float, epoch: int) -> bool:
+        """Whether to print a line.
 
-    def _left(self, now: float, epoch: int) -> list[str]:
-        """How long this takes at most, once an epoch was timed, and what may end it before."""
-        timed, stops = epoch - self.done - 1, [self.stops] if self.stops else []
-        if not timed or epoch == self.epochs:
-            return stops
-        left = clock((now - self.first_done) / timed * (self.epochs - epoch))
-        return [f"at most {left}", *stops] if stops else [f"{left} left"]
+        After the first epoch the time left is not known yet, so that it has a line only
+        if it took long.
+        """
+        if epoch == self.done + 1:
+            return now >= self.started_at + SECONDS_BETWEEN_LINES
+        return now >= self.next_line_at
+
+    def _estimate_time_left(self, now: float, epoch: int) -> list[str]:
+        """Return the time left in words, if it is known.
+
+        The first epoch does not count, because it compiles.
+        """
+        n_timed = epoch - self.done - 1
+        if n_timed == 0 or epoch == self.epochs:
+            return []
+        seconds_per_epoch = (now - self.first_epoch_at) / n_timed
+        left = format_seconds(seconds_per_epoch * (self.epochs - epoch))
+        if self.patience is None:
+            return [f"{left} left"]
+        return [f"at most {left}"]
+
+    def _describe_patience(self) -> list[str]:
+        if self.patience is None:
+            return []
+        return [f"stops after {_format_epochs(self.patience)} without improvement"]
 
     def end(self, epochs: list[Metrics]) -> None:
-        """Say what ended the run, unless it was too short to be shown."""
-        seconds = time.monotonic() - self.began
-        if not self.show or seconds < SILENT_SECONDS or not self.last:
+        """Print what ended the run, unless it was too short to be shown."""
+        seconds = time.monotonic() - self.started_at
+        if not self.show or seconds < SILENT_SECONDS or not self.last_values:
             return
         if self.bar is not None:
             self.bar.close()
-        what, best = ended(epochs, self.epochs, self.patience)
-        last = self.last[-1:] * bool(self.skipped) if best else self.last
-        self._say(f"{what}: {', '.join([*best, *last, clock(seconds)])}")
+
+        best = describe_best_epochs(epochs)
+        values = self.last_values
+        if best:
+            values = self.last_values[-1:] if self.skipped else []
+        text = ", ".join([*best, *values, format_seconds(seconds)])
+        self._print(f"{describe_end(epochs, self.epochs, self.patience)}: {text}")
 
 
-def ended(
-    epochs: list[Metrics], limit: int, patience: int | None
-) -> tuple[str, list[str]]:
-    """What ended a run of one model or many, by the metrics of its epochs; the best of them."""
-    metrics, number = Metrics.stacked(epochs), len(epochs)
-    scores, stopped = (
-        x.reshape(number, -1) for x in (metrics.validation, metrics.stopped)
-    )
-    judged = np.isfinite(scores).any(axis=0)
-    best = np.where(
-        judged, np.argmin(np.where(np.isfinite(scores), scores, np.inf), axis=0) + 1, 0
-    )
-    told = (
-        sorted({int(best[judged].min()), int(best[judged].max())})
-        if judged.any()
-        else []
-    )
-    words = (
-        [f"best epoch{'s' * (len(told) > 1)} {' to '.join(map(str, told))}"]
-        if told
-        else []
-    )
-    words += (
-        [_median("validation", np.nanmin(scores[:, judged], axis=0))] if told else []
-    )
-    waited = (
-        0  # models that have stopped because nothing was gained; others have failed
-    )
-    if patience is not None:
-        waited = int(
-            np.sum(stopped[-1] & (np.argmax(stopped, axis=0) + 1 - best >= patience))
-        )
-    what = (
-        f"all {_epochs(limit)}"
-        if number == limit
-        else f"stopped in epoch {number} of {limit}"
-    )
-    who = f"{waited} of {len(best)} models stopped after " if waited < len(best) else ""
-    gain = f", {who}{_epochs(patience or 0)} without gain" if waited else ""
-    return f"{what}{gain}", words
+def describe_end(epochs: list[Metrics], max_epochs: int, patience: int | None) -> str:
+    """Describe what ended a run of one model or many.
+
+    Parameters
+    ----------
+    epochs : list of Metrics
+        One for each epoch.
+    max_epochs : int
+    patience : int, optional
+    """
+    if len(epochs) == max_epochs:
+        end = f"all {_format_epochs(max_epochs)}"
+    else:
+        end = f"stopped in epoch {len(epochs)} of {max_epochs}"
+    if patience is None:
+        return end
+
+    # A model that stopped earlier than its patience allows has failed.
+    stopped = Metrics.stack(epochs).stopped.reshape(len(epochs), -1)
+    last_epochs = np.argmax(stopped, axis=0) + 1
+    waited = last_epochs - _best_epochs(epochs) >= patience
+    n_stopped = int(np.sum(stopped[-1] & waited))
+    if n_stopped == 0:
+        return end
+    n_models = stopped.shape[1]
+    who = ""
+    if n_stopped < n_models:
+        who = f"{n_stopped} of {n_models} models stopped after "
+    return f"{end}, {who}{_format_epochs(patience)} without improvement"
 
 
-def clock(seconds: float) -> str:
-    """0:07, 12:34, 1:02:03."""
+def describe_best_epochs(epochs: list[Metrics]) -> list[str]:
+    """Describe the best epochs and their validation loss; empty if there is none."""
+    best = _best_epochs(epochs)
+    scored = best > 0
+    if not scored.any():
+        return []
+    scores = Metrics.stack(epochs).validation.reshape(len(epochs), -1)
+    first = best[scored].min()
+    last = best[scored].max()
+    text = f"best epoch {first}" if first == last else f"best epochs {first} to {last}"
+    lowest = np.nanmin(scores[:, scored], axis=0)
+    return [text, _format_median("validation", lowest)]
+
+
+def _best_epochs(epochs: list[Metrics]) -> np.ndarray:
+    """Return the epoch with the lowest validation loss of each model; 0 without one."""
+    scores = Metrics.stack(epochs).validation.reshape(len(epochs), -1)
+    finite = np.isfinite(scores)
+    best = np.argmin(np.where(finite, scores, np.inf), axis=0) + 1
+    return np.where(finite.any(axis=0), best, 0)
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration as 0:07, 12:34 or 1:02:03."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    if hours:
+        return f"{hours}:{minutes:02}:{seconds:02}"
+    return f"{minutes}:{seconds:02}"
 
 
-def _median(name: str, values) -> str:
+def _format_median(name: str, values: Any) -> str:
     return f"{name} {np.nanmedian(values):.4g}"
 
 
-def _epochs(number: int) -> str:
-    return f"{number} epoch{'s' if number != 1 else ''}"
+def _format_epochs(number: int) -> str:
+    return f"{number} epoch" if number == 1 else f"{number} epochs"

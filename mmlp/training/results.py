@@ -1,22 +1,41 @@
-"""What a run tells its caller: results, epochs, and numbers that were not finite."""
+"""What `fit` returns and reports: results, epochs, and warnings about bad numbers."""
 
 import dataclasses
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from mmlp.training.arguments import Task, named
+from mmlp.errors import CallWarning, NonFiniteError, NonFiniteWarning
+from mmlp.training.arguments import Run, name_leaf
 from mmlp.training.devices import to_host
-from mmlp.training.epoch import HALVINGS, IN_A_ROW
-from mmlp.training.state import Metrics, State
+from mmlp.training.epoch import (
+    MAX_BAD_STEPS_IN_A_ROW,
+    MAX_HALVINGS,
+    Metrics,
+    State,
+)
 
 
 class FitResult(NamedTuple):
-    """A trained model and arrays over epochs: loss, validation, skipped (steps), step_scale."""
+    """The result of `fit` and `fit_many`.
+
+    Attributes
+    ----------
+    model : same type as the model that was given
+        The trained model. With validation data it has the weights of the epoch with the
+        lowest validation loss, otherwise those of the last epoch.
+    history : dict of np.ndarray
+        Arrays of shape (n_epochs,), or (n_epochs, n_models) from `fit_many`:
+
+        - `"loss"`, the mean loss of the applied steps of an epoch;
+        - `"validation"`, the loss of the validation data, if there are any;
+        - `"skipped"`, the number of steps that were not finite and not applied;
+        - `"step_scale"`, 1, or less after a return to earlier weights.
+    """
 
     model: Any
     history: dict[str, np.ndarray]
@@ -24,102 +43,168 @@ class FitResult(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class EpochInfo:
-    """What `on_epoch` is told: `epoch` of `epochs` is done, with these values.
+    """The report of one epoch, which callbacks (`on_epoch`) receive.
 
-    `model()` is a copy of the model now; call it inside the callback, because the next epoch reuses
-    the memory.
+    With `fit_many`, losses, steps and scales are arrays of shape (n_models,).
+
+    Parameters
+    ----------
+    epoch : int
+        The number of epochs done, from 1.
+    epochs : int
+        The number of epochs of the whole run.
+    loss : float
+        The mean loss of the applied steps; NaN if there were none.
+    validation : float or None
+        The loss of the validation data; None if there are none.
+    skipped : int
+        The number of steps that were not finite and not applied.
+    step_scale : float
+        1, or less after a return to earlier weights.
+    model : callable
+        `model()` returns a copy of the model as it is now. Call it inside the callback:
+        the next epoch reuses the memory of the weights.
     """
 
     epoch: int
     epochs: int
     loss: Any
-    validation: Any  # None without a validation set
-    skipped: Any  # steps that were not finite
-    step_scale: Any  # one, less after a return to earlier weights
+    validation: Any
+    skipped: Any
+    step_scale: Any
     model: Callable[[], Any]
 
 
-class NonFiniteError(FloatingPointError):
-    """Training failed on numbers that are not finite; `result` holds the last good model."""
+def make_history(run: Run, metrics: Metrics) -> dict[str, Any]:
+    """Return the metrics of an epoch, or of many, under the names that users see."""
+    history = {
+        "loss": metrics.loss,
+        "skipped": metrics.skipped.astype(int),
+        "step_scale": metrics.step_scale,
+    }
+    if run.has_validation:
+        history["validation"] = metrics.validation
+    return history
 
-    result: FitResult
 
+def report_bad_steps(
+    run: Run, state: State, epochs: list[Metrics], make_result: Callable[[], FitResult]
+) -> None:
+    """Warn of models that have returned to earlier weights in the last epoch.
 
-def values(task: Task, metrics: Metrics) -> dict[str, Any]:
-    """What the user sees of the metrics of an epoch, or of many."""
-    shown = {"loss": metrics.loss, "skipped": metrics.skipped.astype(int)}
-    shown["step_scale"] = metrics.scale
-    return shown | ({"validation": metrics.validation} if task.validated else {})
-
-
-def trouble(task: Task, state: State, epochs: list[Metrics], result: Callable) -> None:
-    """A warning that names the models whose step is smaller now, an error if all have failed."""
-    now, before = epochs[-1].scale, epochs[-2].scale if epochs[1:] else 1
-    if not np.any(now < before):
+    Raises
+    ------
+    NonFiniteError
+        If all models have failed.
+    """
+    scale_before = epochs[-2].step_scale if len(epochs) > 1 else 1
+    returned = np.atleast_1d(epochs[-1].step_scale < scale_before)
+    if not np.any(returned):
         return
-    smaller, culprit, failed, scale = (
-        np.atleast_1d(x)
-        for x in (now < before, to_host(state.culprit), to_host(state.failed), now)
-    )
-    alike: dict[tuple, list[int]] = {}
-    for model in np.flatnonzero(smaller).tolist():
-        case = tuple(x[model].item() for x in (culprit, failed, scale))
-        alike.setdefault(case, []).append(model)
-    paths = jax.tree_util.tree_flatten_with_path(task.params)[0]
-    quantities = [
-        "the loss",
-        *(f"the gradient or step of {named(path)}" for path, _ in paths),
-    ]
-    steps = f"was not finite in {IN_A_ROW} steps in a row in epoch {len(epochs)}"
-    texts = []
-    for (index, has_failed, size), models in alike.items():
-        who = f" of {_listed(models)}" if task.program.many else ""
-        then = "they rest at their" if len(models) > 1 else "it rests at its"
-        then = f"; {then} last good weights"
-        if not has_failed:
-            then = f"; went back to the last good weights, with the step now {size:.3g} of its size"
-        texts.append(
-            f"{quantities[index]}{who} {steps}{'' if np.all(failed) else then}"
-        )
-    what = f"`{task.name}`: {'. '.join(texts)}"
-    if not np.all(failed):
-        warn(what, RuntimeWarning)
+
+    failed = np.atleast_1d(to_host(state.failed))
+    all_failed = bool(np.all(failed))
+    texts = _describe_bad_steps(run, state, epochs, returned, all_failed=all_failed)
+    problem = ". ".join(texts)
+    if not all_failed:
+        warn_caller(NonFiniteWarning(problem, call=run.call))
         return
+
     error = NonFiniteError(
-        f"{what}, also after going back to the last good weights with a smaller step, {HALVINGS} "
-        "times. Try a smaller learning rate in `optimizer`, `calibrate` the model on its inputs, "
-        "scale the data to about one, or use float64 (`jax.config.update('jax_enable_x64', True)`)."
-        " The last good model is in `.result` of this error."
+        f"{problem}, also after {MAX_HALVINGS} returns to the last good weights with "
+        "ever smaller steps",
+        call=run.call,
+        python_remedy="try a smaller learning rate in `optimizer`, `calibrate` the "
+        "model on its inputs, scale the data to about one, or use float64 "
+        "(`jax.config.update('jax_enable_x64', True)`). The last good model is in "
+        "`.result` of this error",
     )
-    error.result = result()
+    error.result = make_result()
     raise error
 
 
-def nothing_learnt(task: Task, state: State, result: FitResult) -> None:
-    """Warnings at the end of a run; a model that has failed has had its own."""
-    idle = np.all(np.isnan(result.history["loss"]), axis=0) & ~to_host(state.failed)
-    never = task.validated & ~np.isfinite(to_host(state.best_value))
-    for where, what in (
-        (idle, f"`{task.name}`: no step at all was finite, and none was applied"),
-        (never, f"`{task.name}(validation=...)` was not finite in any epoch"),
-    ):
-        if np.any(where):
-            who = f" for {_listed(np.flatnonzero(where))}" if task.program.many else ""
-            plural = (
-                "the models are as they" if np.sum(where) > 1 else "the model is as it"
+def _describe_bad_steps(
+    run: Run,
+    state: State,
+    epochs: list[Metrics],
+    returned: np.ndarray,
+    *,
+    all_failed: bool,
+) -> list[str]:
+    """Describe what was not finite, once for all models to which the same happened."""
+    culprit = np.atleast_1d(to_host(state.culprit))
+    failed = np.atleast_1d(to_host(state.failed))
+    step_scale = np.atleast_1d(epochs[-1].step_scale)
+    models_by_case: dict[tuple, list[int]] = {}
+    for model in np.flatnonzero(returned).tolist():
+        case = (
+            culprit[model].item(),
+            failed[model].item(),
+            step_scale[model].item(),
+        )
+        models_by_case.setdefault(case, []).append(model)
+
+    leaves = jax.tree_util.tree_flatten_with_path(run.params)[0]
+    names = [f"the gradient or step of {name_leaf(path)}" for path, _ in leaves]
+    quantities = ["the loss", *names]
+
+    texts = []
+    for (index, has_failed, scale), models in models_by_case.items():
+        owner = f" of {_list_models(models)}" if run.program.many else ""
+        consequence = ""
+        if not has_failed:
+            consequence = (
+                "; training returns to the last good weights and multiplies its steps "
+                f"by {scale:.3g}"
             )
-            warn(f"{what}{who}; {plural} began.")
+        elif not all_failed:
+            subject = "they keep their" if len(models) > 1 else "it keeps its"
+            consequence = f"; {subject} last good weights"
+        texts.append(
+            f"{quantities[index]}{owner} was not finite in {MAX_BAD_STEPS_IN_A_ROW} "
+            f"steps in a row in epoch {len(epochs)}{consequence}"
+        )
+    return texts
 
 
-def warn(text: str, category: type[Warning] = UserWarning) -> None:
-    """A warning at the line that called this package."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith(
-        "mmlp.training."
-    ):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(text, category, stacklevel=level)
+def warn_if_nothing_was_learnt(run: Run, state: State, result: FitResult) -> None:
+    """Warn of models that are as they were; those that have failed were reported."""
+    failed = to_host(state.failed)
+    no_step = np.all(np.isnan(result.history["loss"]), axis=0) & ~failed
+    if np.any(no_step):
+        _warn_of_initial_weights(
+            run, no_step, "no step was finite, and none was applied"
+        )
+    never_scored = run.has_validation & ~np.isfinite(to_host(state.best_validation))
+    if np.any(never_scored):
+        _warn_of_initial_weights(
+            run,
+            never_scored,
+            "the loss on the validation data was not finite in any epoch",
+        )
 
 
-def _listed(models) -> str:
-    return f"model{'s' if len(models) > 1 else ''} {', '.join(str(model) for model in models)}"
+def _warn_of_initial_weights(run: Run, unchanged: np.ndarray, reason: str) -> None:
+    owner = ""
+    if run.program.many:
+        owner = f" for {_list_models(np.flatnonzero(unchanged))}"
+    subject = "the model has its" if np.sum(unchanged) == 1 else "the models have their"
+    text = f"{reason}{owner}; {subject} initial weights"
+    warn_caller(CallWarning(text, call=run.call))
+
+
+def warn_caller(warning: Warning) -> None:
+    """Issue a warning at the line that called this package."""
+    level = 1
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        if not frame.f_globals["__name__"].startswith("mmlp.training."):
+            break
+        level += 1
+        frame = frame.f_back
+    warnings.warn(warning, stacklevel=level)
+
+
+def _list_models(models: Sequence[int] | np.ndarray) -> str:
+    noun = "models" if len(models) > 1 else "model"
+    return f"{noun} {', '.join(str(model) for model in models)}"

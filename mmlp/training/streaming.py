@@ -1,14 +1,16 @@
-"""An epoch on data that stays in files: a thread reads the next batches while these are in use.
+"""An epoch on data that stay in files.
 
-The steps, their keys and the order of rows are those of `epoch.run_epoch`, and results are equal up
-to rounding; a run on files that is interrupted and goes on on files is equal bit for bit. Each
-process reads the rows of its own devices only.
+A thread reads the next chunk of batches while the present one is in use. Steps, keys
+and the order of rows are those of `epoch.run_epoch`, and results are equal up to
+rounding. A run on files that is interrupted and resumed on files is equal bit for bit.
+With several processes, each reads only the rows of its own devices.
 """
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -17,220 +19,319 @@ import numpy as np
 from jax.sharding import Mesh
 
 from mmlp.compilation import Compiled
-from mmlp.training.arguments import Fixed, Program, Task
-from mmlp.training.data import Piece, gathered, length, planned
-from mmlp.training.devices import sharding, to_host
+from mmlp.training.arguments import Run
+from mmlp.training.data import Chunk, count_rows, plan_chunks, read_rows
+from mmlp.training.devices import make_sharding, to_host
 from mmlp.training.epoch import (
-    batch_step,
-    epoch_keys,
-    score_keys,
-    score_of,
-    score_size,
-    spread,
+    BatchLosses,
+    Constants,
+    Metrics,
+    Program,
+    State,
+    finish_epoch,
+    make_epoch_keys,
+    make_validation_keys,
+    score_batch,
+    spread_batch,
+    take_step,
+    training_progress,
+    validation_batch_size,
 )
-from mmlp.training.state import Metrics, Part, State, finished
+
+# Settings that JAX keeps for each thread and that the reading thread needs, too.
+THREAD_SETTINGS = ("enable_x64", "default_device", "threefry_partitionable")
 
 
-class Static(NamedTuple):
-    """What is compiled in."""
+@dataclasses.dataclass(frozen=True)
+class StreamedProgram:
+    """What is compiled for data in files.
+
+    Parameters
+    ----------
+    program : Program
+    n_rows, n_validation_rows : int
+        Rows of the data and of the validation data, 0 if there are none.
+    """
 
     program: Program
-    numbers: tuple[int, ...]
+    n_rows: int
+    n_validation_rows: int
 
     @property
     def effort(self) -> str:
-        return self.program.effort  # that of `run_epoch`: another may round otherwise
+        """How hard to compile: as hard as `run_epoch`, to round alike."""
+        return self.program.effort
+
+    @property
+    def n_steps(self) -> int:
+        """Number of steps of an epoch."""
+        return -(-self.n_rows // self.program.batch_size)
 
 
 class Batches(NamedTuple):
-    rows: Any  # arrays (room, size, ...)
-    keys: np.ndarray  # as numbers (room, ...)
-    count: Any  # so many are there
+    """The batches of a chunk on their devices."""
+
+    rows: Any  # arrays of shape (capacity, batch_size, ...)
+    key_data: np.ndarray  # (capacity, ...)
+    n_batches: Any  # those beyond it are not used
 
 
-class Stream(contextlib.AbstractContextManager):
-    """Epoch after epoch, called like `run_epoch`; what comes next is read meanwhile."""
+class StreamedEpochs(contextlib.AbstractContextManager):
+    """Runs epochs on data in files; called like `run_epoch` without the program.
 
-    def __init__(self, task: Task, first: int):
-        self.task, data, validation = task, task.fixed.data, task.fixed.validation
-        self.steps, self.scores = planned(data, task.program.batch_size), []
-        if task.validated:
-            self.scores = planned(
-                validation, score_size(task.program, length(validation))
-            )
-        self.reader = ThreadPoolExecutor(1, initializer=_settings_of_this_thread())
-        self.batches = self._all_batches(first)
-        self.ahead: Any = self.reader.submit(next, self.batches, None)
+    Parameters
+    ----------
+    run : Run
+    first_epoch : int
+        The epoch of the first call; later calls are those of the next epochs.
+    """
 
-    def __exit__(self, *_):
+    def __init__(self, run: Run, first_epoch: int):
+        self.run = run
+        data = run.constants.data
+        validation = run.constants.validation
+        self.static = StreamedProgram(
+            run.program, count_rows(data), count_rows(validation)
+        )
+        self.chunks = plan_chunks(data, run.program.batch_size)
+        self.validation_chunks: list[Chunk] = []
+        if run.has_validation:
+            n_rows = self.static.n_validation_rows
+            size = validation_batch_size(run.program, n_rows)
+            self.validation_chunks = plan_chunks(validation, size)
+
+        self.reader = ThreadPoolExecutor(1, initializer=_copy_thread_settings())
+        self.batches = self._read_all(first_epoch)
+        self.next_batches = self._start_reading()
+
+    def __exit__(self, *_: object) -> None:
         self.reader.shutdown(cancel_futures=True)
 
-    def __call__(self, state: State, fixed: Fixed, epoch) -> tuple[State, Metrics]:
-        program, losses, scores = self.task.program, [], []
-        static = Static(program, (_number(self.steps),))
-        for piece in self.steps:
-            place = (epoch, np.int64(piece.first))
-            state, found = run_batches(static, state, fixed, self._next(), place)
-            losses.append(
-                _on_host(piece, found)
-            )  # waits: no more than two pieces are held
-        for piece in self.scores:
-            found = score_batches(program, state.params, fixed, self._next())
-            scores.append(_on_host(piece, found))
-        lengths = (length(self.task.fixed.data), length(self.task.fixed.validation))
-        static = Static(program, lengths)
-        return finish(static, state, fixed, _joined(losses), _joined(scores))
+    def __call__(
+        self, state: State, constants: Constants, epoch: Any
+    ) -> tuple[State, Metrics]:
+        losses = []
+        for chunk in self.chunks:
+            first = np.int64(chunk.first_batch)
+            batches = self._take_batches()
+            state, report = run_batches(
+                self.static, state, constants, batches, epoch, first
+            )
+            # Waits for the steps, so that no more than two chunks are in memory.
+            losses.append(_copy_to_host(chunk, report))
 
-    def _next(self) -> Batches:
-        batches = self.ahead.result()
-        self.ahead = self.reader.submit(next, self.batches, None)
+        scores = []
+        for chunk in self.validation_chunks:
+            batches = self._take_batches()
+            report = score_batches(self.static, state.params, constants, batches)
+            scores.append(_copy_to_host(chunk, report))
+
+        return finish_streamed_epoch(
+            self.static, state, constants, _concatenate(losses), _concatenate(scores)
+        )
+
+    def _take_batches(self) -> Batches:
+        """Return the next batches, and start to read those after them."""
+        batches = self.next_batches.result()
+        self.next_batches = self._start_reading()
         return batches
 
-    def _all_batches(self, first: int) -> Iterator[Batches]:
-        """Of each epoch from the first: those of its steps, then those of its scores."""
-        fixed, program = self.task.fixed, self.task.program
-        for epoch in range(first, int(fixed.epochs)):
-            keys = epoch_keys(program, fixed, epoch, _number(self.steps))
-            order = shuffled(keys[-1], length(fixed.data))
-            for piece in self.steps:
-                yield read(program.mesh, fixed.data, keys, piece, order)
-            keys = score_keys(program, fixed, _number(self.scores))
-            for piece in self.scores:
-                yield read(program.mesh, fixed.validation, keys, piece)
+    def _start_reading(self) -> "Future[Any]":
+        return self.reader.submit(next, self.batches, None)
+
+    def _read_all(self, first_epoch: int) -> Iterator[Batches]:
+        """Yield the batches of all epochs: those to train on, then those to score."""
+        program = self.run.program
+        constants = self.run.constants
+        n_scores = sum(chunk.n_batches for chunk in self.validation_chunks)
+        for epoch in range(first_epoch, self.run.epochs):
+            keys = make_epoch_keys(program, constants, epoch, self.static.n_steps)
+            order = permute_rows(keys[-1], self.static.n_rows)
+            for chunk in self.chunks:
+                yield read_batches(program.mesh, constants.data, keys, chunk, order)
+
+            keys = make_validation_keys(program, constants, n_scores)
+            in_order = np.arange(self.static.n_validation_rows)
+            for chunk in self.validation_chunks:
+                yield read_batches(
+                    program.mesh, constants.validation, keys, chunk, in_order
+                )
 
 
-def shuffled(key, n: int) -> np.ndarray:
-    """`jax.random.permutation(key, n)`, in less memory and time for large n.
+def permute_rows(key: jax.Array, n_rows: int) -> np.ndarray:
+    """Return `jax.random.permutation(key, n_rows)`, faster and in less memory.
 
-    That sorts by random bits, so often that equal ones do not matter. Here bits and places are one
-    number each, which NumPy sorts fast.
+    JAX sorts by random 32-bit numbers, often enough that ties do not matter. Here each
+    random number and its row are one 64-bit integer, which NumPy sorts fast.
     """
-    order = np.arange(n, dtype=np.uint32)
-    for _ in range(int(np.ceil(3 * np.log(max(n, 1)) / np.log(2**32 - 1)))):
-        key, bits = jax.random.split(key)
-        numbers = np.asarray(jax.random.bits(bits, (n,), "uint32")).astype(np.uint64)
+    n_sorts = int(np.ceil(3 * np.log(max(n_rows, 1)) / np.log(2**32 - 1)))
+    order = np.arange(n_rows, dtype=np.uint32)
+    for _ in range(n_sorts):
+        key, bits_key = jax.random.split(key)
+        bits = jax.random.bits(bits_key, (n_rows,), "uint32")
+        numbers = np.asarray(bits).astype(np.uint64)
         numbers <<= np.uint64(32)
-        numbers |= np.arange(n, dtype=np.uint32)
+        numbers |= np.arange(n_rows, dtype=np.uint32)
         numbers.sort()
         numbers &= np.uint64(2**32 - 1)
         order = order[numbers.view(np.int64)]
     return order
 
 
-def read(
-    mesh: Mesh | None, tree, keys, piece: Piece, order: np.ndarray | None = None
+def read_batches(
+    mesh: Mesh | None, tree: Any, keys: jax.Array, chunk: Chunk, order: np.ndarray
 ) -> Batches:
-    """The batches of a piece on their devices: in this order of rows, or as they lie."""
-    first, number = piece.row, piece.count * piece.size
-    rows = np.zeros(
-        piece.room * piece.size, np.uint32
-    )  # beyond the last batch any row will do
-    rows[:number] = np.arange(first, first + number)
-    if order is not None:
-        rows[:number] = order[first : first + number]
-    rows = rows.reshape(piece.room, piece.size)
+    """Read the batches of a chunk onto their devices.
 
-    def placed(array) -> jax.Array:
-        def own(index: Any) -> np.ndarray:  # of one device, on which it lies
-            return gathered(array, rows[index[:2]])
+    Parameters
+    ----------
+    mesh : Mesh, optional
+        The devices, if there are several.
+    tree : tree of arrays and MappedArrays
+    keys : array of keys
+        At least one for each batch of the epoch.
+    chunk : Chunk
+    order : array of shape (n_rows,)
+        Indices of all rows in the order of the epoch.
+    """
+    # Beyond the last batch, any row will do.
+    rows = np.zeros(chunk.capacity * chunk.batch_size, np.uint32)
+    n_rows = chunk.n_batches * chunk.batch_size
+    rows[:n_rows] = order[chunk.first_row : chunk.first_row + n_rows]
+    rows = rows.reshape(chunk.capacity, chunk.batch_size)
 
+    def place(array: Any) -> jax.Array:
         if mesh is None:
-            return jnp.asarray(gathered(array, rows))
-        shape = (*rows.shape, *array.shape[1:])
-        return jax.make_array_from_callback(
-            shape, sharding(mesh, piece.size, axis=1), own
-        )
+            return jnp.asarray(read_rows(array, rows))
 
-    numbers = np.asarray(jax.random.key_data(keys))
-    numbers = numbers[np.minimum(piece.first + np.arange(piece.room), len(numbers) - 1)]
-    return Batches(jax.tree.map(placed, tree), numbers, np.int32(piece.count))
+        def read_shard(index: Any) -> np.ndarray:
+            return read_rows(array, rows[index[:2]])
+
+        shape = (*rows.shape, *array.shape[1:])
+        sharding = make_sharding(mesh, chunk.batch_size, axis=1)
+        return jax.make_array_from_callback(shape, sharding, read_shard)
+
+    key_data = np.asarray(jax.random.key_data(keys))
+    indices = chunk.first_batch + np.arange(chunk.capacity)
+    return Batches(
+        rows=jax.tree.map(place, tree),
+        key_data=key_data[np.minimum(indices, len(key_data) - 1)],
+        n_batches=np.int32(chunk.n_batches),
+    )
 
 
 @functools.partial(Compiled, donate=0)
-def run_batches(static: Static, state: State, fixed: Fixed, batches: Batches, place):
-    """The state after a step for each of these batches; losses and what was applied (room,)."""
-    program, (total,) = static
-    epoch, first = place
+def run_batches(
+    static: StreamedProgram,
+    state: State,
+    constants: Constants,
+    batches: Batches,
+    epoch: Any,
+    first_step: Any,
+) -> tuple[State, tuple]:
+    """Take a step for each batch; return the state, losses and whether applied."""
+    program = static.program
 
-    def step(state: State, i):
-        batch, key = _one(program, batches, i)
-        return batch_step(program, state, fixed, batch, key, (epoch, first + i, total))
+    def step(state: State, i: Any) -> tuple[State, tuple]:
+        batch, key = _pick_batch(program, batches, i)
+        t = training_progress(constants, state, epoch, first_step + i, static.n_steps)
+        return take_step(program, state, constants, batch, key, t)
 
-    return _replicated(program, _each(step, state, batches))
+    return _replicate(program, _loop_over_batches(step, state, batches))
 
 
 @Compiled
-def score_batches(program: Program, params, fixed: Fixed, batches: Batches):
-    """The loss of each of these batches (room,), alone in a tuple."""
+def score_batches(
+    static: StreamedProgram, params: Any, constants: Constants, batches: Batches
+) -> tuple:
+    """Return the loss of each batch (capacity,), alone in a tuple."""
+    program = static.program
 
-    def score(_, i):
-        return None, (score_of(program, params, fixed, *_one(program, batches, i)),)
+    def score(_: None, i: Any) -> tuple[None, tuple]:
+        batch, key = _pick_batch(program, batches, i)
+        return None, (score_batch(program, params, constants, batch, key),)
 
-    return _replicated(program, _each(score, None, batches)[1])
+    _, scores = _loop_over_batches(score, None, batches)
+    return _replicate(program, scores)
 
 
 @functools.partial(Compiled, donate=0)
-def finish(static: Static, state: State, fixed: Fixed, losses, scores):
-    """The state at the end of the epoch and what it reports."""
-    program, (n, score_n) = static
-    steps = _parts(n, program.batch_size, losses)
-    parts = _parts(score_n, score_size(program, score_n), scores) if score_n else None
-    return _replicated(program, finished(program, state, state, fixed, steps, parts))
+def finish_streamed_epoch(
+    static: StreamedProgram,
+    state: State,
+    constants: Constants,
+    losses: tuple,
+    scores: tuple,
+) -> tuple[State, Metrics]:
+    """Return the state and the metrics at the end of an epoch."""
+    program = static.program
+    parts = _group_by_size(static.n_rows, program.batch_size, losses)
+    score_parts = None
+    if static.n_validation_rows:
+        size = validation_batch_size(program, static.n_validation_rows)
+        score_parts = _group_by_size(static.n_validation_rows, size, scores)
+    finished = finish_epoch(program, state, state, constants, parts, score_parts)
+    return _replicate(program, finished)
 
 
-def _parts(n: int, size: int, found: tuple) -> list[Part]:
-    """What all batches gave, the full ones and the tail apart."""
-    steps, tail = divmod(n, size)
-    full = [Part(size, *(x[:steps] for x in found))] if steps else []
-    return [*full, Part(tail, *(x[steps] for x in found))] if tail else full
+def _group_by_size(n_rows: int, batch_size: int, reports: tuple) -> list[BatchLosses]:
+    """Separate the losses of full batches from that of the last, smaller one."""
+    n_full, n_left = divmod(n_rows, batch_size)
+    groups = []
+    if n_full:
+        groups.append(BatchLosses(batch_size, *(x[:n_full] for x in reports)))
+    if n_left:
+        groups.append(BatchLosses(n_left, *(x[n_full] for x in reports)))
+    return groups
 
 
-def _each(step: Callable, carry, batches: Batches):
-    """`jax.lax.scan` over the batches that are there: the last carry, and what each step gave."""
-    kinds = jax.eval_shape(step, carry, 0)[1]
-    found = jax.tree.map(
-        lambda x: jnp.zeros((len(batches.keys), *x.shape), x.dtype), kinds
+def _loop_over_batches(step: Callable, carry: Any, batches: Batches) -> tuple:
+    """`jax.lax.scan` over as many batches as the chunk has, which is not static."""
+    report_types = jax.eval_shape(step, carry, 0)[1]
+    capacity = len(batches.key_data)
+    reports = jax.tree.map(
+        lambda x: jnp.zeros((capacity, *x.shape), x.dtype), report_types
     )
 
-    def next_step(i, both):
-        carry, one = step(both[0], i)
-        return carry, jax.tree.map(lambda all_, x: all_.at[i].set(x), both[1], one)
+    def take_next(i: Any, carry_and_reports: tuple) -> tuple:
+        carry, reports = carry_and_reports
+        carry, report = step(carry, i)
+        reports = jax.tree.map(lambda all_, x: all_.at[i].set(x), reports, report)
+        return carry, reports
 
-    return jax.lax.fori_loop(0, batches.count, next_step, (carry, found))
-
-
-def _one(program: Program, batches: Batches, i):
-    """A batch and its key."""
-    key = jax.random.wrap_key_data(jnp.asarray(batches.keys)[i], impl=program.key_type)
-    return spread(program, jax.tree.map(lambda x: x[i], batches.rows)), key
+    return jax.lax.fori_loop(0, batches.n_batches, take_next, (carry, reports))
 
 
-def _replicated(program: Program, tree):
+def _pick_batch(program: Program, batches: Batches, i: Any) -> tuple[Any, jax.Array]:
+    """Return a batch and its key."""
+    key_data = jnp.asarray(batches.key_data)[i]
+    key = jax.random.wrap_key_data(key_data, impl=program.key_impl)
+    batch = jax.tree.map(lambda x: x[i], batches.rows)
+    return spread_batch(program, batch), key
+
+
+def _replicate(program: Program, tree: Any) -> Any:
+    """Keep results on all devices."""
     if program.mesh is None:
         return tree
-    return jax.lax.with_sharding_constraint(tree, sharding(program.mesh))
+    return jax.lax.with_sharding_constraint(tree, make_sharding(program.mesh))
 
 
-def _settings_of_this_thread() -> Callable[[], None]:
-    """What gives another thread the settings that JAX keeps for each."""
-    names = ("enable_x64", "default_device", "threefry_partitionable")
-    values = {name: getattr(jax.config, f"jax_{name}") for name in names}
+def _copy_thread_settings() -> Callable[[], None]:
+    """Return a function that gives another thread the JAX settings of this one."""
+    values = {name: getattr(jax.config, f"jax_{name}") for name in THREAD_SETTINGS}
 
-    def enter() -> None:
+    def apply_settings() -> None:
         for name, value in values.items():
             getattr(jax, name)(value).__enter__()
 
-    return enter
+    return apply_settings
 
 
-def _number(pieces: list[Piece]) -> int:
-    """Of all batches."""
-    return sum(piece.count for piece in pieces)
+def _copy_to_host(chunk: Chunk, report: tuple) -> tuple:
+    return tuple(to_host(x)[: chunk.n_batches] for x in report)
 
 
-def _on_host(piece: Piece, found: tuple) -> tuple:
-    return tuple(to_host(x)[: piece.count] for x in found)
-
-
-def _joined(found: list[tuple]) -> tuple:
-    return tuple(np.concatenate(x) for x in zip(*found, strict=True))
+def _concatenate(reports: list[tuple]) -> tuple:
+    """Join the reports of chunks, each a tuple of arrays."""
+    return tuple(np.concatenate(arrays) for arrays in zip(*reports, strict=True))

@@ -3,64 +3,100 @@
 An experiment is a module of this package as `mmlp.reporting.records` describes it.
 """
 
-import argparse
 import dataclasses
 import importlib
 import sys
 import traceback
-import types
-import typing
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mmlp.reporting import page
-from mmlp.reporting.records import make_settings, option_name, run_and_record
+from mmlp.cli.dataclass_parser import option, parse_fields
+from mmlp.reporting.records import make_settings, run_and_record
+from mmlp.reporting.results_page import Heading
 from reproduction.harness.targets import TARGETS
 
-PAPER = page.Heading(
-    "The paper&rsquo;s results, reproduced",
-    f"""What <em>Constructing the Matrix Multilayer Perceptron and its Application to the VAE</em>
-(Taghia, Bånkestad, Lindsten and Schön, 2019) reports, beside what matrix-mlp obtains. Each section
-was made by the command that it shows. A number with ± is a mean and its standard error over seeds;
-{page.BOLD}""",
-    "The paper&rsquo;s claims",
+PAPER = Heading(
+    "The paper's results, reproduced",
+    "The results of “Constructing the Matrix Multilayer Perceptron and its Application "
+    "to the VAE” (Taghia, Bånkestad, Lindsten and Schön, 2019) beside those that "
+    "matrix-mlp obtains. Each section shows the command that made it. A number with ± is "
+    "a mean and its standard error over seeds.",
+    "The paper's claims",
 )
 
 
-def run_one(name: str, argv: Sequence[str]) -> dict[str, Any]:
-    """Run one experiment, with an option for each of its settings; tuples have commas.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Options of every run of experiments."""
+
+    quick: bool = option(False, help="A small run, to see that it works.")
+    out: Path = option(
+        Path("report"), metavar="FOLDER", short="-o", help="Folder of the results."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One experiment with its settings.
 
     Parameters
     ----------
-    name : the experiment
-    argv : the options, such as `["--seeds", "5", "--out", "folder"]`
-
-    Returns
-    -------
-    dict
-        The record that was written.
+    name : str
+        The target.
+    settings : object
+        An instance of the experiment's `Settings`.
+    quick : bool
+        Whether the settings are those of a quick run.
+    out : Path
+        The folder of the results.
     """
-    experiment = find_experiment(name)
-    kind = experiment.Settings
-    program = f"python -m reproduction {name}"
-    parser = argparse.ArgumentParser(prog=program, description=kind.__doc__)
-    add_common_options(parser)
-    hints = typing.get_type_hints(kind)
-    for field in dataclasses.fields(kind):
-        options = _argument_options(hints[field.name])
-        parser.add_argument(
-            option_name(field.name), help=f"default: {field.default}", **options
+
+    name: str
+    settings: Any
+    quick: bool
+    out: Path
+
+    def perform(self) -> dict[str, Any]:
+        """Run the experiment, add it to the page of the paper's results, return its record."""
+        return run_and_record(
+            self.name,
+            find_experiment(self.name),
+            self.settings,
+            quick=self.quick,
+            out=self.out,
+            heading=PAPER,
+            program=f"python -m reproduction {self.name}",
+            order=TARGETS,
         )
 
-    values = vars(parser.parse_args(argv))
-    quick = values.pop("quick")
-    out = values.pop("out")
-    try:
-        settings = make_settings(kind, quick=quick, **values)
-    except ValueError as error:
-        parser.error(str(error))
-    return _perform(name, experiment, settings, quick=quick, out=out)
+
+def parse_run(name: str, argv: Sequence[str]) -> Run:
+    """Read the options of one experiment: one for each setting; tuples have commas.
+
+    Parameters
+    ----------
+    name : str
+        The target.
+    argv : sequence of str
+        The options, such as `["--seeds", "5", "--out", "folder"]`.
+
+    Raises
+    ------
+    ValueError
+        If an option is wrong.
+    """
+    kind = find_experiment(name).Settings
+    values = parse_fields(argv, [kind, RunOptions], f"python -m reproduction {name}")
+    quick = values.pop("quick", False)
+    out = values.pop("out", RunOptions.out)
+    settings = make_settings(kind, quick=quick, **values)
+    return Run(name, settings, quick, out)
+
+
+def run_one(name: str, argv: Sequence[str]) -> dict[str, Any]:
+    """Run one experiment with options as `parse_run` reads them; return its record."""
+    return parse_run(name, argv).perform()
 
 
 def run_several(
@@ -88,11 +124,11 @@ def run_several(
     for number, name in enumerate(names, 1):
         print(f"[{number}/{len(names)}] {name}", flush=True)
         try:
-            experiment = find_experiment(name)
-            fields = {field.name for field in dataclasses.fields(experiment.Settings)}
+            kind = find_experiment(name).Settings
+            fields = {field.name for field in dataclasses.fields(kind)}
             known = {key: value for key, value in settings.items() if key in fields}
-            chosen = make_settings(experiment.Settings, quick=quick, **known)
-            _perform(name, experiment, chosen, quick=quick, out=out)
+            chosen = make_settings(kind, quick=quick, **known)
+            Run(name, chosen, quick, out).perform()
         except (
             Exception
         ) as error:  # whatever it is, the other experiments are worth running
@@ -112,43 +148,3 @@ def run_several(
 def find_experiment(name: str) -> Any:
     """Return the module of an experiment, such as `reproduction.example1_mlp`."""
     return importlib.import_module(f"reproduction.{name.replace('-', '_')}")
-
-
-def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that every run of experiments has."""
-    parser.add_argument(
-        "--quick", action="store_true", help="a small run, to see that it works"
-    )
-    parser.add_argument(
-        "-o", "--out", type=Path, default=Path("report"), help="folder of the results"
-    )
-
-
-def _perform(
-    name: str, experiment: Any, settings: Any, *, quick: bool, out: Path
-) -> dict[str, Any]:
-    """Run an experiment and add it to the page of the paper's results."""
-    return run_and_record(
-        name,
-        experiment,
-        settings,
-        quick=quick,
-        out=out,
-        heading=PAPER,
-        program=f"python -m reproduction {name}",
-        order=TARGETS,
-    )
-
-
-def _argument_options(hint: Any) -> dict[str, Any]:
-    """How argparse reads a field: int, float, str, Path, bool, a tuple of these; or None."""
-    if isinstance(hint, types.UnionType):
-        hint = next(
-            part for part in typing.get_args(hint) if part is not types.NoneType
-        )
-    if hint is bool:
-        return {"action": argparse.BooleanOptionalAction}
-    if typing.get_origin(hint) is tuple:
-        convert = typing.get_args(hint)[0]
-        return {"type": lambda text: tuple(convert(part) for part in text.split(","))}
-    return {"type": hint}

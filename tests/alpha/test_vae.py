@@ -1,7 +1,8 @@
-"""Appendix J: both estimators of the ELBO by all weights, against automatic differentiation.
+"""Appendix J: both estimators of the ELBO against automatic differentiation.
 
-The noise is held fixed. The draws are made with the symmetric root of the covariance, as in
-`mmlp.alpha.densities`; those of `sample` use the factor of the network, another root.
+The noise is held fixed. The draws are made with the symmetric root of the covariance,
+as in `mmlp.alpha.densities`; those of `sample` use the factor of the network, another
+root.
 """
 
 import functools
@@ -27,7 +28,7 @@ from mmlp import (
 )
 from mmlp.alpha import activations, basic, densities, vae
 from mmlp.alpha.calculus import unvec
-from mmlp.distributions.radius import _at_fixed_quantile
+from mmlp.distributions.gamma import _at_fixed_quantile
 
 P, K, R = 3, 2, 3  # features, latent dimension, draws
 PRIOR = TraceOneGaussian(jnp.zeros(K), DiagonalGram.trace_one(jnp.ones(K)), float(K))
@@ -49,7 +50,7 @@ D_LOG_DENSITY = {
 
 @functools.cache
 def model(name):
-    """(decoder, encoder) of one of the paper's names, such as "EfNd", tiny, with random weights."""
+    """A tiny (decoder, encoder) of one of the paper's names, with random weights."""
     decoder = network(
         in_features=K,
         dim=P,
@@ -76,7 +77,7 @@ def _options(half, d, kernel):
 
 
 def paper_model(name):
-    """(decoder, encoder, derivatives of the decoder's log density) in the paper's weights."""
+    """Decoder, encoder, and derivatives of the decoder's log density."""
     outputs = {
         "N": lambda d: activations.identity,
         "E": activations.power_exponential_output,
@@ -125,7 +126,7 @@ def gamma_draws():
 
 @functools.cache
 def encoder_beta():
-    return vae.output(paper_model("EfEf")[1], X)[-1]
+    return vae.read_output(paper_model("EfEf")[1], X)[-1]
 
 
 def assert_equals_automatic(estimator, name, by_theta, by_phi):
@@ -169,16 +170,18 @@ def d_est_mpe():
     return vae.d_est_mpe(*paper_model("EfEf"), X, NU, radius)
 
 
-# -- what the paper misprints or leaves out --------------------------------------------------------
+# -- what the paper misprints or leaves out
+# ---------------------------------------------
 
 
 def test_the_last_term_of_est_mpe_stands_inside_the_sum():
-    """As printed, 1/r sum_l (...) - D_phi log q(s_l | x) has an l without value; none is right.
+    """As printed, 1/r sum_l (...) - D_phi log q(s_l | x) has an l without value.
 
-    The gradient by b_0 is D_phi by (mu, log eta); held to automatic differentiation above.
+    The gradient by b_0 is D_phi by (mu, log eta); held to automatic differentiation
+    above.
     """
     right = d_est_mpe()[1][0]["b"][: K + 1]
-    mu, Omega, eta, alpha, beta = vae.output(paper_model("EfEf")[1], X)
+    mu, Omega, eta, alpha, beta = vae.read_output(paper_model("EfEf")[1], X)
     Phi = densities.symmetric_root(alpha * eta * Omega)
     last = []
     for eps, nu in zip(EPS_RADIUS, NU, strict=True):
@@ -208,7 +211,7 @@ def test_the_derivative_by_the_input_of_a_network():
 
 def test_the_derivative_of_the_kl():
     """Appendix J refers to Appendices H and I for it, which do not have it."""
-    mu, Omega, eta = vae.output(paper_model("EfNf")[1], X)
+    mu, Omega, eta = vae.read_output(paper_model("EfNf")[1], X)
 
     def kl(mu, T, log_eta):
         return kl_divergence(

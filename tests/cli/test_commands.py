@@ -60,7 +60,7 @@ def test_predict_by_kind_and_by_format(here, capsys):
 def test_predictions_in_pieces_are_those_in_one(here, capsys, monkeypatch):
     words = ("predict", "regression.safetensors", "wind.csv")
     whole = run(capsys, *words)[1]
-    monkeypatch.setattr(base, "ROWS", 16)
+    monkeypatch.setattr(base, "ROWS_PER_RESULT", 16)
     assert run(capsys, *words)[1] == whole
     assert run(capsys, *words, "-o", "pieces.npz") == (0, "", "")
     with np.load("pieces.npz") as results:
@@ -70,7 +70,7 @@ def test_predictions_in_pieces_are_those_in_one(here, capsys, monkeypatch):
 def test_a_row_that_cannot_be_used_is_told_before_any_is_written(
     here, capsys, monkeypatch
 ):
-    monkeypatch.setattr(base, "ROWS", 16)
+    monkeypatch.setattr(base, "ROWS_PER_RESULT", 16)
     X = np.load("X.npy")
     X[30, 1] = 1e30
     np.save("far.npy", X)
@@ -84,12 +84,13 @@ def test_a_bar_is_shown_on_a_terminal_where_rows_take_long(
     terminal, monkeypatch, capsys
 ):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
-    monkeypatch.setattr(commands, "DELAY", 0)
+    monkeypatch.setattr(commands, "SECONDS_BEFORE_PROGRESS_BAR", 0)
     pieces = [{"mean": np.ones(3)}, {"mean": np.ones(2)}]
-    assert len(list(commands._shown(pieces, 5))) == 2
+    assert len(list(commands.show_progress(pieces, 5))) == 2
     assert ("/5.00 [" in capsys.readouterr().err) == terminal
 
 
+@pytest.mark.slow
 def test_a_covariance_of_low_rank_is_predicted_by_its_parts(here, capsys, monkeypatch):
     monkeypatch.setattr(cross_fitting, "fit_many", no_training)
     data = "fit regression wind.csv --targets u,v --ignore station --epochs 2 --quiet"

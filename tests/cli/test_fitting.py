@@ -17,12 +17,12 @@ from sklearn.utils.validation import validate_data
 from mmlp import Gram, tables
 from mmlp.estimators import cross_fitting, model_files
 from mmlp.estimators.base import NetworkEstimator
-from mmlp.estimators.cross_fitting import Scaling
 from mmlp.estimators.model_files import check_scaling
+from mmlp.estimators.scaling import Scaling
 from mmlp.serialization import files
 from mmlp.training import FitResult, NonFiniteError
 from mmlp.training.checkpoints import AnotherRunError, RunDirectory, lock_directory
-from mmlp.training.state import Metrics
+from mmlp.training.epoch import Metrics
 
 
 def test_fit_writes_a_model_and_says_what_it_is(folder):
@@ -62,7 +62,7 @@ class Training:
         with RunDirectory(
             checkpoint, {"epochs": epochs, "patience": None}
         ) as directory:
-            newest = directory.newest()
+            newest = directory.read_newest()
             self.started_at.append(newest[1]["epoch"] if newest else 0)
             column = np.zeros((1, 5))
             metrics = Metrics(
@@ -113,10 +113,8 @@ def test_overwrite_leaves_a_training_in_another_process_alone(
     with lock_directory(folder):  # as the other process does
         status, _, err = run(capsys, *words, "5", "--overwrite")
     assert status == 1
-    assert err == (
-        "mmlp: m.safetensors.checkpoint is in use by another run. Wait for it, or choose another "
-        "-o.\n"
-    )
+    assert err.startswith("mmlp: m.safetensors.checkpoint is in use by another run;")
+    assert "-o" in err
     assert sorted(folder.rglob("checkpoint-*")) == kept
 
 
@@ -127,10 +125,8 @@ def test_a_checkpoint_that_cannot_be_kept_is_told(here, tmp_path, capsys, monkey
         capsys, "fit", "vae", "X.npy", "-o", tmp_path / "m.safetensors"
     )
     assert (status, out) == (1, "")
-    assert err == (
-        f"mmlp: cannot write to {tmp_path / 'm.safetensors.checkpoint'} (file exists); allow it, "
-        "or choose another -o.\n"
-    )
+    assert f"{tmp_path / 'm.safetensors.checkpoint'} (file exists)" in err
+    assert err.count("\n") == 1
 
 
 def test_overwrite_resumes_an_interrupted_fit_with_the_same_settings(
@@ -163,12 +159,13 @@ def test_overwrite_starts_anew_where_a_checkpoint_cannot_be_used(
     words = ("fit", "vae", "X.npy", "-o", "m.safetensors", "--quiet", "--epochs", "7")
     status, _, err = run(capsys, *words)
     assert status == 1
-    assert "was written by matrix-mlp 0.1.0" in err
-    assert err.endswith("Or start anew with --overwrite.\n")
+    assert "checkpoint-00000003.safetensors has format version 1" in err
+    assert "--overwrite" in err
     assert run(capsys, *words, "--overwrite")[0] == 0
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_names_of_columns_do_not_control_the_terminal(
     here, tmp_path, capsys, monkeypatch
 ):
@@ -186,7 +183,7 @@ def test_names_of_columns_do_not_control_the_terminal(
 def test_training_that_fails_is_one_line_and_leaves_no_model(here, capsys, monkeypatch):
     def fail(*_, **__):
         warnings.warn("two\nlines", RuntimeWarning, stacklevel=1)
-        raise NonFiniteError("`fit_many`: the loss was not finite")
+        raise NonFiniteError("the loss was not finite", call="fit_many")
 
     monkeypatch.setattr(cross_fitting, "fit_many", fail)
     with warnings.catch_warnings():
@@ -195,7 +192,9 @@ def test_training_that_fails_is_one_line_and_leaves_no_model(here, capsys, monke
             capsys, "fit", "vae", "X.npy", "-o", "failed.safetensors"
         )
     assert (status, out) == (1, "")
-    assert err == "mmlp: warning: two lines\nmmlp: the loss was not finite\n"
+    warning, error = err.splitlines()
+    assert warning == "mmlp: warning: two lines"
+    assert error.startswith("mmlp: the loss was not finite;")
     assert not (here / "failed.safetensors").exists()
 
 
@@ -203,8 +202,7 @@ def test_a_cell_far_out_is_named_by_its_line_and_its_column(here, capsys, monkey
     def fail(*_, **__):
         raise NonFiniteError("as far as this")
 
-    for module in ("mean", "spd", "density"):
-        monkeypatch.setattr(f"mmlp.estimators.{module}.fit_folds", fail)
+    monkeypatch.setattr(cross_fitting, "fit_many", fail)
     data = np.random.default_rng(0).normal(10, 1, (400, 3))
     data[17, 1] = 1e6
     tables.write(here / "wild.csv", {"X": data}, ["a", "b", "c"])
@@ -232,9 +230,12 @@ def test_a_cell_far_out_is_named_by_its_line_and_its_column(here, capsys, monkey
             warnings.simplefilter("always")
             err = run(capsys, "fit", *words.split())[2]
         assert err.startswith(f"mmlp: warning: {text}")
-        assert err.endswith("remove their rows.\nmmlp: as far as this\n")
+        warning, error = err.splitlines()
+        assert warning.endswith("remove their rows.")
+        assert error.startswith("mmlp: as far as this;")
 
 
+@pytest.mark.slow
 def test_a_constant_target_is_named_and_has_no_variance(here, capsys, monkeypatch):
     monkeypatch.setattr(cross_fitting, "fit_many", no_training)
     data = np.random.default_rng(0).normal(size=(40, 4))
@@ -292,7 +293,7 @@ def averages():
         """Predict the averages of the targets."""
 
         kind, targets = "averages", "columns"
-        _numbers = ("input_", "target_", "history_")
+        _fitted_attributes = ("input_", "target_", "history_")
 
         def __init__(self, max_epochs=7, random_state=None, dtype="float32", verbose=0):
             self.max_epochs, self.random_state = max_epochs, random_state
@@ -398,6 +399,7 @@ def content(path):
     }, metadata
 
 
+@pytest.mark.slow
 def test_report_is_about_the_rows_of_the_test_and_baselines_learn_from_the_others(
     here, capsys, monkeypatch
 ):
@@ -409,7 +411,7 @@ def test_report_is_about_the_rows_of_the_test_and_baselines_learn_from_the_other
     assert status == 0
     assert json.loads(out)["report"] == "told-report/index.html"
     page = (here / "told-report/index.html").read_text()
-    assert "20 rows. Baselines learnt from 20 rows of training" in page
+    assert "20 rows. Baselines were fitted to 20 training rows" in page
     lines = {int(line) for line in re.findall('<th scope="row">line ([0-9]+)', page)}
     assert len(lines) == 10
     assert max(lines) <= 41

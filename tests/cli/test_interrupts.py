@@ -19,7 +19,7 @@ PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
 from mmlp import cli
-from mmlp.cli import about
+from mmlp.cli import info
 
 def send():
     os.kill(os.getpid(), getattr(signal, os.environ["SIGNAL"]))
@@ -28,7 +28,7 @@ def work(command):
     {work}
     return 0
 
-about.execute = work
+info.execute = work
 sys.exit(cli.main())
 """
 IN_GARBAGE_COLLECTION = """
@@ -260,10 +260,12 @@ def rest(name):
 if __name__ == "__main__":
     import sys
     from mmlp import cli
-    from mmlp.cli import about
-    from reproduction.harness.jobs import each
+    from mmlp.cli import info
+    from reproduction.harness.parallel import map_in_processes
 
-    about.execute = lambda command: each(rest, [("a",), ("b",)], "work", jobs=2)
+    info.execute = lambda command: map_in_processes(
+        rest, [("a",), ("b",)], "work", jobs=2
+    )
     sys.exit(cli.main())
 """
 

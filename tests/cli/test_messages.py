@@ -1,5 +1,6 @@
 """What the library says becomes the words of the command: no names of Python are left."""
 
+import pickle
 import re
 import warnings
 
@@ -10,11 +11,18 @@ import pytest
 from command import run
 
 from mmlp import Gram, estimators, fit
-from mmlp.argument_checks import check_size
 from mmlp.cli import commands
-from mmlp.cli.messages import in_words
-from mmlp.estimators import chunks, covariance
-from mmlp.estimators.spd import factored
+from mmlp.cli.messages import describe
+from mmlp.errors import (
+    CallError,
+    CallWarning,
+    DirectoryInUseError,
+    UnusableCheckpointError,
+)
+from mmlp.estimators import chunks, precision
+from mmlp.estimators.arguments import check_covariance_form
+from mmlp.estimators.spd import factorize
+from mmlp.estimators.training_settings import check_number_of_steps
 from mmlp.serialization import files
 
 PYTHON = re.compile(
@@ -23,14 +31,14 @@ PYTHON = re.compile(
 )
 
 
-def raised(function, *arguments, **named) -> str:
+def raised(function, *arguments, **named) -> Exception:
     with pytest.raises((ValueError, FloatingPointError)) as caught:
         function(*arguments, **named)
-    return str(caught.value)
+    return caught.value
 
 
 def small():
-    return estimators.MultivariateRegressor()
+    return estimators.MultivariateRegressor(n_models=2, max_epochs=1)
 
 
 def of_training():
@@ -54,80 +62,93 @@ def of_training():
         )
 
 
-MESSAGES = [
-    (
-        lambda: raised(factored, np.array([np.eye(2), -np.eye(2)])),
-        "Y, scaled to trace one, must be positive definite, but that of row 1 (from 0) has",
+ERRORS = {
+    "a matrix": (
+        lambda: raised(factorize, np.array([np.eye(2), -np.eye(2)])),
+        ["Y must be positive definite", "row 1 (from 0)", "-0.5"],
     ),
-    (
+    "a cell": (
         lambda: raised(small()._cast, np.full((1, 2), 1e30), "X"),
-        "X in row 0, column 0 (from 0) is 1e+30 in standard units, too large for float32",
+        ["X in row 0, column 0 (from 0)", "1e+30", "float32"],
     ),
-    (lambda: raised(check_size, 0, "MatrixVAE(max_epochs=...)"), "--epochs must be a whole num"),
-    (lambda: raised(check_size, 0, "MatrixVAE(n_components=...)"), "--latent must be a whole"),
-    (lambda: raised(chunks.check_memory, "SPDRegressor.predict", 10**6, 100), "give fewer rows."),
-    (
-        lambda: raised(covariance.check_range, "MultivariateRegressor.predict_distribution",
-                       "float32", np.array([1e-60]), np.ones(1), np.ones(1)),
-        "the model needs numbers (means, scales) from 1e-60 to 1, which float32 cannot hold; fit "
-        "targets in other units.",
+    "a rank": (
+        lambda: raised(check_covariance_form, "MultivariateRegressor", "auto", 3, 2),
+        ["--rank must be at most 2", "got 3"],
     ),
-    (
-        lambda: raised(covariance.check_rounding, "MultivariateRegressor.predict_distribution",
-                       "float32", np.full((1, 1), 1e9), np.ones((1, 1))),
-        "subtract an offset from the targets before `mmlp fit`.",
+    "epochs": (
+        lambda: raised(check_number_of_steps, 2**31, 1000, 1),
+        ["--epochs must be at most", f"got {2**31}"],
     ),
-    (of_training, "times. Give columns with very large or very small numbers other units, or try"),
-    (
-        lambda: "`fit(checkpoint=...)`: a.checkpoint is in use by another run. Wait for it, or use "
-        "another directory.",
-        "a.checkpoint is in use by another run. Wait for it, or choose another -o.",
+    "memory": (
+        lambda: raised(chunks.check_memory, "SPDRegressor.predict", 10**6, 100),
+        ["give fewer rows."],
     ),
-    (
-        lambda: "`fit_many(checkpoint=...)`: the checkpoint in a has no x of this run's shape; "
-        "another version of Optax may have written it. Give this run a directory of its own.",
-        "may have written it. Choose another -o.",
+    "range": (
+        lambda: raised(
+            precision.check_range,
+            "MultivariateRegressor.predict_distribution",
+            "float32",
+            np.array([1e-60]),
+            np.ones(1),
+            np.ones(1),
+        ),
+        ["from 1e-60 to 1", "float32", "fit targets in other units."],
     ),
-    (
-        lambda: "Stopped. The same call goes on from a.checkpoint.",
-        "Stopped. The same command goes on from a.checkpoint.",
+    "rounding": (
+        lambda: raised(
+            precision.check_rounding,
+            "MultivariateRegressor.predict_distribution",
+            "float32",
+            np.full((1, 1), 1e9),
+            np.ones((1, 1)),
+        ),
+        ["target 0 in row 0", "subtract an offset"],
     ),
-    (
-        lambda: raised(small().fit, np.ones((1, 2)), np.ones((1, 2))),
-        "it has too few rows, 1; at least 2 are needed.",
+    "training": (of_training, ["the loss was not finite", "--seed"]),
+    "a locked folder": (
+        lambda: DirectoryInUseError("a.checkpoint", "is in use", call="fit"),
+        ["a.checkpoint is in use", "-o"],
     ),
-]  # fmt: skip
+    "a checkpoint": (
+        lambda: UnusableCheckpointError("a.checkpoint", "is no checkpoint"),
+        ["a.checkpoint is no checkpoint", "--overwrite", "-o"],
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("message", "words"), MESSAGES, ids=[words for _, words in MESSAGES]
-)
-def test_a_message_of_the_library_is_told_in_words_of_the_command(message, words):
-    told = in_words(" ".join(message().split()))
-    assert words in told
-    assert not PYTHON.search(told), told
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_of_the_library_are_described_by_options_and_without_python(name):
+    make_error, facts = ERRORS[name]
+    text = describe(make_error())
+    assert all(fact in text for fact in facts), text
+    assert not PYTHON.search(text), text
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "a.npz has no array 'Y'; write it by `numpy.savez('a.npz', X=X, Y=Y)`.",
-        "only those of `mmlp fit vae` can be sampled.",
-        "a.arff ends without `@data`; is it whole?",
-        "a.csv, line 3, column 'max wind': 'fit' is not a number",
-        "--rank 3 is for a covariance of low rank; leave out --covariance full, or --rank.",
-    ],
-)
-def test_what_is_in_words_already_stays(message):
-    assert in_words(message) == message
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_with_facts_survive_pickling(name):
+    error = ERRORS[name][0]()
+    copy = pickle.loads(pickle.dumps(error))
+    assert str(copy) == str(error)
+    assert describe(copy) == describe(error)
 
 
-def test_errors_and_warnings_pass_through_it(here, capsys, monkeypatch):
+@pytest.mark.filterwarnings("default")
+def test_warnings_are_described_like_errors(here, capsys, monkeypatch):
+    def warn(command):
+        warnings.warn(CallWarning("3 rows are few", call="MatrixVAE.fit"), stacklevel=1)
+        return 0
+
+    monkeypatch.setattr(commands, "execute", warn)
+    err = run(capsys, "fit", "vae", "X.npy")[2]
+    assert err == "mmlp: warning: 3 rows are few.\n"
+
+
+def test_errors_pass_through_it(here, capsys, monkeypatch):
     def fail(command):
-        raise ValueError("`fit_many(epochs=...)`: too much")
+        raise CallError("too much", call="fit_many")
 
     monkeypatch.setattr(commands, "execute", fail)
-    assert run(capsys, "fit", "vae", "X.npy") == (1, "", "mmlp: too much\n")
+    assert run(capsys, "fit", "vae", "X.npy") == (1, "", "mmlp: too much.\n")
 
 
 def test_a_model_in_float64_says_how_to_use_it(here, capsys, monkeypatch):

@@ -5,16 +5,17 @@ import json
 import numpy as np
 import pytest
 from command import no_training, run
+from sweeps import sweep
 
 import mmlp
-from mmlp.cli import fitting
-from mmlp.cli.examined import Examined, leaks
-from mmlp.cli.parsing import parse
+from mmlp.cli.arguments import parse
+from mmlp.cli.training_rows import read_training_rows
 from mmlp.estimators import cross_fitting
 from mmlp.estimators.model_files import kinds
-from mmlp.tables.encoder import Encoder
-from mmlp.tables.kinds import Numbers, Options, Words
+from mmlp.tables.encoder import ColumnTable, TableEncoder
+from mmlp.tables.kinds import Categories, Numbers
 from mmlp.tables.number_format import NumberFormat
+from mmlp.tables.preparation import TrainingData, find_leaks
 
 ROWS = 300
 QUICK = ("--epochs", "2", "--models", "2", "--quiet")
@@ -61,11 +62,10 @@ def read(*words):
     """Return the kinds of the inputs, by name, that a fit with these words would learn from."""
     command = parse(["fit", *words])
     estimator = kinds()[command.kind](**command.params())
-    rows = fitting._read(command, estimator)
-    options = Options(estimator.missing, estimator.categories, estimator.dates)
-    forced = [name in command.categories for name in rows.inputs]
-    encoder = Encoder.of(rows.data[0], rows.inputs, options, forced)
-    return dict(zip(rows.inputs, encoder.kinds, strict=True))
+    rows = read_training_rows(command, estimator)
+    encoder = TableEncoder(missing=estimator.missing)
+    encoder.fit_table(rows.inputs)
+    return dict(zip(rows.inputs.names, encoder.kinds_, strict=True))
 
 
 # European thousands
@@ -88,6 +88,7 @@ def test_1_600_beside_decimal_commas_is_refused_with_both_readings(at, capsys):
     assert "line 43, column 'price'" in refuse(capsys, "fit", "vae", "offers.csv")
 
 
+@pytest.mark.slow
 def test_separators_settle_it_and_the_model_remembers_them(at, capsys):
     write_offers(at / "offers.csv")
     rows = (at / "offers.csv").read_text()
@@ -145,7 +146,7 @@ def test_a_file_with_decimal_points_only_is_not_affected(at, capsys):
     )
 
 
-@pytest.mark.parametrize("column", ["price", "area"])
+@sweep("column", ["price", "area"])
 def test_a_prediction_file_is_read_as_the_table_of_training(column, at, capsys):
     """Where it shows no decimal mark of its own, 1.600 may be either."""
     write_offers(at / "offers.csv", "600")
@@ -154,8 +155,8 @@ def test_a_prediction_file_is_read_as_the_table_of_training(column, at, capsys):
     (at / "new.csv").write_text("area;price\n{area};{price}\n".format(**cells))
     err = refuse(capsys, "predict", "offers.safetensors", "new.csv")
     assert err == (
-        f"mmlp: new.csv, line 2, column '{column}': '1.600' may be 1.6 or 1600, as the table of "
-        "training had decimal commas; add --decimal , --thousands . if it is 1600, or --decimal . "
+        f"mmlp: new.csv, line 2, column '{column}': '1.600' may be 1.6 or 1600, as the training "
+        "table had decimal commas; add --decimal , --thousands . if it is 1600, or --decimal . "
         "if it is 1.6.\n"
     )
     words = ("predict", "offers.safetensors", "new.csv")
@@ -168,6 +169,7 @@ def test_a_prediction_file_is_read_as_the_table_of_training(column, at, capsys):
     assert out == as_point
 
 
+@pytest.mark.slow
 def test_a_vae_remembers_decimal_commas_too(at, capsys):
     write_offers(at / "offers.csv", "600")
     status, _, err = run(capsys, "fit", "vae", "offers.csv", "--epochs", "1", "--quiet")
@@ -231,17 +233,17 @@ def test_numbers_of_a_format_are_read_and_others_are_refused(
     else:
         numbers, problems = table.numbers(["a"])
         assert not problems
-        assert not table.number_problems(["a"])
+        assert not table.find_number_problems(["a"])
         assert numbers[5, 0] == value
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--decimal x", "--decimal: it must be one of '.', ',', got 'x'."),
+        ("--decimal x", "--decimal must be '.' or ',', got 'x'."),
         (
             "--thousands ..",
-            "--thousands: it must be one of '.', ',', ' ', \"'\", '_', got '..'.",
+            "--thousands must be '.', ',', ' ', \"'\" or '_', got '..'.",
         ),
         (
             "--decimal , --thousands ,",
@@ -316,7 +318,7 @@ def test_a_stray_word_is_refused_by_its_lines_and_categories_override(at, capsys
         in err
     )
     found = read(*words[1:], "--categories", "cylinders,year")
-    assert [type(kind) for kind in found.values()] == [Words, Words, Numbers]
+    assert [type(kind) for kind in found.values()] == [Categories, Categories, Numbers]
 
 
 # Columns that are not used, and names with commas
@@ -333,6 +335,7 @@ def with_empty_column(at, capsys):
     return summary
 
 
+@pytest.mark.slow
 def test_columns_that_fit_left_out_are_neither_listed_nor_needed(
     with_empty_column, at, capsys
 ):
@@ -355,6 +358,7 @@ def test_columns_that_fit_left_out_are_neither_listed_nor_needed(
     assert "has no column 'a'" in refuse(capsys, "predict", "t.safetensors", "few.csv")
 
 
+@pytest.mark.slow
 def test_the_report_is_about_the_columns_that_are_used(with_empty_column, at, capsys):
     status, out, err = run(capsys, "report", "t.safetensors", "less.csv", "--quiet")
     assert (status, err) == (0, "")
@@ -363,6 +367,7 @@ def test_the_report_is_about_the_columns_that_are_used(with_empty_column, at, ca
     assert "always" not in page
 
 
+@pytest.mark.slow
 def test_names_with_commas_are_quoted(at, capsys):
     header = '"speed, m/s","say ""hi""","a,b,c",v'
     lines = [f"{i / 3:.3f},{i % 7}.5,{i % 4},{i % 5}" for i in range(40)]
@@ -403,7 +408,7 @@ def test_a_list_of_names_that_cannot_be_split(capsys):
     for text in ('"speed', '"speed"x,v'):
         status, out, err = run(capsys, "fit", "regression", "t.csv", "--targets", text)
         assert (status, out) == (2, "")
-        assert "--targets: it must be names separated by commas" in err
+        assert "--targets must be names separated by commas" in err
         assert err.count("\n") == 1
 
 
@@ -488,6 +493,7 @@ def test_a_decimal_comma_in_a_column_of_whole_numbers_is_read_with_the_option(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("always")
 def test_long_codes_of_a_file_of_numbers_stay_different(at, capsys):
     """A float holds no whole number of more than 53 bits."""
@@ -496,7 +502,7 @@ def test_long_codes_of_a_file_of_numbers_stay_different(at, capsys):
     (at / "t.csv").write_text("\n".join(["code,a,u", *lines]))
     fit(capsys, "regression", "t.csv", "--targets", "u", "--categories", "code")
     model = mmlp.estimators.load(at / "t.safetensors")
-    assert model.columns_.kinds[0] == Words(tuple(map(str, codes)))
+    assert model.columns_.kinds_[0] == Categories(tuple(map(str, codes)))
     (at / "new.csv").write_text(f"code,a\n{2**60},1\n")
     status, _, err = run(capsys, "predict", "t.safetensors", "new.csv")
     assert status == 0
@@ -508,11 +514,34 @@ def test_of_two_rows_no_input_is_a_copy_of_a_target():
     X = np.array([[1.0], [2.0], [5.0]])
     y = 2 * X
     for n, count in ((2, 0), (3, 1)):
-        found = Examined(X[:n], y[:n], ["a"], ["u"], np.arange(n), "")
-        assert len(list(leaks(found))) == count
+        columns = ColumnTable(X[:n], ["a"], [False], (Numbers(),))
+        data = TrainingData(columns, y[:n], ("u",), np.arange(n), "")
+        assert len(find_leaks(data)) == count
 
 
 def test_a_target_that_is_constant_is_not_called_y(at, capsys):
     (at / "same.csv").write_text("\n".join(["a,u", *(f"{i},7" for i in range(30))]))
     err = refuse(capsys, "fit", "regression", "same.csv", "--targets", "u", *QUICK)
     assert "the target is constant over the 30 rows" in err
+
+
+def test_durations_in_text_are_predicted_as_they_were_fitted(at, capsys):
+    lines = [f"{i % 9} days {i % 24:02d}:30:00,{i % 5},{i}" for i in range(40)]
+    (at / "t.csv").write_text("\n".join(["waited,a,u", *lines]))
+    fit(capsys, "regression", "t.csv", "--targets", "u")
+    for command in ("predict", "score"):
+        status, _, err = run(capsys, command, "t.safetensors", "t.csv")
+        assert status == 0, err
+
+
+@pytest.mark.filterwarnings("default")
+def test_problems_of_a_score_are_named_by_lines_of_the_whole_file(at, capsys):
+    """Also where rows before them are left out, because they lack a target."""
+    lines = [f"{i % 7},{i % 5},{i}" for i in range(40)]
+    (at / "t.csv").write_text("\n".join(["a,b,u", *lines]))
+    fit(capsys, "regression", "t.csv", "--targets", "u")
+    lines[3] = "3,3,"
+    lines[20] = "many,0,20"
+    (at / "t.csv").write_text("\n".join(["a,b,u", *lines]))
+    err = refuse(capsys, "score", "t.safetensors", "t.csv")
+    assert "t.csv, line 22, column 'a': 'many' is not a number" in err

@@ -65,6 +65,7 @@ def test_a_terminal_is_told_that_it_is_read(terminal, here, capsys, monkeypatch)
     assert ("mmlp: reading a table in CSV from stdin; Ctrl-" in err) == terminal
 
 
+@pytest.mark.slow
 def test_a_pipe_between_two_commands(here):
     words = [sys.executable, "-m", "mmlp.cli", "predict", "regression.safetensors", "-"]
     options = {

@@ -66,6 +66,7 @@ def test_a_closed_stream_changes_nothing_in_the_others(
         assert bool(text) == bool(start)
 
 
+@pytest.mark.slow
 def test_a_warning_for_a_closed_stderr_is_not_in_the_results(here, tmp_path):
     """The stand-in for training has no missing cells, this table has one: that is a warning."""
     lines = (here / "wind.csv").read_text().splitlines()
@@ -116,12 +117,12 @@ def test_a_stderr_that_cannot_be_written_to_does_not_change_the_status(
 def test_a_full_stderr_does_not_end_the_work(here):
     """Such as `2> log` on a full disk; of a report each step is a message."""
     main = """
-from mmlp.cli import about, main
+from mmlp.cli import info, main
 def execute(command):
     print("a message", file=sys.stderr, flush=True)
     print("the result")
     return 0
-about.execute = execute
+info.execute = execute
 sys.exit(main())
 """
     assert run_closed(here, "2>/dev/full", *INFO, main=main) == (0, "the result\n", "")

@@ -96,10 +96,10 @@ UNUSABLE = [
         "fit spd negative.npz",
         "must be positive definite, but that of row 2 (from 0) has smallest eigenvalue -0.5",
     ),
-    ("fit spd late.npz --test 0.5", "late.npz: Y, scaled to trace one, must be"),
+    ("fit spd late.npz --test 0.5", "late.npz: Y must be positive definite"),
     (
         "score spd.safetensors negative.npz",
-        "negative.npz: Y, scaled to trace one, must be",
+        "negative.npz: Y must be positive definite",
     ),
     ("fit vae X.npy --test 0.01", "X.npy has 40 rows, too few for --test 0.01; use another share."),
     (
@@ -116,11 +116,11 @@ UNUSABLE = [
     ),
     (
         "predict network.safetensors wind.csv",
-        "network.safetensors holds a network without its table, not a model as `mmlp fit`",
+        "network.safetensors holds a network, not",
     ),
     (
         "predict state.safetensors wind.csv",
-        "state.safetensors holds the state of a training run, not a model as `mmlp fit`",
+        "state.safetensors holds the state of a training run, not",
     ),
     ("predict folder wind.csv", "folder: is a directory"),
     ("predict regression.safetensors few.csv", "few.csv has no column 'b'"),
@@ -146,7 +146,7 @@ UNUSABLE = [
         "spd.safetensors is a model of kind spd; only those of `mmlp fit vae` can be sampled.",
     ),
     ("sample regression.safetensors -n 5", "regression.safetensors is a model of kind regression"),
-    ("info network.safetensors", "network.safetensors holds a network without its table, not"),
+    ("info network.safetensors", "network.safetensors holds a network, not"),
 ]  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mmlp.datasets import Setting, synthetic_covariances
-from mmlp.datasets.covariances import SETTINGS, _factors
+from mmlp.datasets.covariances import SETTINGS, _covariance_factors
 
 each_setting = pytest.mark.parametrize("setting", SETTINGS)
 
@@ -68,7 +68,7 @@ def test_the_input_determines_the_latent_factors_and_they_the_covariance(setting
     recovered = np.linalg.lstsq(E_transposed.T, np.arctanh(data.X).T, rcond=None)[0].T
     np.testing.assert_allclose(recovered, data.latent, atol=1e-10)
     rng = np.random.default_rng(np.random.SeedSequence(2).spawn(6)[2])
-    F = _factors(SETTINGS[setting], data.latent, 20, rng)
+    F = _covariance_factors(SETTINGS[setting], data.latent, 20, rng)
     Y = data.A @ dense(F) @ data.A.T
     np.testing.assert_allclose(
         dense(data.population),
@@ -80,7 +80,7 @@ def test_the_input_determines_the_latent_factors_and_they_the_covariance(setting
 def test_settings_differ_in_what_they_say():
     turning = Setting(turn=0.7, spread=100.0)
     c = np.random.default_rng(0).uniform(-1, 1, (3, 2))
-    F = _factors(turning, c, 6, np.random.default_rng(1))
+    F = _covariance_factors(turning, c, 6, np.random.default_rng(1))
     # without `vary` the spectrum is the same for all, only the eigenvectors turn
     np.testing.assert_allclose(
         np.linalg.svd(F, compute_uv=False) ** 2,
@@ -89,7 +89,10 @@ def test_settings_differ_in_what_they_say():
     )
     assert not np.allclose(dense(F[0]), dense(F[1]))
     linear = SETTINGS["linear"]
-    F = [_factors(linear, k * c, 6, np.random.default_rng(1)) for k in (0, 1, 2)]
+    F = [
+        _covariance_factors(linear, k * c, 6, np.random.default_rng(1))
+        for k in (0, 1, 2)
+    ]
     np.testing.assert_allclose(F[2] - F[1], F[1] - F[0], atol=1e-12)
     conditions = {
         name: synthetic_covariances(10, 50, seed=0, setting=name).condition()

@@ -8,6 +8,7 @@ import pytest
 from gamma_radius import GammaRadius
 from helpers import trace_one_factor
 from scipy import stats
+from sweeps import sweep
 
 import mmlp
 from mmlp import (
@@ -28,6 +29,7 @@ TAILS = {
     GammaRadius: (1.7,),  # a user's, with nothing but its fields and the five methods
 }
 each = pytest.mark.parametrize("family", TAILS, ids=lambda family: family.__name__)
+one_family = sweep("family", TAILS, ids=lambda family: family.__name__)
 
 
 def one_of(family, dtype=float, *, eta=2.0):
@@ -166,7 +168,7 @@ def test_a_constructor_that_breaks_the_contract_is_named():
             call()
 
 
-@each
+@one_family
 def test_entropy_variance_and_radius_are_those_of_draws(family):
     """200,000 draws, seed 2: five standard errors, a failure in a million."""
     p, n = one_of(family), 200_000
@@ -185,7 +187,7 @@ def test_entropy_variance_and_radius_are_those_of_draws(family):
     np.testing.assert_allclose(p.variance_factor(), squares.mean(), atol=error)
 
 
-@each
+@one_family
 def test_density_is_that_of_the_radius(family):
     """P(|x - loc| <= r) integrates the generator over shells: d/dr = 2 pi^(d/2)/Gamma(d/2) ..."""
     p, r = one_of(family), jnp.linspace(0.2, 4, 9)
@@ -197,7 +199,7 @@ def test_density_is_that_of_the_radius(family):
 
 
 @each
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@sweep("dtype", ["float32", "float64"])
 def test_quantiles_are_the_inverse_of_the_law_of_the_radius(family, dtype):
     p = one_of(family, dtype)
     for level, dim in ((0.05, None), (0.5, 2), (0.9, 1), (0.999, None)):
@@ -235,7 +237,7 @@ def test_from_moments_asks_for_the_parameters_of_the_tail(tail):
         TraceOneStudentT.from_moments(np.zeros(D), DiagonalGram(np.ones(D)), *tail)
 
 
-@each
+@one_family
 def test_kl_from_a_gaussian_is_the_mean_of_draws(family):
     """200,000 draws, seed 4: five standard errors, a failure in a million."""
     q, n = one_of(family), 200_000
@@ -265,6 +267,7 @@ def test_mahalanobis_is_the_distance_by_the_dispersion(family):
         p.mahalanobis(np.ones(2))
 
 
+@pytest.mark.slow
 def test_a_new_family_works_at_once_in_metrics_plots_and_files(tmp_path):
     from mmlp import metrics, plotting
 
@@ -308,7 +311,7 @@ def test_levels_and_covariances_that_make_no_sense_are_refused(family):
         family.from_moments(np.zeros(2, "float32"), huge, *TAILS[family])
 
 
-@each
+@one_family
 def test_the_distance_has_a_gradient_at_the_mean(family):
     p = one_of(family)
     np.testing.assert_array_equal(jax.grad(p.mahalanobis)(p.loc), np.zeros(D))

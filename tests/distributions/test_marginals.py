@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 from scipy.integrate import quad
 from scipy.special import gammaincc, gammaln
+from sweeps import sweep
 
 from mmlp import (
     DiagonalGram,
@@ -92,6 +93,7 @@ def test_those_of_many_tails_are_interpolated_to_nine_digits():
     )
 
 
+@pytest.mark.slow
 def test_draws_agree_in_float32_and_beyond_both_ends():
     p = power_exponential(3, 0.6, jnp.float32)
     x = np.asarray(p.sample(jax.random.key(0), 20_000))
@@ -107,7 +109,7 @@ class BisectedStudentT(TraceOneStudentT):
     radius_law = classmethod(Elliptical.radius_law.__func__)
 
 
-@pytest.mark.parametrize("nu", [3.0, 30.0])
+@sweep("nu", [3.0, 30.0])
 def test_any_family_has_marginals_by_the_law_of_its_radius(nu):
     p = BisectedStudentT(jnp.zeros(4), DiagonalGram.trace_one(jnp.ones(4)), 1.0, nu)
     unit = scipy.stats.t.std(nu)
@@ -128,7 +130,7 @@ def test_levels_outside_of_0_and_1_are_refused():
 
 
 def test_a_root_is_found_beside_an_infinite_value():
-    found = marginals._root(
+    found = marginals._find_root(
         lambda x: np.where(x > 5, np.inf, x - 3), np.zeros(1), np.full(1, 9.0)
     )
     np.testing.assert_allclose(found, 3)

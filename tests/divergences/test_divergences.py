@@ -15,6 +15,7 @@ from helpers import (
     trace_one_factor,
 )
 from pyriemann.geometry import distance as pyriemann
+from sweeps import sweep
 
 from mmlp import (
     DiagonalGram,
@@ -136,7 +137,7 @@ def test_symmetric_divergence_does_not_depend_on_the_order(name):
 
 @pytest.mark.parametrize("name", ["stein", "stein one-sided", "affine_invariant"])
 def test_congruence_invariance(name):
-    """D(WAW', WBW') = D(A, B): Sra (2016) for Stein, Pennec et al. (2006) for the other."""
+    """D(WAW', WBW') = D(A, B): Sra (2016) for Stein, Pennec et al. (2006)."""
     rng = np.random.default_rng(5)
     A, B, W = (
         Gram(rng.normal(size=(4, 4))),
@@ -202,8 +203,8 @@ def by_factor(name, argument):
 
 
 @each
-@pytest.mark.parametrize("argument", [0, 1])
-@pytest.mark.parametrize("spectrum", SPECTRA)
+@sweep("argument", [0, 1])
+@sweep("spectrum", SPECTRA, quick=2)
 def test_derivatives_to_second_order(name, argument, spectrum):
     rng = np.random.default_rng(7)
     s = SPECTRA[spectrum]
@@ -332,7 +333,7 @@ def test_bad_input_is_named(name):
         DIVERGENCES[name](Gram(np.eye(2)), Gram(np.eye(3)))
     with pytest.raises(
         ValueError,
-        match=rf"`{function}\(A, B\)` cannot broadcast batch dimensions \(2,\) and \(3,\)",
+        match=rf"`{function}\(A, B\)` cannot broadcast .* \(2,\) and \(3,\)",
     ):
         DIVERGENCES[name](
             Gram(np.ones((2, 2, 2)) + np.eye(2)), Gram(np.ones((3, 2, 2)) + np.eye(2))

@@ -8,16 +8,18 @@ import sys
 import numpy as np
 import pytest
 from small_estimators import DENSITY, MATRICES, REGRESSION, SPD, X, Y
+from sweeps import sweep
 
 from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor
 from mmlp.estimators.base import FewRowsWarning
-from mmlp.estimators.covariance_calibration import shape
-from mmlp.metrics.scores import checked_weight, weighted_mean
+from mmlp.estimators.covariance_calibration import fit_shape
+from mmlp.metrics.scores import check_sample_weight, weighted_mean
 from mmlp.training import forks
 
 LINEAR = {**REGRESSION, "hidden_dims": (), "hidden_features": (), "max_epochs": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*rows are too few to judge")
 def test_tables_of_two_rows_and_two_targets_work():
     """Twenty random tables, seeds 0 to 19: in some of them residuals have rank one."""
@@ -36,14 +38,14 @@ def test_residuals_of_rank_one_have_a_shape_of_full_rank(n):
     residuals = np.where(np.arange(n) % 2, 1.0, -1.0)[:, None] * np.array(
         [1.0, 2.0, 1e-6]
     )
-    L = shape(residuals, np.ones(n))
+    L = fit_shape(residuals, np.ones(n))
     V = L @ L.T / 3
     scale = np.sqrt(np.diag(V))
     np.testing.assert_allclose(scale, np.abs(residuals[0]), rtol=1e-6)
     assert np.linalg.eigvalsh(V / np.outer(scale, scale)).min() > 0.5 / n
 
 
-@pytest.mark.parametrize("n", [2, 19])
+@sweep("n", [2, 19])
 def test_fewer_than_twenty_rows_are_warned_of(n):
     with pytest.warns(
         FewRowsWarning, match=f"`MultivariateRegressor.fit`: {n} rows are too few"
@@ -51,6 +53,7 @@ def test_fewer_than_twenty_rows_are_warned_of(n):
         MultivariateRegressor(**LINEAR).fit(X[:n], Y[:n])
 
 
+@pytest.mark.slow
 def test_matrices_and_densities_of_two_rows_work():
     with pytest.warns(FewRowsWarning, match="`SPDRegressor.fit`: 2 rows"):
         model = SPDRegressor(**SPD | {"hidden_dims": (), "max_epochs": 2}).fit(
@@ -67,7 +70,7 @@ def test_matrices_and_densities_of_two_rows_work():
     [
         (
             {"rank": 100_000},
-            r"rank=100000\)` must be at most 2, the number of columns that vary",
+            r"rank=...\)` must be at most 2, the number of columns that vary",
         ),
         ({"rank": 10**20}, r"rank=...\)` must be at most 2147483647, got 1000000"),
         (
@@ -97,7 +100,9 @@ def test_patience_and_batches_have_no_bound():
 
 
 def test_a_density_has_no_more_loadings_than_columns():
-    with pytest.raises(ValueError, match=r"`MatrixVAE\(rank=4\)` must be at most 3"):
+    with pytest.raises(
+        ValueError, match=r"`MatrixVAE\(rank=...\)` must be at most 3.*got 4"
+    ):
         MatrixVAE(**DENSITY, rank=4).fit(X)
 
 
@@ -120,7 +125,7 @@ def test_weights_of_any_size_are_ratios(unit):
 def test_weights_too_far_apart_are_refused(far):
     weight = np.ones(60)
     weight[3] = far
-    match = r"fit\(sample_weight=...\)` holds weights from .* to .*: float32 cannot hold .* to zero"
+    match = r"fit\(sample_weight=...\)` holds weights from .* to .* float32 cannot hold .* to zero"
     with pytest.raises(ValueError, match=match):
         MultivariateRegressor(**LINEAR).fit(X, Y, weight)
 
@@ -138,7 +143,7 @@ def test_weights_too_far_apart_are_refused(far):
 def test_weights_of_scores_are_checked(weight, match):
     with pytest.raises(ValueError, match=r"`f\(sample_weight=...\)` " + match):
         weighted_mean(np.ones(2), weight, "f")
-    np.testing.assert_array_equal(checked_weight(3, 2, "f"), [1.5, 1.5])
+    np.testing.assert_array_equal(check_sample_weight(3, 2, "f"), [1.5, 1.5])
 
 
 EMPTY = np.empty((10**18, 0))
@@ -196,6 +201,7 @@ in_a_fork("predict", lambda: model.predict(X))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 def test_a_process_that_was_forked_after_jax_started_is_refused(tmp_path):
     """Its first computation would wait for ever; one that was forked before works."""

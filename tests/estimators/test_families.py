@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gamma_radius import GammaRadius
 from small_estimators import REGRESSION, X, Y
+from sweeps import sweep
 
 from mmlp import TraceOneStudentT, estimators
 from mmlp.estimators import MultivariateRegressor
@@ -44,6 +45,7 @@ def check_predictions(model, family, path):
     return p
 
 
+@pytest.mark.slow
 def test_another_family_is_a_line_in_the_table(monkeypatch, tmp_path):
     monkeypatch.setitem(FAMILIES, "gamma_radius", GammaRadiusHead)
     model = MultivariateRegressor(**REGRESSION | {"family": "gamma_radius"}).fit(X, Y)
@@ -51,7 +53,7 @@ def test_another_family_is_a_line_in_the_table(monkeypatch, tmp_path):
     assert 0 <= model.contrast_ <= 1
 
 
-@pytest.mark.parametrize("covariance", ["full", "low_rank"])
+@sweep("covariance", ["full", "low_rank"])
 def test_student_t_is_a_family_of_the_regressor(covariance, tmp_path):
     model = MultivariateRegressor(**STUDENT_T | {"covariance": covariance}).fit(X, Y)
     p = check_predictions(model, TraceOneStudentT, tmp_path / "model")

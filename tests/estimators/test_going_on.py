@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from small_estimators import DENSITY, MATRICES, REGRESSION, SPD, X, Y, rows
+from sweeps import sweep
 
 from mmlp import estimators
 from mmlp.estimators import (
@@ -45,7 +46,7 @@ def again(fitted, **arguments):
     return copy.deepcopy(fitted).set_params(warm_start=True, **arguments)
 
 
-@pytest.mark.parametrize("name", FITS)
+@sweep("name", FITS)
 def test_a_warm_start_goes_on_from_the_networks_in_their_units(name, seen, request):
     fitted = request.getfixturevalue(name)
     model = again(fitted)
@@ -133,7 +134,7 @@ def test_own_rows_judge_in_place_of_folds(name, seen, request):
 
 
 def test_those_of_many_rows_judge_each_stage(seen, monkeypatch):
-    monkeypatch.setattr(mean, "MOST", 10)
+    monkeypatch.setattr(mean, "MAX_ROWS_FOR_GAUSSIAN_PROCESS", 10)
     MultivariateRegressor(**REGRESSION).fit(X, Y, X_val=X_VAL, y_val=Y_VAL)
     assert len(seen) == 4
     assert all(len(np.unique(weight[0])) == 2 for _, (_, weight) in seen)

@@ -8,9 +8,8 @@ import pytest
 
 import mmlp
 from mmlp.estimators import base
-from mmlp.estimators.inputs import by_cells
-from mmlp.tables.encoder import ColumnsWarning
-from mmlp.tables.kinds import Dates, Numbers, Words
+from mmlp.tables.encoder import ColumnsWarning, keep_cells
+from mmlp.tables.kinds import Categories, Dates, Numbers
 from mmlp.tables.problems import ProblemsError
 
 TINY = {"max_epochs": 2, "hidden_dims": (), "hidden_features": (4,), "n_models": 2}
@@ -37,13 +36,13 @@ def fitted():
 
 
 def test_each_column_is_of_its_kind_and_stays_so_in_a_file(fitted, tmp_path):
-    kinds = [type(kind) for kind in fitted.columns_.kinds]
-    assert kinds == [Numbers, Words, Dates, Words]
+    kinds = [type(kind) for kind in fitted.columns_.kinds_]
+    assert kinds == [Numbers, Categories, Dates, Categories]
     assert fitted.n_features_in_ == 4
-    assert fitted.input_.scale[fitted.columns_.indicators].tolist() == [0.5] * 7
+    assert fitted.input_.scale[fitted.columns_.indicator_mask].tolist() == [0.5] * 7
     fitted.save(tmp_path / "model")
     again = mmlp.estimators.load(tmp_path / "model")
-    assert again.columns_ == fitted.columns_
+    assert again.columns_.kinds_ == fitted.columns_.kinds_
     assert np.array_equal(again.predict(GAP), fitted.predict(GAP))
     as_text = GAP.assign(code=["1.0", "2", "3"] * 20, c=X.c.astype(str))
     assert np.array_equal(fitted.predict(as_text), fitted.predict(GAP))
@@ -89,7 +88,7 @@ def test_rows_without_a_target_are_left_out_and_counted():
             {"missing": "skip"},
             X,
             Y,
-            r"`MultivariateRegressor\(missing=...\)` must be one of imp",
+            r"`MultivariateRegressor\(missing=...\)` must be one of med",
         ),
         ({"categories": ["tt"]}, X, Y, "names the column 'tt', which X has not"),
         ({"categories": "refuse"}, X, Y, "column 't': 'x' is text"),
@@ -129,16 +128,18 @@ def test_dropped_rows_are_dropped_in_training_alone():
         assert np.isfinite(model.predict(numbers)).all()
 
 
+@pytest.mark.slow
 def test_a_warm_start_needs_the_same_way_with_columns():
     warm = regressor(warm_start=True).fit(X[["a", "code"]], Y)
     for options in ({"missing": "refuse"}, {"categories": ["code"]}):
         warm.set_params(missing="impute", categories="auto").set_params(**options)
         with pytest.raises(
-            ValueError, match="warm_start goes on with the `missing` and `categ"
+            ValueError, match="warm_start resumes with the `missing` and `categ"
         ):
             warm.fit(X[["a", "code"]], Y)
 
 
+@pytest.mark.slow
 def test_matrices_from_a_data_frame():
     matrices = np.eye(2) * (1 + X.code.to_numpy())[:, None, None]
     model = mmlp.SPDRegressor(
@@ -170,15 +171,15 @@ def test_a_stray_word_is_refused_by_its_row_among_all_rows_given(as_table):
 
 def test_pieces_of_a_table_are_read_like_the_whole(fitted, monkeypatch):
     """One row shows that dates begin with the day; the pieces after it do not."""
-    monkeypatch.setattr(base, "ROWS", 4)
+    monkeypatch.setattr(base, "ROWS_PER_RESULT", 4)
     table = X.assign(
         c=["25/03/2021", *["05/03/2021"] * 59], a=[*X.a[:30], *[None] * 30]
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        pieces = list(fitted.predicted_pieces(table))
+        pieces = list(fitted.predict_results_in_chunks(table))
     assert len(pieces) == 15
-    whole = fitted.predicted(table)
+    whole = fitted.predict_results(table)
     for name, values in whole.items():
         assert np.array_equal(np.concatenate([piece[name] for piece in pieces]), values)
     with pytest.raises(ProblemsError, match="may begin with the day or the month"):
@@ -186,18 +187,18 @@ def test_pieces_of_a_table_are_read_like_the_whole(fitted, monkeypatch):
 
 
 def test_pieces_of_a_table_repeat_no_warning(fitted, monkeypatch):
-    monkeypatch.setattr(base, "ROWS", 4)
+    monkeypatch.setattr(base, "ROWS_PER_RESULT", 4)
     table = X.assign(t=["x", "w"] * 30)
     with pytest.warns(ColumnsWarning, match="'w'") as warned:
-        list(fitted.predicted_pieces(table))
+        list(fitted.predict_results_in_chunks(table))
     assert len(warned) == 1
 
 
 def test_long_codes_of_a_data_frame_stay_different_beside_floats():
     codes = [2**60, 2**60 + 1, 2**60 + 2] * 20
     table = pd.DataFrame({"a": X.a, "code": codes})
-    assert by_cells(table).to_numpy()[:3, 1].tolist() == codes[:3]
-    assert len(by_cells(table[:0])) == 0
+    assert keep_cells(table).to_numpy()[:3, 1].tolist() == codes[:3]
+    assert len(keep_cells(table[:0])) == 0
     assert (
-        by_cells(X[["a", "code"]]).dtypes.tolist() == X[["a", "code"]].dtypes.tolist()
+        keep_cells(X[["a", "code"]]).dtypes.tolist() == X[["a", "code"]].dtypes.tolist()
     )

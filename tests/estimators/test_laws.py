@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from small_estimators import X, Y
+from sweeps import sweep
 
 from mmlp import metrics
 
@@ -22,6 +23,7 @@ def compiled(caplog):
         yield names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["regressor", "tailed"])
 def test_scores_take_a_few_programs(name, compiled, request):
     model = request.getfixturevalue(name)
@@ -54,7 +56,7 @@ def test_log_densities_of_many_rows_are_those_of_each(tailed):
     np.testing.assert_allclose(tailed.log_density(*many), expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["regressor", "tailed"])
+@sweep("name", ["regressor", "tailed"])
 def test_draws_of_numpy_have_the_law_of_those_of_jax(name, request):
     p = request.getfixturevalue(name).predict_distribution(X)
     draws = p.numpy_white(np.random.default_rng(0), (4000, 60))

@@ -39,6 +39,7 @@ def test_those_of_a_gaussian_are_known(regressor, single):
     assert single.predict_quantiles(X, [0.3]).shape == (60, 1)
 
 
+@pytest.mark.slow
 def test_quantiles_of_a_power_exponential_are_those_of_its_draws(tailed):
     p, levels = tailed.predict_distribution(X), np.array([0.05, 0.25, 0.5, 0.9, 0.99])
     assert np.ptp(np.asarray(p.tail[1])) > 0, "rows have tails of their own"

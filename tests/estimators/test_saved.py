@@ -12,6 +12,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from small_estimators import X, Y, outputs
+from sweeps import sweep
 
 import mmlp
 from mmlp import estimators
@@ -40,6 +41,7 @@ def test_files_and_pickles_give_back_the_estimator_bit_for_bit(name, request, tm
         )
 
 
+@pytest.mark.slow
 def test_a_file_of_another_kind_is_refused_with_the_remedy(regressor, tmp_path):
     regressor.save(tmp_path / "estimator")
     mmlp.save(mmlp.MatrixMLP(3, 2, (4,), key=jax.random.key(0)), tmp_path / "model")
@@ -97,9 +99,7 @@ OTHERS += [
 OTHERS += [{"value": "text"}]
 
 
-@pytest.mark.parametrize(
-    "name", ["regressor", "spd", pytest.param("density", marks=pytest.mark.slow)]
-)
+@sweep("name", ["regressor", "spd", pytest.param("density", marks=pytest.mark.slow)])
 def test_whatever_a_header_holds_it_is_refused_or_the_estimator_predicts(
     name, request, tmp_path
 ):
@@ -152,7 +152,7 @@ def test_whatever_a_header_holds_it_is_refused_or_the_estimator_predicts(
         (("fitted", "contrast_"), 2.0, "contrast_ is 2.0, not a number from 0 to 1"),
         (("fitted", "is_vector_"), True, "is_vector_ is True for 2 targets"),
         (("fitted", "history_", "history"), {}, "history_ does not hold the losses"),
-        (("fitted",), {}, "has no columns_: another version wrote it; fit anew"),
+        (("fitted",), {}, "has no columns_: another version wrote it; fit again"),
         (("params", "dict", "dtype"), {"value": "float16"}, "dtype is 'float16'"),
         (("params", "dict", "family"), {"value": "cauchy"}, "family is 'cauchy'"),
         (("params", "dict", "patience"), {"dict": {}}, "arguments {'patience': {}}"),
@@ -168,7 +168,7 @@ def test_a_damaged_header_is_refused_for_what_is_wrong_in_it(
         estimators.load(tmp_path / "model")
 
 
-@pytest.mark.parametrize("widths", [(np.int64(4),), [4], [np.int32(4)]])
+@sweep("widths", [(np.int64(4),), [4], [np.int32(4)]])
 def test_parameters_of_numpy_types_are_saved(widths, regressor, tmp_path):
     other = (
         clone(regressor)

@@ -118,7 +118,7 @@ def test_weights_are_routed_to_them(regressor):
         for a, b in ((second, first), (first, second))
     ]
     np.testing.assert_allclose(scores, expected)
-    with pytest.raises(ValueError, match="knows sample_weight alone, got weights"):
+    with pytest.raises(ValueError, match="sample_weight, got weights"):
         scorer.set_score_request(weights=True)
 
 

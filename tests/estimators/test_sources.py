@@ -28,6 +28,7 @@ def fitted():
     return model.fit(TEXT, Y)
 
 
+@pytest.mark.slow
 def test_text_and_types_of_pandas_predict_the_same(fitted):
     expected = fitted.predict(TEXT)
     for frame in (

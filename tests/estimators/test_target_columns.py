@@ -47,7 +47,7 @@ def test_a_constant_target_changes_nothing_for_the_others(constant, regressor):
     interval = constant.predict_interval(X)
     np.testing.assert_array_equal(interval[:, 1], CONSTANT)
     np.testing.assert_array_equal(interval[:, VARYING], regressor.predict_interval(X))
-    results = constant.predicted(X, text=True)
+    results = constant.predict_results(X, text=True)
     np.testing.assert_array_equal(results["mean"], mean)
     np.testing.assert_array_equal(results["covariance"], V)
 
@@ -77,7 +77,7 @@ def test_densities_and_scores_are_those_of_the_other_targets(constant, regressor
 def test_another_value_than_the_constant_is_warned_of(constant):
     other = WITH_CONSTANT.copy()
     other[[3, 5], 1] = 7.0
-    match = r"2 of 60 rows differ from the constant of `fit` in target 'k'.*density .* is zero"
+    match = r"2 of 60 rows differ from the constant of training in target 'k'.*density .* is zero"
     with pytest.warns(ConstantTargetWarning, match=match):
         values = constant.log_density(X, other)
     np.testing.assert_array_equal(values, constant.log_density(X, WITH_CONSTANT))
@@ -141,6 +141,7 @@ def test_a_file_from_before_constant_targets_has_none(regressor, tmp_path):
     np.testing.assert_array_equal(again.predict(X), regressor.predict(X))
 
 
+@pytest.mark.slow
 def test_a_report_leaves_out_constant_targets(constant, tmp_path):
     page = report(constant, X, FRAME, tmp_path, progress=False).read_text()
     assert "left out of this page: k." in page
@@ -148,6 +149,7 @@ def test_a_report_leaves_out_constant_targets(constant, tmp_path):
         report(constant, X, FRAME[["v", "k", "u"]], tmp_path, progress=False)
 
 
+@pytest.mark.slow
 def test_a_longer_fit_keeps_which_targets_are_constant(constant):
     model = clone(constant).set_params(**LINEAR)
     with pytest.warns(ConstantTargetWarning):
@@ -166,6 +168,7 @@ def test_a_longer_fit_keeps_which_targets_are_constant(constant):
         model.fit(X, FRAME[["v", "k", "u"]])
 
 
+@pytest.mark.slow
 def test_low_rank_covariances_leave_constant_targets_out():
     sizes = {**LINEAR, "covariance": "low_rank"}
     with pytest.warns(ConstantTargetWarning, match=r"target 1 \(from 0\)"):
@@ -176,7 +179,7 @@ def test_low_rank_covariances_leave_constant_targets_out():
     np.testing.assert_array_equal(
         V[:, VARYING][:, :, VARYING], alone.predict_covariance(X)
     )
-    assert {name: x.shape for name, x in model.predicted(X).items()} == {
+    assert {name: x.shape for name, x in model.predict_results(X).items()} == {
         "mean": (60, 3),
         "std": (60, 3),
         "scale": (60, 3),
@@ -267,6 +270,7 @@ def test_rows_of_validation_have_the_targets_of_training():
         )
 
 
+@pytest.mark.slow
 def test_arrays_and_series_have_no_names_to_check(constant):
     assert constant.log_score(X, WITH_CONSTANT) == constant.log_score(X, FRAME)
     model = MultivariateRegressor(**LINEAR).fit(X, FRAME["u"])

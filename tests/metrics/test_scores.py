@@ -99,7 +99,7 @@ def test_draws_of_many_rows_are_made_in_pieces(monkeypatch):
         lambda self, rng, batch: shapes.append(batch) or white(self, rng, batch),
     )
     whole = metrics.energy_score(p, y)
-    monkeypatch.setattr(scores, "NUMBERS", 500 * y.size)
+    monkeypatch.setattr(scores, "MAX_NUMBERS_AT_ONCE", 500 * y.size)
     assert metrics.energy_score(p, y) == pytest.approx(whole, rel=0.1)
     assert shapes == [(1000, 6), (500, 6), (500, 6)]
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sweeps import sweep
 
 import mmlp
 from mmlp import (
@@ -36,7 +37,7 @@ def network(cls, d, out, **options):
 
 @pytest.mark.parametrize(("head", "family", "extra"), HEADS)
 @pytest.mark.parametrize("cls", [MatrixMLP, JointMatrixMLP, CholeskyMLP])
-@pytest.mark.parametrize("diagonal", [False, True])
+@sweep("diagonal", [False, True])
 def test_head_reads_the_vector_and_the_gram(head, family, extra, cls, diagonal):
     net = network(cls, 2, 2 + extra, **({"output": Diagonal()} if diagonal else {}))
     X = jax.random.normal(jax.random.key(1), (5, 3))
@@ -64,7 +65,7 @@ def test_head_reads_the_vector_and_the_gram(head, family, extra, cls, diagonal):
     )
 
 
-@pytest.mark.parametrize(("head", "family", "extra"), HEADS)
+@sweep(("head", "family", "extra"), HEADS)
 def test_likelihood_has_a_gradient_by_every_weight(head, family, extra):
     model = head(network(MatrixMLP, 2, 2 + extra))
     loss = jax.jit(
@@ -114,7 +115,7 @@ def test_the_least_df_is_an_argument(tmp_path):
 def test_out_features_that_do_not_fit_are_refused(head, family, extra, cls, out):
     with pytest.raises(
         ValueError,
-        match=rf"needs a network with out_features=dim \+ {extra} = {2 + extra}, got .*MLP with "
+        match=rf"with out_features=dim \+ {extra} = {2 + extra}, got .*MLP with "
         rf"out_features={out}",
     ):
         head(network(cls, 2, out))

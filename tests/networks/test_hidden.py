@@ -72,6 +72,7 @@ def test_a_kernel_without_bounds_neither_overflows_nor_vanishes(scale):
     assert isinstance(Hidden(MercerSigmoid())(Z), UpToScale)
 
 
+@pytest.mark.slow
 def test_a_slope_so_small_that_squares_vanish_is_no_harm():
     def total(x):
         return MatrixMLP(3, 2, (4, 4), kernel=MercerSigmoid(1e-20), key=KEYS[0])(

@@ -1,10 +1,11 @@
-"""The output `LowRank`: fed by every network, started at the principal directions of targets."""
+"""The output `LowRank` of every network, and its start at principal directions."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from mmlp import (
     VAE,
@@ -22,11 +23,12 @@ from mmlp import (
     load,
     save,
 )
-from mmlp.networks.low_rank import SHARE, SPARE, principal
+from mmlp.networks.low_rank import PRINCIPAL_SHARE, SPARE_SHARE, principal_loadings
 
 KEY = jax.random.key(0)
 NETWORKS = [MatrixMLP, JointMatrixMLP, ShallowMatrixMLP, CholeskyMLP]
 each_network = pytest.mark.parametrize("make", NETWORKS)
+one_network = sweep("make", NETWORKS)
 compiled = eqx.filter_jit(calibrate)
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 4))
@@ -37,7 +39,7 @@ Y = (
 )
 
 
-@each_network
+@one_network
 def test_every_network_feeds_it_and_comes_back_from_a_file(make, tmp_path):
     model = make(4, 6, (5,), output=LowRank(2), key=KEY)
     A = model(jnp.ones(4))
@@ -50,7 +52,7 @@ def test_every_network_feeds_it_and_comes_back_from_a_file(make, tmp_path):
     assert eqx.tree_equal(model(jnp.ones(4)), again(jnp.ones(4)))
 
 
-@pytest.mark.parametrize("make", [MatrixMLP, JointMatrixMLP, CholeskyMLP])
+@sweep("make", [MatrixMLP, JointMatrixMLP, CholeskyMLP])
 def test_the_gradient_of_a_density_equals_finite_differences(make):
     head = GaussianHead(make(3, 4, (3,), out_features=5, output=LowRank(2), key=KEY))
     weights, structure = jax.tree.flatten(head)
@@ -73,7 +75,7 @@ def test_the_gradient_of_a_density_equals_finite_differences(make):
     np.testing.assert_allclose(slope, (ends[0] - ends[1]) / 2e-6, rtol=1e-6, atol=1e-7)
 
 
-@each_network
+@one_network
 def test_it_responds_to_inputs_once_calibrated(make):
     model = compiled(make(4, 6, (5,), output=LowRank(2), key=KEY), X, key=KEY)
     A = jax.vmap(model)(X)
@@ -102,7 +104,7 @@ def mean_hidden(model):
     return jnp.mean(jnp.tanh(jax.vmap(model.vectors[0])(H, X)), axis=0)
 
 
-@each_network
+@one_network
 def test_targets_start_it_at_their_variances_and_principal_directions(make):
     model = compiled(
         make(4, 6, (5,), output=LowRank(3), key=KEY), X, key=KEY, targets=Y
@@ -115,10 +117,13 @@ def test_targets_start_it_at_their_variances_and_principal_directions(make):
     np.testing.assert_allclose(A.U @ within, A.U, atol=1e-9)
     covariance = np.cov(Y.T, bias=True)
     parallel = within @ covariance @ within
-    np.testing.assert_allclose(total * A.U.T @ A.U, SHARE * parallel, atol=1e-6 * total)
+    np.testing.assert_allclose(
+        total * A.U.T @ A.U, PRINCIPAL_SHARE * parallel, atol=1e-6 * total
+    )
 
 
-@pytest.mark.parametrize("make", [JointMatrixMLP, CholeskyMLP])
+@pytest.mark.slow
+@sweep("make", [JointMatrixMLP, CholeskyMLP])
 def test_a_head_starts_at_the_mean_and_the_covariance_of_targets(make):
     network = make(4, 6, (5,), out_features=7, output=LowRank(3), key=KEY)
     head = compiled(GaussianHead(network), X, key=KEY, targets=Y)
@@ -133,6 +138,7 @@ def test_a_head_starts_at_the_mean_and_the_covariance_of_targets(make):
     assert np.mean(p.log_prob(Y[:, None])) > np.mean(diagonal.log_prob(Y)) - 3
 
 
+@pytest.mark.slow
 def test_a_vae_starts_its_decoder_at_the_data():
     encoder = GaussianHead(JointMatrixMLP(6, 2, (4,), out_features=3, key=KEY))
     network = JointMatrixMLP(2, 6, (4,), out_features=9, output=LowRank(3), key=KEY)
@@ -142,7 +148,7 @@ def test_a_vae_starts_its_decoder_at_the_data():
     assert np.mean(elbo(started, Y)) > np.mean(elbo(plain, Y)) + 100
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("targets", "rank"),
     [
         (Y, 9),  # more loadings than columns
@@ -155,10 +161,11 @@ def test_a_vae_starts_its_decoder_at_the_data():
         ),
     ],
     ids=["rank > d", "rank > n", "d = 1", "small", "constant column"],
+    quick=2,
 )
 def test_the_diagonal_is_right_however_many_directions_there_are(targets, rank):
     L = RNG.normal(size=(targets.shape[1], rank)).astype(targets.dtype)
-    log_scale, L = principal(jnp.asarray(targets), jnp.asarray(L))
+    log_scale, L = principal_loadings(jnp.asarray(targets), jnp.asarray(L))
     assert L.shape[1] == rank
     assert np.all(np.isfinite(L))
     variance = np.var(targets.astype(float), axis=0)
@@ -168,7 +175,9 @@ def test_the_diagonal_is_right_however_many_directions_there_are(targets, rank):
     np.testing.assert_allclose(
         got, variance, rtol=1e-4 if L.dtype == np.float32 else 1e-9
     )
-    assert np.all(np.exp(2 * log_scale) > (1 - SHARE - SPARE**2 - 1e-4) * variance)
+    assert np.all(
+        np.exp(2 * log_scale) > (1 - PRINCIPAL_SHARE - SPARE_SHARE**2 - 1e-4) * variance
+    )
     assert np.all(np.any(L != 0, axis=0))  # each of them can learn
 
 
@@ -177,7 +186,7 @@ def test_many_rows_cost_no_more_than_their_columns():
         jax.ShapeDtypeStruct((10**6, 3), float),
         jax.ShapeDtypeStruct((3, 2), float),
     )
-    program = jax.make_jaxpr(principal)(*shapes)
+    program = jax.make_jaxpr(principal_loadings)(*shapes)
     assert max(v.aval.size for e in program.eqns for v in e.outvars) <= 3 * 10**6
 
 

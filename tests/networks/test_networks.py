@@ -1,4 +1,4 @@
-"""What tests/alpha does not hold: saturation, float32, batches, bad input, the joint form."""
+"""Beyond tests/alpha: saturation, float32, batches, bad input, the joint form."""
 
 import subprocess
 import sys
@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from mmlp import (
     CholeskyMLP,
@@ -66,7 +67,7 @@ def matrix_of(output):
 
 
 @each
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@sweep("dtype", [np.float32, np.float64])
 def test_output_is_spd_with_trace_one_from_tiny_to_huge_inputs(name, dtype):
     model = jax.tree.map(lambda w: w.astype(dtype), NETWORKS[name]())
     directions = np.random.default_rng(0).normal(size=(5, model.in_features))
@@ -90,14 +91,16 @@ def test_output_is_spd_with_trace_one_from_tiny_to_huge_inputs(name, dtype):
 def test_a_batch_is_the_samples_one_by_one(name):
     model = NETWORKS[name]()
     X = np.random.default_rng(1).normal(size=(3, model.in_features))
-    batch = jax.vmap(model)(X)
+    batch = jax.jit(lambda X: jax.vmap(model)(X))(X)
+    compiled = jax.jit(lambda x: model(x))
     for i in range(3):
         for one, many in zip(
-            jax.tree.leaves(model(X[i])), jax.tree.leaves(batch), strict=True
+            jax.tree.leaves(compiled(X[i])), jax.tree.leaves(batch), strict=True
         ):
             np.testing.assert_allclose(one, many[i], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_sample_and_its_gradient_do_not_feel_their_neighbours():
     model = NETWORKS["general"]()
     X = np.random.default_rng(2).normal(size=(5, 4))
@@ -126,9 +129,9 @@ def kernel_matrix(T):
     return T.T @ T / np.sum(T**2)
 
 
-@pytest.mark.parametrize("out_features", [None, 2])
+@sweep("out_features", [None, 2])
 def test_the_equations_of_the_joint_form(out_features):
-    """Written out, with the sizes d_l of the matrices in place of the paper's constants."""
+    """Written out, with the sizes d_l in place of the paper's constants."""
     model = JointMatrixMLP(4, 3, (6, 5), out_features, (7, 8), key=KEY)
     x = np.random.default_rng(4).normal(size=4)
     M2, M1, M0 = model.matrices
@@ -204,7 +207,7 @@ def test_hidden_and_output_kernels_are_chosen_separately():
 
 
 def test_cholesky_covers_every_spd_matrix_of_trace_one():
-    """The baseline can be any trace-one matrix: its output layer is solved for a given target."""
+    """The baseline can be any trace-one matrix: its last layer is solved for one."""
     rng = np.random.default_rng(3)
     T = np.triu(rng.normal(size=(3, 3)))
     T[np.diag_indices(3)] = np.abs(np.diag(T))
@@ -286,7 +289,7 @@ def test_bad_input_is_named(call, message):
 
 @pytest.mark.slow
 def test_a_560_pixel_covariance_fits_in_memory():
-    """Value and gradient of the von Neumann loss, batch 10: the process stays below 1.5 GiB."""
+    """Value and gradient of the von Neumann loss, batch 10, take below 1.5 GiB."""
     script = Path(__file__).parents[2] / "benchmarks" / "scaling.py"
     run = subprocess.run(
         [sys.executable, script, "von Neumann", "560"],

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import equations
+from sweeps import sweep
 
 from mmlp import (
     CholeskyMLP,
@@ -33,6 +34,7 @@ each_output = pytest.mark.parametrize("output", OUTPUTS.values(), ids=OUTPUTS)
 each_network = pytest.mark.parametrize(
     "make", [MatrixMLP, JointMatrixMLP, ShallowMatrixMLP, CholeskyMLP]
 )
+one_network = sweep("make", [MatrixMLP, JointMatrixMLP, ShallowMatrixMLP, CholeskyMLP])
 
 
 @each_output
@@ -46,7 +48,7 @@ def test_every_network_feeds_every_output(make, output):
 
 
 @each_output
-@pytest.mark.parametrize("make", [MatrixMLP, JointMatrixMLP, CholeskyMLP])
+@sweep("make", [MatrixMLP, JointMatrixMLP, CholeskyMLP])
 def test_the_gradient_of_a_density_equals_finite_differences(make, output):
     head = GaussianHead(make(3, 2, (3,), out_features=3, output=output, key=KEY))
     weights, structure = jax.tree.flatten(head)
@@ -72,7 +74,7 @@ def test_the_gradient_of_a_density_equals_finite_differences(make, output):
         )
 
 
-@each_output
+@sweep("output", OUTPUTS.values(), ids=OUTPUTS)
 def test_a_network_of_size_one_gives_the_number_one(output):
     for make in (MatrixMLP, JointMatrixMLP, CholeskyMLP):
         model = make(2, 1, (1,), out_features=2, output=output, key=KEY)
@@ -125,7 +127,7 @@ def test_every_network_comes_back_from_a_file_with_every_output(make, output, tm
 
 @register(name="tests.FactorLayer")
 class FactorLayer(eqx.Module):
-    """A small matrix, its loadings and learnt scales: weights that a `MatrixLayer` has not."""
+    """A small matrix, its loadings and learnt scales, unlike a `MatrixLayer`."""
 
     inner: MatrixLayer
     loadings: jax.Array  # (d, rank)
@@ -168,7 +170,7 @@ class Factors(Output):
         return Gram.trace_one(jnp.concatenate([U, jnp.diag(jnp.exp(z[:dim]))]))
 
 
-@each_network
+@one_network
 def test_an_output_of_ones_own_may_have_a_layer_of_its_own(make, tmp_path):
     model = make(4, 6, (5,), output=Factors(2), key=KEY)
     X = np.random.default_rng(0).normal(size=(30, 4))

@@ -19,11 +19,11 @@ import mmlp
 
 root = pathlib.Path(mmlp.__file__).parent
 assert "environment" in root.parts, root
-for name in ("py.typed", "pages/page.css", "pages/page.html", "experiments/spd/spd_settings.json"):
+for name in ("py.typed", "reporting/templates/base.html", "reporting/templates/style.css"):
     assert (root / name).is_file(), name
 files = importlib.metadata.files("matrix-mlp")
 assert any(file.name == "LICENSE" for file in files)
-assert not [file for file in files if file.parts[0] in ("tests", "docs", "benchmarks", "results")]
+assert not [file for file in files if file.parts[0] in ("tests", "docs", "benchmarks", "results", "reproduction")]
 
 draw = random.Random(0).gauss
 with open("wind.csv", "w", newline="") as file:
@@ -35,7 +35,8 @@ with open("wind.csv", "w", newline="") as file:
 END
 
 [ "$(mmlp --version)" = "mmlp $(python -c 'import mmlp; print(mmlp.__version__)')" ]
-mmlp fit regression wind.csv --targets u,v --epochs 3 --models 2 --quiet -o wind.safetensors >/dev/null 2>&1
+mmlp fit regression wind.csv --targets u,v --epochs 3 --models 2 --report page --quiet -o wind.safetensors >/dev/null 2>&1
+grep -q '<title>matrix-mlp' page/index.html
 mmlp info wind.safetensors | grep -q 'height, heat'
 [ "$(mmlp predict wind.safetensors - <wind.csv | wc -l)" -eq 41 ]
 mmlp score wind.safetensors wind.csv --json | grep -q '"rows": 40'

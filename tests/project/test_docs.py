@@ -89,6 +89,7 @@ def test_the_code_of_concepts_runs(tmp_path, monkeypatch):
     assert names["vae"].decode(jax.numpy.ones(2)).mean.shape == (4,)
 
 
+@pytest.mark.slow
 def test_the_code_of_a_new_distribution_runs(tmp_path, monkeypatch):
     """1000 draws of shape 2.5 and eta 2: the posterior means are within 10 % of them."""
     monkeypatch.chdir(tmp_path)
@@ -132,11 +133,10 @@ def test_the_example_of_callbacks_writes_a_line_an_epoch(tmp_path):
 
 
 @each_example
-def test_an_example_is_short_and_has_a_title(path):
+def test_an_example_has_a_title(path):
     source = path.read_text()
     title = (ast.get_docstring(ast.parse(source)) or "").splitlines()[0]
     assert title.endswith(".")
-    assert len(source.splitlines()) < 100
 
 
 def test_every_example_is_in_the_gallery():

@@ -7,7 +7,6 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlparse
 
 import pytest
-from browser import Browser
 from documents import ROOT
 
 pytestmark = pytest.mark.slow
@@ -85,12 +84,7 @@ def test_nothing_is_loaded_from_the_network(pages):
         assert far == [], page
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with Browser() as browser:
-        yield browser
-
-
+@pytest.mark.browser
 def test_every_page_loads_whole(pages, browser):
     for page in pages:
         tab = browser.open(page)
@@ -103,6 +97,7 @@ def test_every_page_loads_whole(pages, browser):
         ), page
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("page", SHOWN)
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_page_fits_a_phone(pages, browser, page, dark):

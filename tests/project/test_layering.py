@@ -14,7 +14,7 @@ import mmlp
 ROOT = Path(mmlp.__file__).parent
 # A folder or module may import what stands before it.
 ORDER = """
-_version _lazy registry terminal temporary_files atomic_files program_cache compilation
+_version _lazy errors registry terminal temporary_files atomic_files program_cache compilation
 argument_checks linalg spd divergences distributions networks vae serialization training
 metrics datasets plotting tables estimators reporting demo cli
 """.split()
@@ -51,6 +51,7 @@ def test_imports_point_down(module):
     path, name = PATHS[module], Path(module).with_suffix("").parts[0]
     for target in imported(path, top_level_only=False):
         package, _, rest = target.partition(".")
+        assert package != "reproduction", "it is not part of the wheel"
         if package != "mmlp":
             continue
         other = rest.split(".")[0]
@@ -107,7 +108,7 @@ import sys
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):
-        blocked = "sklearn matplotlib tyro pooch tqdm safetensors numpyro torch pyriemann".split()
+        blocked = "sklearn matplotlib pooch tqdm safetensors numpyro torch pyriemann".split()
         if name.partition(".")[0] in blocked:
             raise ImportError(f"{name} is not installed")
 
@@ -161,7 +162,13 @@ def test_the_names_are_those_that_type_checkers_see():
         name: home for name, home in seen.items() if name not in modules
     }
     assert modules <= set(mmlp._MODULES.split())
-    heavy = {"MatrixVAE", "MultivariateRegressor", "SPDRegressor", "report"}
+    heavy = {
+        "MatrixVAE",
+        "MultivariateRegressor",
+        "SPDRegressor",
+        "TableEncoder",
+        "report",
+    }
     assert {*mmlp.__all__} | heavy == {*names, "__version__"}
 
 

@@ -8,20 +8,16 @@ import pytest
 from processes import CACHE, environment
 
 LIMIT = 240  # seconds; it takes a tenth of them
-slow = pytest.mark.slow
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
     ("precision", "programs"),
     [
         ("float32", ["d=40"]),
-        pytest.param("float64", ["d=40", "d=5"], marks=slow),
-        pytest.param(
-            "float32", ["d=5", "vae_step", "fit", "fit_many", "regressor"], marks=slow
-        ),
-        pytest.param(
-            "float64", ["vae_step", "fit", "fit_many", "regressor"], marks=slow
-        ),
+        ("float64", ["d=40", "d=5"]),
+        ("float32", ["d=5", "vae_step", "fit", "fit_many", "regressor"]),
+        ("float64", ["vae_step", "fit", "fit_many", "regressor"]),
     ],
 )
 def test_a_program_on_one_core_comes_to_its_end(precision, programs):

@@ -31,6 +31,7 @@ def test_the_workflow_tests_each_python_and_builds_the_documents():
     assert re.findall('"(.*?)"', matrix) == pythons
     targets = [line.rpartition(" ")[2] for line in lines if "run: make" in line]
     assert targets == ["test", "docs", "dist"]
+    assert any(line.endswith("run: .ci/run") for line in lines)
     makefile = (ROOT / "Makefile").read_text()
     assert all(re.search(f"^{target}:", makefile, re.MULTILINE) for target in targets)
 
@@ -38,7 +39,7 @@ def test_the_workflow_tests_each_python_and_builds_the_documents():
 def test_the_workflow_is_yaml():
     yaml = pytest.importorskip("yaml")
     content = yaml.safe_load(WORKFLOW.read_text())
-    assert set(content["jobs"]) == {"test", "docs", "package"}
+    assert set(content["jobs"]) == {"test", "slow-tests", "docs", "package"}
     for job in content["jobs"].values():
         assert job["runs-on"]
         assert any("run" in step for step in job["steps"])

@@ -11,7 +11,7 @@ import pytest
 
 from reproduction import __main__ as program
 from reproduction.harness import run as _run
-from reproduction.harness.jobs import kept
+from reproduction.harness.result_cache import load_or_compute
 from reproduction.harness.run import find_experiment, run_one, run_several
 from reproduction.harness.targets import TARGETS
 
@@ -132,17 +132,20 @@ def test_what_was_made_for_equal_settings_is_kept(tmp_path):
         return {"x": len(made)}
 
     folder = tmp_path / "kept"
-    assert [kept(folder, {"n": n}, make)["x"] for n in (1, 1, 2, 1)] == [1, 1, 2, 1]
-    assert kept(None, {"n": 1}, make) == {"x": 3}
+    assert [load_or_compute(folder, {"n": n}, make)["x"] for n in (1, 1, 2, 1)] == [
+        1,
+        1,
+        2,
+        1,
+    ]
+    assert load_or_compute(None, {"n": 1}, make) == {"x": 3}
 
 
 @pytest.mark.usefixtures("experiments")
 def test_no_seeds_at_all_are_refused(tmp_path, capsys):
     flags = ["--seeds", "0", "--out", str(tmp_path)]
     for target in ("example1", "all"):
-        with pytest.raises(SystemExit) as exit:
-            program.main([target, *flags])
-        assert exit.value.code == 2
+        assert program.main([target, *flags]) == 2
         assert "--seeds must be at least 1, got 0." in capsys.readouterr().err
 
 
@@ -152,13 +155,11 @@ def test_no_seeds_at_all_are_refused(tmp_path, capsys):
         ([], "name what to reproduce"),
         (["densty"], "there is no target densty; did you mean density?"),
         (["tables"], "use example1, example1-mlp"),
-        (["example1", "example2", "--rate", "1"], "unrecognized arguments: --rate 1"),
+        (["example1", "example2", "--rate", "1"], "no option --rate"),
     ],
 )
 def test_wrong_words_are_answered_before_any_work(words, answer, capsys):
-    with pytest.raises(SystemExit) as exit:
-        program.main(words)
-    assert exit.value.code == 2
+    assert program.main(words) == 2
     assert answer in capsys.readouterr().err
 
 

@@ -23,8 +23,7 @@ from mmlp.compilation import partition_model
 from mmlp.estimators import cross_fitting
 from mmlp.serialization import architecture
 from mmlp.training import checkpoints
-from mmlp.training.arguments import Program
-from mmlp.training.state import first_state
+from mmlp.training.epoch import Program, make_initial_state
 
 SEED, COUNT, USES = 0, 10_000, 25
 KEY = jax.random.key(0)
@@ -113,7 +112,7 @@ class Readers:
             directory = checkpoints.RunDirectory(
                 self.directory, self.known, writes=False
             )
-            return directory.resumed("fit", self.start())
+            return directory.restore("fit", self.start())
         self.path.write_bytes(content)
         return mmlp.load(self.path) if kind == "network" else estimators.load(self.path)
 
@@ -121,7 +120,8 @@ class Readers:
     def start():
         params, _, static = partition_model(eqx.nn.Linear(3, 1, key=KEY))
         key_type = jax.random.key_impl(KEY)
-        return first_state(Program(loss, optax.adam(0.1), static, 8, key_type), params)
+        program = Program(loss, optax.adam(0.1), static, 8, key_type)
+        return make_initial_state(program, params)
 
     def use(self, kind: str, content: bytes, result) -> None:
         if kind == "run":
@@ -129,8 +129,8 @@ class Readers:
             run(self.directory)
         elif kind == "estimator":
             result.predict(X) if hasattr(result, "predict") else result.transform(X)
-        elif hasattr(result, "probe") and architecture.whole(result):
-            architecture.use(result)
+        elif hasattr(result, "probe") and architecture.is_complete(result):
+            architecture.evaluate(result)
 
 
 class HangError(BaseException):

@@ -105,7 +105,10 @@ def test_what_holds_no_array_is_not_saved(nothing, tmp_path):
             lambda: [jnp.ones(2), len],
             r"\[1\] is the function builtins.len, which is not registered;",
         ),
-        (lambda: {1: jnp.ones(2)}, "the model is a dict with keys that are not text;"),
+        (
+            lambda: {1: jnp.ones(2)},
+            "the model is a dict with keys that are not strings;",
+        ),
     ],
 )
 def test_what_cannot_be_described_is_named_in_one_line(tree, words, tmp_path):
@@ -209,14 +212,17 @@ FORGERIES = {
         {"metadata": lambda m: {"kind": "model", "version": 2}},
         "needs `like=`",
     ),
-    "no version": ({"metadata": lambda m: {"kind": "model"}}, "version None"),
+    "no version": (
+        {"metadata": lambda m: {"kind": "model"}},
+        "no format version; fit again",
+    ),
     "a newer version": (
         {"metadata": lambda m: {**m, "version": 3}},
-        "written by a newer matrix-mlp",
+        "format version 3, .*update matrix-mlp",
     ),
     "the version of 0.1.0": (
         {"metadata": lambda m: {**m, "version": 1}},
-        "was written by matrix-mlp 0.1.0, whose files are not read any more: fit again, or",
+        "format version 1, .*fit again",
     ),
     "metadata that is a list": ({"metadata": lambda m: [m]}, "not a JSON object"),
     "no sense": ({"architecture": lambda n: [1, 2]}, "makes no sense"),

@@ -32,7 +32,7 @@ from mmlp.training import checkpoints
 )
 def test_a_checkpoint_that_makes_no_sense_is_refused(change, tmp_path):
     fit(tmp_path, epochs=2)
-    newest = checkpoints.RunDirectory(tmp_path, {}, writes=False).files()[0]
+    newest = checkpoints.RunDirectory(tmp_path, {}, writes=False).list_checkpoints()[0]
     arrays, metadata = _files.read(newest)
     _files.write(newest, arrays, metadata | change)
     with pytest.raises(ValueError, match=r"`fit\(checkpoint=...\)`"):
@@ -80,7 +80,7 @@ def test_a_finished_run_is_returned_at_once_and_resume_false_begins_anew(
     again = fit(tmp_path, on_epoch=(lambda info: epochs.append(info.epoch),))
     assert same(first, again)
     assert epochs == [1, 2, 3, 4, 5, 6]
-    assert len(list(tmp_path.glob("checkpoint-*"))) == checkpoints.KEEP
+    assert len(list(tmp_path.glob("checkpoint-*"))) == checkpoints.MAX_CHECKPOINTS
     anew = fit(
         tmp_path, resume=False, on_epoch=(lambda info: epochs.append(info.epoch),)
     )
@@ -92,9 +92,10 @@ def test_a_finished_run_is_returned_at_once_and_resume_false_begins_anew(
     ("part", "change"),
     {
         "data": {"data": X + 1},
-        "validation": {"validation": X},
+        "validation": {"validation": X[:8]},
         "key": {"key": jax.random.key(1)},
-        "epochs": {"epochs": 5},
+        "epochs": {"epochs": 7},
+        "patience": {"patience": 3},
         "batch_size": {"batch_size": 9},
         "optimizer": {"optimizer": optax.adam(0.051)},
         "model": {"start": eqx.nn.Linear(3, 1, use_bias=False, key=KEY)},
@@ -103,11 +104,11 @@ def test_a_finished_run_is_returned_at_once_and_resume_false_begins_anew(
 )
 def test_the_directory_of_another_run_is_refused(part, change, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp() / "one-run"
-    fit(folder)
+    fit(folder, validation=X[:9])
     with pytest.raises(
         ValueError, match=rf"holds another run \(it differs in .*{part}.*resume=False"
     ):
-        fit(folder, **change)
+        fit(folder, **{"validation": X[:9], **change})
 
 
 def test_a_rate_that_lies_in_the_optimisers_state_is_part_of_the_run(tmp_path):
@@ -159,27 +160,29 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(
     """200 damages at the level of files, and a few whole runs."""
     undisturbed = fit(tmp_path)
     run = checkpoints.RunDirectory(tmp_path, {}, writes=True)
-    newest, before = run.files()[:2]
+    newest, before = run.list_checkpoints()[:2]
     content, expected = newest.read_bytes(), _files.read(before)
     random = np.random.default_rng(1)
     for i in range(200):
         newest.write_bytes(damaged(content, random))
         with pytest.warns(
-            UserWarning, match=f"goes on from the checkpoint before: .*{newest.name}"
+            UserWarning, match=f"resumes from the previous checkpoint: .*{newest.name}"
         ):
-            arrays, metadata = run.newest()
+            arrays, metadata = run.read_newest()
         assert metadata == expected[1]
         assert same(arrays, expected[0])
         if i < 4:
-            with pytest.warns(UserWarning, match="goes on from the checkpoint before"):
+            with pytest.warns(
+                UserWarning, match="resumes from the previous checkpoint"
+            ):
                 assert same(fit(tmp_path), undisturbed)
-    for file in run.files():
+    for file in run.list_checkpoints():
         file.write_bytes(b"")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert same(fit(tmp_path), undisturbed)
-    assert len(caught) == checkpoints.KEEP
-    assert all("begins anew" in str(warning.message) for warning in caught)
+    assert len(caught) == checkpoints.MAX_CHECKPOINTS
+    assert all("starts again" in str(warning.message) for warning in caught)
 
 
 def test_damaged_checkpoints_are_set_aside_so_that_the_new_ones_stay(
@@ -188,9 +191,11 @@ def test_damaged_checkpoints_are_set_aside_so_that_the_new_ones_stay(
     undisturbed = fit(tmp_path)
     for file in tmp_path.glob("checkpoint-*"):
         file.write_bytes(b"")
-    with pytest.warns(UserWarning, match="begins anew"), pytest.raises(StopError):
+    with pytest.warns(UserWarning, match="starts again"), pytest.raises(StopError):
         fit(tmp_path, on_epoch=stop_after(2))
-    assert len(list(tmp_path.glob("checkpoint-*.damaged"))) == checkpoints.KEEP
+    assert (
+        len(list(tmp_path.glob("checkpoint-*.damaged"))) == checkpoints.MAX_CHECKPOINTS
+    )
     epochs = []
     assert same(
         fit(tmp_path, on_epoch=(lambda info: epochs.append(info.epoch),)), undisturbed

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers import DIVERGENCES, factor, program
 from scaled_identity import ScaledIdentity
+from sweeps import sweep
 
 import mmlp
 from mmlp import (
@@ -108,7 +109,7 @@ def test_a_sum_stays_diagonal_where_it_can_and_squares_nothing():
     np.testing.assert_allclose(total.logdet(), exact, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", DIVERGENCES)
+@sweep("name", DIVERGENCES, quick=3)
 def test_divergences_of_all_pairs_of_kinds_are_those_of_the_dense_matrices(name):
     first, second = values(3, (2,)), values(4)
     for one, A in first.items():
@@ -122,7 +123,7 @@ def test_divergences_of_all_pairs_of_kinds_are_those_of_the_dense_matrices(name)
             )
 
 
-@pytest.mark.parametrize("name", [*DIVERGENCES, "kl"])
+@sweep("name", [*DIVERGENCES, "kl"], quick=2)
 def test_two_diagonals_stay_diagonal(name):
     d = 60
 
@@ -145,7 +146,7 @@ def test_two_diagonals_stay_diagonal(name):
         np.testing.assert_allclose(gradients, dense, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["stein", "stein one-sided", "affine_invariant"])
+@sweep("name", ["stein", "stein one-sided", "affine_invariant"])
 def test_upper_factors_are_not_decomposed_again(name):
     rng = np.random.default_rng(5)
     T, S = (np.triu(rng.normal(size=(D, D))) + 3 * np.eye(D) for _ in range(2))
@@ -160,7 +161,7 @@ def test_upper_factors_are_not_decomposed_again(name):
 
 
 class Flat(SPD):
-    """A compact kind for this test: A = scale^2 I, which nobody may ask for a dense factor."""
+    """A compact kind A = scale^2 I, which nobody may ask for a dense factor."""
 
     scale: jax.Array  # (...)
     dim: int = eqx.field(static=True)
@@ -194,7 +195,7 @@ class Flat(SPD):
         return self.logdet(), total / self.scale**2
 
 
-@pytest.mark.parametrize("name", ["stein one-sided", "quadratic", "kl"])
+@sweep("name", ["stein one-sided", "quadratic", "kl"])
 def test_a_compact_kind_needs_nothing_of_size_d_squared(name):
     """It is one class: neither divergences nor densities know of it."""
     d = 60
@@ -274,7 +275,8 @@ def test_what_is_no_value_is_refused():
         A + np.eye(2)
 
 
-@pytest.mark.parametrize(("s", "r"), [(1.0, 1.0), (1.0, -1.0), (2.0, 0.5), (1e-3, 1e3)])
+@pytest.mark.slow
+@sweep(("s", "r"), [(1.0, 1.0), (1.0, -1.0), (2.0, 0.5), (1e-3, 1e3)])
 def test_a_sum_of_diagonals_has_right_second_derivatives(s, r):
     def logdet(x, add):
         A, B = add

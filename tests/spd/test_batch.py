@@ -1,4 +1,4 @@
-"""Values and distributions as arrays of them: an index, a length, a loop, a short text."""
+"""Values and distributions as arrays: an index, a length, a loop, a short text."""
 
 import equinox as eqx
 import jax
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers import factor
 from scaled_identity import ScaledIdentity
+from sweeps import sweep
 
 from mmlp import (
     DiagonalGram,
@@ -62,7 +63,7 @@ INDICES = [
 each = pytest.mark.parametrize("kind", VALUES)
 
 
-@each
+@sweep("kind", VALUES, quick=2)
 def test_an_index_takes_the_matrices_that_numpy_would_take(kind):
     A, numbers = VALUES[kind], np.arange(8).reshape(BATCH)
     for index in INDICES if kind in ("low rank", "new") else INDICES[::4]:
@@ -155,6 +156,7 @@ def test_entries_of_a_matrix_are_no_batch():
         Gram(np.eye(2))[0]
 
 
+@pytest.mark.slow
 @each
 def test_an_index_works_inside_of_compiled_functions(kind):
     A = VALUES[kind]
@@ -190,7 +192,7 @@ def law(family, *, shared=()):
     return family(rng.normal(size=(*own["loc"], D)), omega, eta, *tail)
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("family", "shared"),
     [
         *((family, ("omega",)) for family in LAWS),

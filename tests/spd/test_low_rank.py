@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import DIVERGENCES, program
+from sweeps import sweep
 
 from mmlp import (
     DiagonalGram,
@@ -73,7 +74,7 @@ def of_one(A, x):
     }
 
 
-@pytest.mark.parametrize(("d", "m"), SHAPES)
+@sweep(("d", "m"), SHAPES, quick=2)
 def test_methods_are_those_of_the_dense_gram(d, m):
     A, x = draw(0, d, m), np.random.default_rng(1).normal(size=d)
     got, expected = of_one(A, x), of_one(tall(A), x)
@@ -123,7 +124,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(
+@sweep(
     ("d", "m", "kind"),
     [*((5, 2, kind) for kind in KINDS), (1, 3, "low"), (200, 3, "low")],
 )
@@ -140,6 +141,7 @@ def test_what_two_values_have_in_common_is_that_of_the_dense_grams(d, m, kind):
     assert isinstance(B + A, Gram if kind == "gram" else LowRankGram)
 
 
+@pytest.mark.slow
 def test_batch_dimensions_broadcast_as_those_of_a_gram():
     A, B, x = draw(4, 4, 2, 3, 1), draw(5, 4, 1, 2), np.arange(8.0).reshape(2, 4)
     assert A.batch_shape == (3, 1)
@@ -165,9 +167,7 @@ def compare(name, s, U, r, V):
     return kl_divergence(q, p) if name == "kl" else p.log_prob(r)
 
 
-@pytest.mark.parametrize(
-    "name", ["stein", "stein one-sided", "quadratic", "kl", "log_prob"]
-)
+@sweep("name", ["stein", "stein one-sided", "quadratic", "kl", "log_prob"], quick=2)
 def test_nothing_has_d_squared_numbers(name):
     d, m = 300, 2
     A, B = draw(11, d, m), draw(12, d, m)
@@ -180,6 +180,7 @@ def test_nothing_has_d_squared_numbers(name):
     assert memory.temp_size_in_bytes < 8 * d * d / 2
 
 
+@pytest.mark.slow
 def test_a_large_value_does_all_but_what_needs_a_dense_factor():
     A, B = draw(13, 5000, 2), draw(14, 5000, 1)
     arguments = A.scale, A.U, B.scale, B.U
@@ -191,7 +192,7 @@ def test_a_large_value_does_all_but_what_needs_a_dense_factor():
     )
     assert p.sample(jax.random.key(0), 3).shape == (3, 5000)
     assert np.isfinite(p.entropy())
-    remedy = "5000 x 5000 numbers is refused above 4096.*use `stein` or `quadratic`, `marginal"
+    remedy = "5000 x 5000 numbers .* above 4096.*use `stein` or `quadratic`, `marginal"
     dense = von_neumann, log_euclidean, affine_invariant, bures_wasserstein
     for call in (A.logm, A.root, *(lambda f=f: f(A, B) for f in dense)):
         with pytest.raises(ValueError, match=remedy):

@@ -33,11 +33,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from encoders import fit_encoder
 from sources import SOURCES, Columns, cells_of, write_text
 
 from mmlp import tables
-from mmlp.tables.encoder import Encoder
-from mmlp.tables.kinds import Options
+from mmlp.tables.encoder import TableEncoder
 
 Rng = np.random.Generator
 MISSING_TEXTS = ("", "NA", "nan", "null", "?", "n/a")
@@ -352,10 +352,10 @@ def answer(function, *arguments) -> tuple[Any, str]:
 
 def encode(
     X: np.ndarray, names: list[str], forced: list[bool]
-) -> tuple[Encoder, np.ndarray]:
+) -> tuple[TableEncoder, np.ndarray]:
     """Return the encoder of a training table, and the numbers of its rows."""
-    encoder = Encoder.of(X, names, Options(), forced)
-    return encoder, encoder(X, names)
+    encoder = fit_encoder(X, names, forced)
+    return encoder, encoder.encode(X, names)
 
 
 def require_equal(outcomes: dict[str, tuple[Any, str]], what: str) -> None:
@@ -460,7 +460,9 @@ def check_sources(
     for source in {"this CSV", *trained} & {*encoders}:
         encoder = encoders[source]
         others = sources if source == "this CSV" else points
-        predicted = {name: answer(encoder, X, names) for name, (_, X) in others.items()}
+        predicted = {
+            name: answer(encoder.encode, X, names) for name, (_, X) in others.items()
+        }
         require_equal(predicted, f"training from {source}")
         numbers = predicted["CSV"][0]
         if numbers is not None:
@@ -474,10 +476,14 @@ def _has_points(source: str, style: Style) -> bool:
 
 
 def _check_order_of_rows(
-    encoder: Encoder, X: np.ndarray, names: list[str], numbers: np.ndarray, rng: Rng
+    encoder: TableEncoder,
+    X: np.ndarray,
+    names: list[str],
+    numbers: np.ndarray,
+    rng: Rng,
 ) -> None:
     order = rng.permutation(len(X))
-    shuffled, _ = answer(encoder, X[order], names)
+    shuffled, _ = answer(encoder.encode, X[order], names)
     if shuffled is None or not np.array_equal(shuffled, numbers[order]):
         raise BrokenLawError("the numbers of a row depend on the order of the rows")
 

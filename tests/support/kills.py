@@ -49,7 +49,7 @@ def work(mode: str, folder: Path) -> None:
     from mmlp.training import checkpoints
 
     jax.config.update("jax_enable_x64", True)
-    checkpoints.SHARE = 0  # a checkpoint after every epoch
+    checkpoints.MAX_SHARE_OF_TIME = float("inf")  # a checkpoint after every epoch
     X = np.random.default_rng(0).normal(size=(30, 3))
     sizes = {"max_epochs": 25, "batch_size": 8, "patience": None, "random_state": 0}
     if mode == "fit":

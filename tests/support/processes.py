@@ -9,6 +9,6 @@ CACHE = os.environ.get("MMLP_TEST_CACHE", str(ROOT / ".cache" / "jax"))
 
 def environment(test: str, **variables: str) -> dict[str, str]:
     """Of a process that imports what the file `test` of a test may import, and itself."""
-    folders = (Path(test).parent, ROOT / "tests", ROOT / "tests" / "support", ROOT)
+    folders = (Path(test).parent, ROOT / "tests" / "support", ROOT)
     path = os.pathsep.join(map(str, folders))
     return {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", **variables}

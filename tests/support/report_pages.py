@@ -2,6 +2,7 @@
 
 import base64
 import json
+from html.parser import HTMLParser
 from pathlib import Path
 
 PNG = base64.b64decode(  # one grey pixel
@@ -74,3 +75,32 @@ def write(folder: Path, name: str, record: dict) -> None:
     """A record as `_run.main` writes it, with the figure that RECORD names."""
     (folder / f"{name}.json").write_text(json.dumps({"experiment": name, **record}))
     (folder / "x.png").write_bytes(PNG)
+
+
+VOID = {"meta", "link", "br", "img"}  # elements without an end tag
+
+
+class Reader(HTMLParser):
+    """The page as a browser would first see it; every tag is closed, once and in order."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open, self.seen, self.ids, self.text = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert tag == self.open.pop()
+
+    def handle_data(self, data):
+        self.text.append(data.strip())
+
+    def tags(self, name):
+        return [attributes for tag, attributes in self.seen if tag == name]

@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.utils.validation import check_array
 
 from mmlp import tables
-from mmlp.estimators.inputs import LOOSE, by_cells
+from mmlp.tables.encoder import LOOSE_VALIDATION, keep_cells
 
 Columns = dict[str, list[Any]]  # plain values of Python, None where one is missing
 ARROW = importlib.util.find_spec("pyarrow") is not None
@@ -109,7 +109,7 @@ SOURCES = {
 
 def cells_of(X: Any) -> np.ndarray:
     """Return the cells (n, p) of an array or a data frame as the estimators get them."""
-    return np.asarray(check_array(by_cells(X), **LOOSE))
+    return np.asarray(check_array(keep_cells(X), **LOOSE_VALIDATION))
 
 
 def _rows(columns: Columns) -> list[tuple]:

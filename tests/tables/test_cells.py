@@ -10,14 +10,8 @@ import pandas as pd
 import pytest
 
 from mmlp.tables import dates
-from mmlp.tables.cells import (
-    Cells,
-    canonical,
-    decimal_commas,
-    looks_like_number,
-    missing,
-    number,
-)
+from mmlp.tables.cells import Cells, is_missing, normalize_cell, parse_number
+from mmlp.tables.number_format import has_decimal_commas, looks_like_number
 
 DAY = 19787.0  # 2024-03-05
 
@@ -43,18 +37,18 @@ DAY = 19787.0  # 2024-03-05
     ],
 )
 def test_missing_cells(cell):
-    assert missing(cell)
+    assert is_missing(cell)
 
 
 @pytest.mark.parametrize(
     "cell", ["0", 0, False, "no", "inf", math.inf, "nano", np.float32(1)]
 )
 def test_cells_that_are_not_missing(cell):
-    assert not missing(cell)
+    assert not is_missing(cell)
 
 
 def test_numbers_of_any_type():
-    assert [number(cell) for cell in ("-1.5e3", 2, np.int8(3), np.True_, "1_0", "x", "")] == [
+    assert [parse_number(cell) for cell in ("-1.5e3", 2, np.int8(3), np.True_, "1_0", "x", "")] == [
         -1500, 2, 3, 1, None, None, None,
     ]  # fmt: skip
 
@@ -63,20 +57,20 @@ def test_a_column_by_its_different_values():
     cells = Cells.of(["b", "a ", "b", None])
     assert cells.values == ["b", "a", None]
     assert cells.counts.tolist() == [2, 1, 1]
-    assert cells.row(1) == 1
+    assert cells.find_first_row(1) == 1
     assert cells.spread([1.0, 2.0, None]).tolist()[:3] == [1, 2, 1]
     with pytest.raises(TypeError, match="argument must be a string or a number"):
         Cells.of([{}])
 
 
 def test_decimal_commas_are_not_taken_for_thousands():
-    assert decimal_commas(["1,5", "2"])
-    assert decimal_commas(["1,500", "2,25"])
-    assert not decimal_commas(["1,500", "2,250"]), "it may be either"
-    assert not decimal_commas(["1.5"])
-    assert not decimal_commas(["1,5,2"])
-    assert decimal_commas(["0,125"])
-    assert not decimal_commas(["999,50", "1.234"])
+    assert has_decimal_commas(["1,5", "2"])
+    assert has_decimal_commas(["1,500", "2,25"])
+    assert not has_decimal_commas(["1,500", "2,250"]), "it may be either"
+    assert not has_decimal_commas(["1.5"])
+    assert not has_decimal_commas(["1,5,2"])
+    assert has_decimal_commas(["0,125"])
+    assert not has_decimal_commas(["999,50", "1.234"])
 
 
 @pytest.mark.parametrize(
@@ -102,9 +96,9 @@ def test_decimal_commas_are_not_taken_for_thousands():
     ],
 )
 def test_dates_as_they_are_written(text, expected):
-    found = dates.moment(text)
+    found = dates.parse_moment(text)
     assert found is not None
-    assert found.days(True) == pytest.approx(expected, abs=1e-9)
+    assert found.in_days(day_first=True) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -113,35 +107,35 @@ def test_dates_as_they_are_written(text, expected):
      "12:30+25:00", "0001-01-01 00:00+01:00", "31/02/2024"],
 )  # fmt: skip
 def test_what_looks_like_a_date_and_is_none(text):
-    found = dates.moment(text)
+    found = dates.parse_moment(text)
     assert found is not None
-    assert found.days(True) is None
-    assert found.days(None) is None
+    assert found.in_days(day_first=True) is None
+    assert found.in_days(day_first=None) is None
 
 
 @pytest.mark.parametrize(
     "text", ["1.2.3", "20240305", "north", "2024", "1/2", "2024-03/05", ""]
 )
 def test_what_does_not_look_like_a_date(text):
-    assert dates.moment(text) is None
+    assert dates.parse_moment(text) is None
 
 
 def test_the_order_of_day_and_month_comes_from_the_whole_column():
     def orders(*texts):
-        return dates.possible_orders(dates.moment(text) for text in texts)
+        return dates.find_possible_orders(dates.parse_moment(text) for text in texts)
 
     assert orders("05/03/2024", "25/03/2024") == {True}
     assert orders("05/03/2024", "03/25/2024") == {False}
     assert orders("05/03/2024", "2024-01-31") == {True, False}
     assert orders("25/03/2024", "03/25/2024") == set()
     assert orders("31/02/2024") == {True, False}, "it is no date in either order"
-    date = dates.moment("05/03/2024")
+    date = dates.parse_moment("05/03/2024")
     assert date.is_ambiguous
-    assert date.days(True) == DAY
-    assert date.days(None) is None
-    assert dates.shown(date.days(False)) == "2024-05-03"
-    assert not dates.moment("05/05/2024").is_ambiguous
-    assert dates.moment("25/03/2024").days(None) == DAY + 20
+    assert date.in_days(day_first=True) == DAY
+    assert date.in_days(day_first=None) is None
+    assert dates.format_day(date.in_days(day_first=False)) == "2024-05-03"
+    assert not dates.parse_moment("05/05/2024").is_ambiguous
+    assert dates.parse_moment("25/03/2024").in_days(day_first=None) == DAY + 20
 
 
 def test_types_for_dates():
@@ -156,11 +150,13 @@ def test_types_for_dates():
         pd.Timestamp("2024-03-05 06:00", tz=east),
         pd.Period("2024-03-05", "D"),
     ):
-        assert dates.moment(cell).days(None) == DAY
-    assert dates.moment(np.datetime64("2024-03")).days(None) == DAY - 4
-    assert dates.moment(3) is None
-    assert dates.moment(np.datetime64(10**6, "Y")).days(None) is None
-    assert dates.moment(datetime.datetime.max).days(None) is None, (
+        assert dates.parse_moment(cell).in_days(day_first=None) == DAY
+    assert (
+        dates.parse_moment(np.datetime64("2024-03")).in_days(day_first=None) == DAY - 4
+    )
+    assert dates.parse_moment(3) is None
+    assert dates.parse_moment(np.datetime64(10**6, "Y")).in_days(day_first=None) is None
+    assert dates.parse_moment(datetime.datetime.max).in_days(day_first=None) is None, (
         "the last day is no use"
     )
 
@@ -190,26 +186,28 @@ def test_types_for_dates():
 )  # fmt: skip
 def test_a_text_and_an_object_of_one_moment_are_equal_to_the_last_bit(text, objects):
     for cell in objects:
-        assert dates.moment(cell) == dates.moment(text)
-        assert dates.label(dates.moment(cell)) == dates.label(dates.moment(text))
+        assert dates.parse_moment(cell) == dates.parse_moment(text)
+        assert dates.label_moment(dates.parse_moment(cell)) == dates.label_moment(
+            dates.parse_moment(text)
+        )
 
 
 def test_times_of_day_and_time_zones_are_told_apart():
-    assert dates.moment("12:30").is_time_of_day
-    assert not dates.moment(datetime.datetime(2024, 3, 5)).is_time_of_day
+    assert dates.parse_moment("12:30").is_time_of_day
+    assert not dates.parse_moment(datetime.datetime(2024, 3, 5)).is_time_of_day
     aware = (
         "12:30Z",
         "2024-03-05 12:30 UTC",
         pd.Timestamp("2024-03-05", tz="Europe/Berlin"),
     )
-    assert all(dates.moment(cell).is_aware for cell in aware)
+    assert all(dates.parse_moment(cell).is_aware for cell in aware)
     naive = (
         "12:30",
         "2024-03-05 12:30",
         pd.Timestamp("2024-03-05"),
         datetime.date(2024, 3, 5),
     )
-    assert not any(dates.moment(cell).is_aware for cell in naive)
+    assert not any(dates.parse_moment(cell).is_aware for cell in naive)
 
 
 def test_durations_of_any_type():
@@ -222,14 +220,14 @@ def test_durations_of_any_type():
         str(pd.Timedelta(hours=36)),
         str(datetime.timedelta(hours=36)),
     ):
-        assert dates.duration(cell) == dates.Duration(1.5)
+        assert dates.parse_duration(cell) == dates.Duration(1.5)
     back = pd.Timedelta(hours=-1, nanoseconds=7)
     assert (
-        dates.duration(str(back))
-        == dates.duration(back)
-        == dates.duration(back.to_numpy())
+        dates.parse_duration(str(back))
+        == dates.parse_duration(back)
+        == dates.parse_duration(back.to_numpy())
     )
-    assert dates.duration(np.timedelta64(2, "W")).days == 14
+    assert dates.parse_duration(np.timedelta64(2, "W")).days == 14
     for cell in (
         1.5,
         "1.5",
@@ -239,26 +237,26 @@ def test_durations_of_any_type():
         np.timedelta64(1, "M"),
         None,
     ):
-        assert dates.duration(cell) is None
+        assert dates.parse_duration(cell) is None
 
 
 def test_one_form_for_each_value_whatever_its_type():
     for cell in ("True", "true", " TRUE ", True, np.True_, b"true"):
-        assert canonical(cell) is True
+        assert normalize_cell(cell) is True
     for cell in ("", "NA", "nan", None, math.nan, np.float32("nan"), pd.NA, pd.NaT, Decimal("sNaN"),
                  np.datetime64("NaT"), np.timedelta64("NaT")):  # fmt: skip
-        assert canonical(cell) is None
+        assert normalize_cell(cell) is None
     for cell in ("yes", "T", "0.5", 1, 0.0):
-        assert canonical(cell) == cell
-        assert type(canonical(cell)) is type(cell)
-    assert type(canonical(np.str_("x"))) is str
-    assert canonical(datetime.timedelta(hours=6)) == dates.Duration(0.25)
+        assert normalize_cell(cell) == cell
+        assert type(normalize_cell(cell)) is type(cell)
+    assert type(normalize_cell(np.str_("x"))) is str
+    assert normalize_cell(datetime.timedelta(hours=6)) == dates.Duration(0.25)
     with pytest.raises(ValueError, match="which are not UTF-8 text; decode them"):
-        canonical(b"\xff")
+        normalize_cell(b"\xff")
     with pytest.raises(
         ValueError, match="'3 months', which has no fixed length; turn it into days"
     ):
-        canonical(np.timedelta64(3, "M"))
+        normalize_cell(np.timedelta64(3, "M"))
 
 
 def test_a_boolean_among_equal_numbers_stays_one():
@@ -275,7 +273,10 @@ def test_the_hour_that_a_clock_shows_twice_is_two_values():
     """Python compares these times as equal; they are an hour apart."""
     first = datetime.datetime(2024, 10, 27, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
     second = first.replace(fold=1)
-    days = [dates.moment(cell).days(None) for cell in Cells.of([first, second]).values]
+    days = [
+        dates.parse_moment(cell).in_days(day_first=None)
+        for cell in Cells.of([first, second]).values
+    ]
     assert len(days) == 2
     assert 24 * (days[1] - days[0]) == pytest.approx(1)
 

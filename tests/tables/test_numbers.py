@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mmlp import tables
-from mmlp.tables import numbers, output, table
+from mmlp.tables import output_files, table, text_files
 
 PLAIN = [
     "a,b\n1,2\n3,4\n",
@@ -35,7 +35,7 @@ def outcome(path):
     try:
         found = tables.read(path)
         values, problems = found.numbers(found.names)
-        found.refuse(problems)
+        found.check_usable(problems)
         return found.names, repr(values.tolist()), found.place(len(found) - 1)
     except ValueError as error:
         return str(error)
@@ -44,7 +44,7 @@ def outcome(path):
 def both(path, monkeypatch):
     ours = outcome(path)
     with monkeypatch.context() as patch:
-        patch.setattr(table, "read_numbers", lambda path: None)
+        patch.setattr(table, "read_numeric_csv", lambda path: None)
         return ours, outcome(path)
 
 
@@ -53,14 +53,14 @@ def both(path, monkeypatch):
 def test_plain_numbers_are_read_at_once_as_they_would_be_one_by_one(
     text, size, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(numbers, "PIECE", size)
+    monkeypatch.setattr(text_files, "BYTES_PER_CHUNK", size)
     for path, content in (
         ("t.csv", text.encode()),
         ("t.csv.gz", gzip.compress(text.encode())),
     ):
         path = tmp_path / path
         path.write_bytes(content)
-        assert numbers.read_numbers(path) is not None
+        assert text_files.read_numeric_csv(path) is not None
         ours, other = both(path, monkeypatch)
         assert ours == other
 
@@ -73,7 +73,7 @@ def test_whatever_is_odd_is_read_or_refused_cell_by_cell(cell, tmp_path, monkeyp
         ours, other = both(path, monkeypatch)
         assert ours == other
     path.write_bytes(f"a,b\n1,2\n3,{cell}\n".encode())
-    assert numbers.read_numbers(path) is None
+    assert text_files.read_numeric_csv(path) is None
 
 
 def test_texts_of_random_characters_are_read_alike_by_both(tmp_path, monkeypatch):
@@ -84,7 +84,7 @@ def test_texts_of_random_characters_are_read_alike_by_both(tmp_path, monkeypatch
         path.write_bytes(text.encode())
         ours, other = both(path, monkeypatch)
         assert ours == other, text
-        plain += numbers.read_numbers(path) is not None
+        plain += text_files.read_numeric_csv(path) is not None
     assert 5 < plain < 200
 
 
@@ -92,14 +92,14 @@ def test_numbers_of_all_sizes_come_back_bit_for_bit(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((5000, 3)) * 10.0 ** rng.integers(-300, 300, (5000, 3))
     tables.write(tmp_path / "t.csv", {"X": X}, "abc")
-    found = numbers.read_numbers(tmp_path / "t.csv")
+    found = text_files.read_numeric_csv(tmp_path / "t.csv")
     assert found is not None
     assert found[0] == ("a", "b", "c")
     assert np.array_equal(found[1], X)
 
 
 def test_results_in_pieces_are_written_like_those_in_one(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(output, "ROWS", 3)
+    monkeypatch.setattr(output_files, "ROWS_PER_CHUNK", 3)
     rng = np.random.default_rng(0)
     whole = {
         "mean": rng.normal(size=(10, 2)),

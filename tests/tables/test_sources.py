@@ -5,11 +5,11 @@ import itertools
 
 import numpy as np
 import pytest
+from encoders import fit_encoder
 from sources import SOURCES, cells_of
 
 from mmlp import tables
-from mmlp.tables.encoder import Encoder
-from mmlp.tables.kinds import Dates, LeftOut, Numbers, Options, Words
+from mmlp.tables.kinds import Categories, Dates, LeftOut, Numbers
 
 N = 24
 DAY = datetime.date(2021, 11, 3)
@@ -50,13 +50,13 @@ KINDS = {
     "booleans": Numbers(0.0),
     "booleans with gaps": Numbers(0.0, 4),
     "booleans and numbers": Numbers(1.0),
-    "words and booleans": Words(("1", "unknown", "0")),
-    "words and numbers": Words(("1", "A", "2.5")),
+    "words and booleans": Categories(("1", "unknown", "0")),
+    "words and numbers": Categories(("1", "A", "2.5")),
 }
 
 
 def encoder_of(X, names, forced):
-    return Encoder.of(cells_of(X), names, Options(), forced)
+    return fit_encoder(cells_of(X), names, forced)
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -69,15 +69,15 @@ def test_equal_cells_give_equal_numbers_for_all_pairs_of_sources(name, tmp_path)
         forced = [False, source == "pandas categorical"]
         encoders[source] = encoder_of(table, names, forced)
         numbers = {
-            other: encoders[source](cells_of(another), names)
+            other: encoders[source].encode(cells_of(another), names)
             for other, another in tables.items()
         }
         for one, other in itertools.combinations(numbers, 2):
             assert np.array_equal(numbers[one], numbers[other]), (source, one, other)
 
     del encoders["pandas categorical"]  # a user who chooses this type asks for levels
-    assert len(set(encoders.values())) == 1, encoders
-    kind = encoders["CSV"].kinds[1]
+    assert len({encoder.kinds_ for encoder in encoders.values()}) == 1, encoders
+    kind = encoders["CSV"].kinds_[1]
     assert not isinstance(kind, LeftOut)
     assert kind == KINDS.get(name, kind)
 
@@ -90,10 +90,10 @@ def test_codes_are_the_same_levels_from_all_sources(tmp_path):
     columns |= {name: [COLUMNS[name][i % 4] for i in range(N)] for name in names}
     forced = [name in names for name in columns]
     tables = [cells_of(make(columns, tmp_path)) for make in SOURCES.values()]
-    encoders = [Encoder.of(X, list(columns), Options(), forced) for X in tables]
-    assert len(set(encoders)) == 1
-    assert all(isinstance(kind, Words) for kind in encoders[0].kinds[1:])
-    numbers = [encoders[0](X, list(columns)) for X in tables]
+    encoders = [fit_encoder(X, list(columns), forced) for X in tables]
+    assert len({encoder.kinds_ for encoder in encoders}) == 1
+    assert all(isinstance(kind, Categories) for kind in encoders[0].kinds_[1:])
+    numbers = [encoders[0].encode(X, list(columns)) for X in tables]
     assert all(np.array_equal(numbers[0], other) for other in numbers[1:])
 
 
@@ -101,7 +101,7 @@ def test_kinds_of_times_and_durations(tmp_path):
     def kind(name):
         return encoder_of(
             SOURCES["pandas"]({name: COLUMNS[name]}, tmp_path), [name], [False]
-        ).kinds[0]
+        ).kinds_[0]
 
     clock = kind("times of day")
     assert isinstance(clock, Dates)
@@ -133,5 +133,5 @@ def test_long_codes_keep_their_digits_from_all_sources(tmp_path):
             continue
         else:
             X = make(columns, tmp_path)
-        found = encoder_of(X, list(columns), [False, True]).kinds[1]
-        assert found == Words(tuple(map(str, codes[:3]))), source
+        found = encoder_of(X, list(columns), [False, True]).kinds_[1]
+        assert found == Categories(tuple(map(str, codes[:3]))), source

@@ -9,7 +9,7 @@ import pytest
 from table_files import TABLE, read
 
 from mmlp import tables
-from mmlp.tables import text as _text
+from mmlp.tables.text_files import find_faulty_names
 
 ARFF = """% made by hand
 @RELATION t
@@ -100,17 +100,17 @@ def test_a_cell_that_is_no_finite_number_is_named_by_line_and_column(
 ):
     table = read(tmp_path, "t.csv", f"a,b\n1,2\n3,{cell}\n")
     with pytest.raises(ValueError, match=r"t\.csv, line 3, column 'b': ") as info:
-        table.refuse(table.numbers(["a", "b"])[1])
+        table.check_usable(table.numbers(["a", "b"])[1])
     assert message in str(info.value)
     table = read(tmp_path, "t.csv", f"a,b\n1,{cell}\n3,{cell}\n{cell},4")
     with pytest.raises(
         ValueError, match=r"line 2, column 'b': .* \(1 more such cells\)\.$"
     ):
-        table.refuse(table.numbers(["b"])[1])
+        table.check_usable(table.numbers(["b"])[1])
     with pytest.raises(
         ValueError, match=r"t\.csv has 2 problems:\n  line 2.*\n  line 4"
     ):
-        table.refuse(table.numbers(["b", "a"])[1])
+        table.check_usable(table.numbers(["b", "a"])[1])
 
 
 @pytest.mark.parametrize("cell", ["", "NA", "nan", "?", "n/a", "NULL"])
@@ -263,7 +263,7 @@ def test_the_work_on_names_grows_like_their_number(tmp_path, monkeypatch):
     table = tables.Table(tmp_path, tuple(names), np.arange(4000.0).reshape(2, 2000))
     wanted = [Counted(name) for name in reversed(names)]  # equal, not the same
     assert table.columns(wanted)[0, 0] == 1999
-    assert _text.faulty_names(names) == []
+    assert find_faulty_names(names) == []
     assert table.others(wanted[:1999]) == ("x0",)
     assert Counted.comparisons < 10 * len(names)
 
@@ -315,7 +315,7 @@ def test_faults_are_kept_for_one_answer_and_refused_otherwise(tmp_path):
     assert len(set(table.names)) == 4, "names that are given twice are told apart"
     unnamed = table.names[1]
     with pytest.raises(ValueError, match="has 4 problems") as info:
-        table.refuse(table.numbers(table.names)[1])
+        table.check_usable(table.numbers(table.names)[1])
     places = [
         line.partition(":")[0].strip() for line in str(info.value).splitlines()[1:]
     ]
@@ -327,7 +327,7 @@ def test_faults_are_kept_for_one_answer_and_refused_otherwise(tmp_path):
     with pytest.raises(
         ValueError, match=r"has 51 problems:\n  line 52, column 'b': 'x' is not a"
     ):
-        table.refuse(table.numbers(["b"])[1])
+        table.check_usable(table.numbers(["b"])[1])
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

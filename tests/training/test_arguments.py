@@ -65,8 +65,8 @@ def holed(row):
         ({"on_epoch": [print, 3]}, r"`fit\(on_epoch=...\)`"),
         (
             {"loss": lambda model, batch: 0.0},
-            r"`loss\(model, batch, key, t\)`: `key` is a random key .* `t`, from 0 to 1, is how "
-            r"far training is.*got `<lambda>\(model, batch\)` \(too many positional",
+            r"`loss\(model, batch, key, t\)`: `key` is a random key .* `t`, from 0 to 1, is "
+            r"the progress.*got `<lambda>\(model, batch\)` \(too many positional",
         ),
         (
             {"loss": jax.jit(lambda m, batch, key: 0.0)},

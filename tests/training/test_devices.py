@@ -80,7 +80,8 @@ def environment(**extra):
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "JAX_COMPILATION_CACHE_DIR": CACHE,
     }
-    return {**os.environ, **base, "PYTHONPATH": str(ROOT), **extra}
+    path = f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'support'}"
+    return {**os.environ, **base, "PYTHONPATH": path, **extra}
 
 
 def flat(tree):
@@ -92,9 +93,8 @@ def flat(tree):
     )
 
 
-@pytest.mark.parametrize(
-    "names", [("float64",), pytest.param(("float32", "many"), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [("float64",), ("float32", "many")])
 def test_two_devices_give_the_weights_of_one(names, tmp_path):
     """float64 to 1e-6 (it is 1e-15 or so); float32 to the order of summation, which is printed."""
     flags = environment(
@@ -125,6 +125,7 @@ def example():
     return two_processes
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_weights_of_one(tmp_path):
     """In memory, and from a file of which each process reads its own rows only."""
     path, table = tmp_path / "model.safetensors", tmp_path / "table.npy"
@@ -170,7 +171,7 @@ def one_of_two_processes(address: str, table: Path, number: str) -> None:
         example(),
         example().fitted,
         set(),
-        training_data.Mapped.__getitem__,
+        training_data.MappedArray.__getitem__,
     )
 
     def noted(self, wanted):
@@ -182,7 +183,11 @@ def one_of_two_processes(address: str, table: Path, number: str) -> None:
         np.savez(table.parent / number, rows=sorted(read), weights=flat(result.model))
         return fitted()
 
-    training_data.CHUNK, training_data.Mapped.__getitem__, module.fitted = (
+    (
+        training_data.MAX_BYTES_PER_CHUNK,
+        training_data.MappedArray.__getitem__,
+        module.fitted,
+    ) = (
         100,
         noted,
         both,

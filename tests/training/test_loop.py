@@ -64,7 +64,7 @@ def test_fit_works_outside_the_main_thread(tmp_path):
 
 
 def test_import_needs_only_jax_equinox_and_optax():
-    names = ("safetensors", "tqdm", "sklearn", "matplotlib", "tyro", "pooch")
+    names = ("safetensors", "tqdm", "sklearn", "matplotlib", "pooch")
     code = f"import sys; sys.modules.update(dict.fromkeys({names})); import mmlp"
     subprocess.run(
         [sys.executable, "-c", code],

@@ -13,6 +13,7 @@ import numpy as np
 import optax
 import pytest
 from processes import environment
+from sweeps import sweep
 
 import mmlp
 from mmlp import compilation as _compiled
@@ -56,8 +57,8 @@ def fit_many(number, folder=None):
     return weakref.ref(loss)
 
 
-@pytest.mark.parametrize("train", [fit, fit_many])
-@pytest.mark.parametrize("saved", [False, True])
+@sweep("train", [fit, fit_many])
+@sweep("saved", [False, True])
 def test_a_loss_is_let_go_with_its_program(train, saved, tmp_path):
     """Nothing in JAX or here holds on to it: neither its compilation nor its fingerprint."""
     loss = train(1.0, tmp_path if saved else None)

@@ -19,8 +19,13 @@ from fits import KEY, X, Y, fit, loss, model, stacked
 
 import mmlp
 from mmlp.training import EpochInfo, progress
-from mmlp.training.progress import Progress, clock, ended
-from mmlp.training.state import Metrics
+from mmlp.training.epoch import Metrics
+from mmlp.training.progress import (
+    Progress,
+    describe_best_epochs,
+    describe_end,
+    format_seconds,
+)
 
 
 @pytest.fixture
@@ -57,9 +62,9 @@ def test_a_run_that_patience_may_end_says_so_and_at_last_whether_it_did(
     fit(model(), loss, (X, Y), epochs=50, progress="1/2 mean", **options)
     *lines, last = capsys.readouterr().err.splitlines()
     assert all(line.startswith("1/2 mean: ") for line in (*lines, last))
-    assert lines[1].endswith("at most 0:00, stops after 4 epochs without gain")
+    assert lines[1].endswith("at most 0:00, stops after 4 epochs without improvement")
     assert last.startswith(
-        "1/2 mean: stopped in epoch 5 of 50, 4 epochs without gain: best epoch 1, val"
+        "1/2 mean: stopped in epoch 5 of 50, 4 epochs without improvement: best epoch 1, "
     )
 
 
@@ -75,7 +80,7 @@ def test_many_models_are_told_of_together(capsys, at_once):
     mmlp.fit_many(stacked(keys), loss, (X, Y), keys=keys, **options)
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith(
-        "all 30 epochs, 1 of 2 models stopped after 4 epochs without gain: best epo"
+        "all 30 epochs, 1 of 2 models stopped after 4 epochs without improvement: "
     )
 
 
@@ -88,7 +93,10 @@ class Clock:
 
 @pytest.mark.parametrize(
     ("patience", "left"),
-    [(None, "1:30 left"), (7, "at most 1:30, stops after 7 epochs without gain")],
+    [
+        (None, "1:30 left"),
+        (7, "at most 1:30, stops after 7 epochs without improvement"),
+    ],
 )
 def test_the_time_left_leaves_out_the_epoch_that_compiles(
     patience, left, capsys, monkeypatch
@@ -154,15 +162,15 @@ def test_on_a_terminal_progress_is_a_bar_and_then_a_line(monkeypatch, at_once):
     bars, last = text.decode().rstrip().rsplit("\r", 1)
     assert re.search(r"mean: [12]/50 epochs \|", bars)
     assert "validation" in bars
-    assert "stops after 4 epochs without gain" in bars
+    assert "stops after 4 epochs without improvement" in bars
     assert last.startswith(
-        "mean: stopped in epoch 5 of 50, 4 epochs without gain: best epoch 1, "
+        "mean: stopped in epoch 5 of 50, 4 epochs without improvement: best epoch 1, "
     )
 
 
 def metrics(validation, stopped):
     """Of epochs, each a number or one for each model."""
-    rest = {"loss": np.array(1.0), "skipped": np.array(0), "scale": np.array(1.0)}
+    rest = {"loss": np.array(1.0), "skipped": np.array(0), "step_scale": np.array(1.0)}
     pairs = zip(validation, stopped, strict=True)
     return [
         Metrics(validation=np.array(v), stopped=np.array(s), **rest) for v, s in pairs
@@ -187,13 +195,16 @@ NAN = float("nan")
         (
             *([3.0, 1.0, 2.0, 2.0], [False] * 3 + [True], 9, 2),
             *(
-                "stopped in epoch 4 of 9, 2 epochs without gain",
+                "stopped in epoch 4 of 9, 2 epochs without improvement",
                 ["best epoch 2", "validation 1"],
             ),
         ),
         (
             *([3.0, 1.0, 2.0], [False, False, True], 3, 1),
-            *("all 3 epochs, 1 epoch without gain", ["best epoch 2", "validation 1"]),
+            *(
+                "all 3 epochs, 1 epoch without improvement",
+                ["best epoch 2", "validation 1"],
+            ),
         ),
         (  # one failed, and rests; the other came to the end
             *(
@@ -207,17 +218,19 @@ NAN = float("nan")
             [(False, False), (True, True)],
             9,
             2,
-            "stopped in epoch 2 of 9, 2 epochs without gain",
+            "stopped in epoch 2 of 9, 2 epochs without improvement",
             [],
         ),
     ],
 )
 def test_what_ended_a_run(validation, stopped, limit, patience, text, best):
-    assert ended(metrics(validation, stopped), limit, patience) == (text, best)
+    epochs = metrics(validation, stopped)
+    assert describe_end(epochs, limit, patience) == text
+    assert describe_best_epochs(epochs) == best
 
 
 def test_times_are_short():
-    assert [clock(s) for s in (0.4, 7, 754, 3723)] == [
+    assert [format_seconds(s) for s in (0.4, 7, 754, 3723)] == [
         "0:00",
         "0:07",
         "12:34",

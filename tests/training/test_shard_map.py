@@ -11,6 +11,7 @@ from helpers import DIVERGENCES
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 from processes import environment
+from sweeps import sweep
 
 from mmlp import Gram, LowRankGram, TraceOneGaussian, TraceOnePowerExponential
 
@@ -84,7 +85,7 @@ def everything(*args):
     return {name: derivatives(f)(*args) for name, f in FUNCTIONS.items()}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@sweep("dtype", ["float32", "float64"])
 def test_gradients_vary_over_the_axes_of_the_values(dtype):
     """Else tracing raises."""
     traced = mapped(everything).trace(*data(dtype))
