@@ -153,7 +153,7 @@ def log_gamma_ratio(z: Array, delta: Array) -> Array:
     z = z + STIRLING_SHIFT
     y = z + delta
     stirling = delta * jnp.log(z) + (y - 0.5) * jnp.log1p(delta / z) - delta
-    return steps + stirling + _stirling_tail(y) - _stirling_tail(z)
+    return steps + stirling + stirling_tail(y) - stirling_tail(z)
 
 
 def log_scaled_gamma_ratio(z: Array, delta: Array) -> Array:
@@ -174,7 +174,7 @@ def log_scaled_gamma_ratio(z: Array, delta: Array) -> Array:
     z = z + STIRLING_SHIFT
     y = z + delta
     stirling = (y - 0.5) * jnp.log1p(delta / z) - delta
-    return steps + stirling + _stirling_tail(y) - _stirling_tail(z)
+    return steps + stirling + stirling_tail(y) - stirling_tail(z)
 
 
 def digamma_difference(z: Array, delta: Array) -> Array:
@@ -192,10 +192,10 @@ def digamma_difference(z: Array, delta: Array) -> Array:
     z = z + STIRLING_SHIFT
     y = z + delta
     leading = jnp.log1p(delta / z) + delta / (2 * z * y)
-    return steps + leading + _digamma_tail(z) - _digamma_tail(y)
+    return steps + leading + digamma_tail(z) - digamma_tail(y)
 
 
-def _digamma_tail(z: Array) -> Array:
+def digamma_tail(z: Array) -> Array:
     """Return sum_k B_2k / (2k z^2k): seven terms leave less than 2e-15 for z >= 8."""
     tail = jnp.zeros_like(z)
     for coefficient in DIGAMMA_COEFFICIENTS:
@@ -203,7 +203,7 @@ def _digamma_tail(z: Array) -> Array:
     return tail
 
 
-def _stirling_tail(z: Array) -> Array:
+def stirling_tail(z: Array) -> Array:
     """Return sum_k B_2k / (2k (2k - 1) z^(2k - 1)).
 
     Seven terms leave less than 2e-16 for z >= 8.

@@ -28,15 +28,15 @@ from jax.scipy.special import digamma, gammaln
 from jax.typing import ArrayLike
 
 from mmlp import argument_checks
-from mmlp.distributions.radius import (
-    _digamma_tail,
-    _stirling_tail,
+from mmlp.distributions.gamma import (
     a_log_gamma_draw,
     digamma_difference,
+    digamma_tail,
     log_scaled_gamma_ratio,
+    stirling_tail,
 )
 from mmlp.divergences import stein
-from mmlp.linalg.log import singular_values
+from mmlp.linalg.matrix_log import singular_values
 from mmlp.linalg.primitive import primitive
 from mmlp.registry import register
 from mmlp.spd import SPD, Gram, arguments
@@ -405,7 +405,7 @@ def _bartlett_factor(key: Array, df: Array, dim: int, batch: tuple[int, ...]) ->
 
 def _whitened_factor(mean: SPD, Y: SPD) -> tuple[Array, Array]:
     """Return log det P and R = T_Y T_P^-1, (..., m, d), the factor of the whitened Y."""
-    rows = arguments.rows_of(Y.factor, None, mean.batch_shape)
+    rows = arguments.list_rows(Y.factor, None, mean.batch_shape)
     logdet, whitened = mean.logdet_and_whiten(rows)
     return logdet, jnp.moveaxis(whitened, 0, -2)
 
@@ -448,7 +448,7 @@ def _log_gamma_terms(a: Array, dim: int) -> Array:
     a_large = jnp.where(large, a, MIN_ARGUMENT_OF_SERIES + delta)
     z_large = a_large - delta
     series = -a_large * jnp.log1p(-delta / a_large) + (delta + 0.5) * jnp.log(z_large)
-    series = series - delta - math.log(2 * math.pi) / 2 - _stirling_tail(z_large)
+    series = series - delta - math.log(2 * math.pi) / 2 - stirling_tail(z_large)
     return jnp.where(large, series, direct)
 
 
@@ -463,6 +463,6 @@ def _log_minus_digamma(a: Array, dim: int) -> Array:
     z_large = jnp.where(large, z, MIN_ARGUMENT_OF_SERIES)
     a_large = z_large + delta
     # log a - psi(a), then psi(a) - psi(a - delta)
-    series = 1 / (2 * a_large) + _digamma_tail(a_large)
+    series = 1 / (2 * a_large) + digamma_tail(a_large)
     series = series + digamma_difference(z_large, delta)
     return jnp.where(large, series, direct)

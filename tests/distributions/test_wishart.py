@@ -61,6 +61,7 @@ def test_in_one_dimension_they_are_gamma_and_f_distributions(y):
     np.testing.assert_allclose(gamma_wishart.log_prob(Y), f.logpdf(y), rtol=1e-12)
 
 
+@pytest.mark.slow
 @each_kind
 def test_densities_integrate_to_one_in_two_dimensions(kind):
     """Quadrature over log y11, log y22 and the correlation, by the trapezoidal rule."""
@@ -78,6 +79,7 @@ def test_densities_integrate_to_one_in_two_dimensions(kind):
     np.testing.assert_allclose(total, 1, atol=2e-4)
 
 
+@pytest.mark.slow
 @each_kind
 def test_draws_have_the_mean_and_the_density(kind):
     """Seed 0; each z-score is beyond 5 with probability 6e-7.
@@ -101,6 +103,7 @@ def test_draws_have_the_mean_and_the_density(kind):
     assert abs(ratio.mean() - 1) < 5 * ratio.std() / np.sqrt(N_DRAWS)
 
 
+@pytest.mark.slow
 @each_kind
 def test_a_marginal_is_the_distribution_of_a_principal_submatrix(kind):
     """The trace of the submatrix of draws, by a two-sample Kolmogorov-Smirnov test."""
@@ -143,6 +146,7 @@ def test_float32_expected_log_determinants_agree_with_50_digits(df):
     np.testing.assert_allclose(float(p.expected_logdet()), float(exact), rtol=1e-5)
 
 
+@pytest.mark.slow
 @each_kind
 def test_derivatives_of_the_density_are_differences(kind):
     d = 3
@@ -174,6 +178,7 @@ def test_derivatives_of_the_density_are_differences(kind):
     np.testing.assert_allclose(along, difference, rtol=1e-7)
 
 
+@pytest.mark.slow
 @each_kind
 def test_draws_are_differentiable_in_every_parameter(kind):
     """d E[log det Y] / d parameter: the draws' average against differences of it."""
