@@ -1,11 +1,11 @@
 """Differentiable draws of log gamma variables, and stable ratios of gamma functions.
 
-The draws are of y = a log x with x ~ Gamma(a, 1), and are differentiable with respect to
-a. The radius of a power exponential needs this product, r = exp((y + a log 2) / d) with
-a = d / (2 beta), and unlike log x it stays of order one for tiny a. With s = log x, P
-and p the distribution function and density of x, and psi the digamma function, its
-derivative at a fixed quantile (implicit reparameterisation; Figurnov, Mohamed and Mnih,
-2018) is
+The draws are of y = a log x with x ~ Gamma(a, 1), and are differentiable with respect
+to a. The radius of a power exponential needs this product, r = exp((y + a log 2) / d)
+with a = d / (2 beta), and unlike log x it stays of order one for tiny a. With
+s = log x, P and p the distribution function and density of x, and psi the digamma
+function, its derivative at a fixed quantile (implicit reparameterisation; Figurnov,
+Mohamed and Mnih, 2018) is
 
     dy/da = s - a (dP/da) / (x p)
           = s + a int_0^inf (s - psi(a) + w) exp(a w - x (e^w - 1)) dw
@@ -13,10 +13,11 @@ derivative at a fixed quantile (implicit reparameterisation; Figurnov, Mohamed a
           = psi(b) + x int_0^inf (psi(b) - s + w) exp(-b w + x (1 - e^-w)) dw
                                                                       s <= psi(a + 1)
 
-with b = a + 1, where 1 - P and P are written as integrals over t = x e^w and x e^-w. All
-terms under the integrals are positive, so nothing cancels, and x may underflow. Measured
-against 40 digits, for shapes from 1e-4 to 1e4 and quantiles from 1e-12 to 1 - 1e-12, the
-error relative to 1 + |dy/da| is at most 1e-12 in float64 and 1e-5 in float32.
+with b = a + 1, where 1 - P and P are written as integrals over t = x e^w and x e^-w.
+All terms under the integrals are positive, so nothing cancels, and x may underflow.
+Measured against 40 digits, for shapes from 1e-4 to 1e4 and quantiles from 1e-12 to
+1 - 1e-12, the error relative to 1 + |dy/da| is at most 1e-12 in float64 and 1e-5 in
+float32.
 """
 
 from functools import partial
@@ -139,7 +140,7 @@ def _width_above(a: Array, x: Array) -> Array:
 
 
 def log_gamma_ratio(z: Array, delta: Array) -> Array:
-    """Return log Gamma(z + delta) - log Gamma(z) for z, delta > 0, without cancellation.
+    """Return log Gamma(z + delta) - log Gamma(z) without cancellation, z, delta > 0.
 
     Eight steps of Gamma(z + 1) = z Gamma(z) are followed by the difference of two
     Stirling series at z + 8.
