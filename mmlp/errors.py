@@ -13,7 +13,7 @@ import os
 from typing import Any
 
 
-class Facts:
+class Facts(Exception):
     """What an error or a warning reports.
 
     Parameters
