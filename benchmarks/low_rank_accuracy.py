@@ -130,19 +130,30 @@ def gradient_errors(shape: str, condition: float) -> dict[str, list[float]]:
     return found
 
 
+def trace_of_solution(make):
+    return jax.jit(lambda s, U, r, V: make(s, U).trace_solve(make(r, V)))
+
+
+# Compiled once for all conditions.
+TRACES = {
+    "low rank": trace_of_solution(LowRankGram),
+    "dense": trace_of_solution(lambda scale, U: Gram(stacked(scale, U))),
+}
+
+
 def trace_errors(shape: str, condition: float) -> tuple[float, float]:
     """The largest relative errors of tr(A^-1 B) with B of condition one: low rank, dense."""
-    (scale, U, _), (r, V, _) = draw(shape, condition), draw("loadings", 1e0)
-
-    def traces(make):
-        return jax.jit(lambda s, U, r, V: make(s, U).trace_solve(make(r, V)))
-
-    ways = traces(LowRankGram), traces(lambda s, U: Gram(stacked(s, U)))
+    scale, U, _ = draw(shape, condition)
+    r, V, _ = draw("loadings", 1e0)
     with jax.enable_x64(True):
-        exact = np.asarray(ways[1](*(a.astype(float) for a in (scale, U, r, V))))
-    values = (np.asarray(way(scale, U, r, V), float) for way in ways)
-    ours, dense = (float(np.max(np.abs(value - exact) / exact)) for value in values)
-    return ours, dense
+        wide = [a.astype(float) for a in (scale, U, r, V)]
+        exact = np.asarray(TRACES["dense"](*wide))
+
+    def largest_error(trace):
+        value = np.asarray(trace(scale, U, r, V), float)
+        return float(np.max(np.abs(value - exact) / exact))
+
+    return largest_error(TRACES["low rank"]), largest_error(TRACES["dense"])
 
 
 def near_equality(dtype, d: int = 1000, m: int = 8) -> dict[str, list[float]]:

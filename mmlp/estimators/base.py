@@ -34,7 +34,7 @@ from mmlp.estimators.inputs import count_encoded_inputs, encode_rows
 from mmlp.estimators.outliers import Columns, check_cells
 from mmlp.estimators.scaling import Scaling
 from mmlp.estimators.training_settings import TrainingSettings, find_unfinished
-from mmlp.metrics.scores import rescaled_weights
+from mmlp.metrics.scores import rescale_weights
 from mmlp.tables.encoder import ColumnsWarning, TableEncoder
 from mmlp.training.forks import check_not_forked
 
@@ -335,11 +335,11 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         )
 
     def _rescale_weights(self, weights: np.ndarray) -> np.ndarray:
-        """Return `rescaled_weights`, or raise an ArgumentError if the dtype loses some."""
+        """Return `rescale_weights`, or raise an ArgumentError if the dtype loses some."""
         largest = float(np.max(weights, initial=0.0))
         if largest == 0:
             return weights
-        scaled = rescaled_weights(weights)
+        scaled = rescale_weights(weights)
         smallest = np.finfo(self.dtype).tiny
         is_lost = (weights > 0) & (scaled < smallest)
         if is_lost.any():

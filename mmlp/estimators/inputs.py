@@ -230,7 +230,8 @@ def _leave_out_unknown_targets(
 
     is_unknown: Any = np.zeros(0, bool)
     if values.ndim and values.size:
-        is_unknown = np.isnan(values.reshape(len(values), -1)).any(axis=1)
+        is_missing = np.isnan(values.reshape(len(values), -1))
+        is_unknown = np.asarray(is_missing.any(axis=1))
     n_rows = len(is_unknown)
     if not is_unknown.any():
         return X, y, weights, np.arange(n_rows)

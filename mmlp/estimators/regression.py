@@ -95,7 +95,7 @@ from mmlp.estimators.training_settings import (
     shorten_patience,
 )
 from mmlp.estimators.warm_start import check_same_targets
-from mmlp.metrics.scores import checked_weight, weighted_mean
+from mmlp.metrics.scores import check_sample_weight, weighted_mean
 from mmlp.spd.arguments import check_columns
 
 FORMS: dict[str, CovarianceForm] = {
@@ -723,7 +723,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         y = self._check_targets(y, len(x), "score")
         weights = None
         if sample_weight is not None:
-            weights = checked_weight(sample_weight, len(x), "score")
+            weights = check_sample_weight(sample_weight, len(x), "score")
         return self._r_squared(y, map_in_chunks(self._predictor.mean, x), weights)
 
     def scores(self, X: Any, y: Any = None) -> dict[str, float]:

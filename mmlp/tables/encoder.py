@@ -508,8 +508,9 @@ class _Transformers:
         """Makes the indicators of categories."""
         from sklearn.preprocessing import OneHotEncoder
 
+        categories: Any = [np.array(levels, object) for levels in self._levels]
         encoder = OneHotEncoder(
-            categories=[np.array(levels, object) for levels in self._levels],
+            categories=categories,
             handle_unknown="ignore",
             sparse_output=False,
         )

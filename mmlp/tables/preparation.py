@@ -114,10 +114,10 @@ def prepare_training_data(
         columns, input_problems = _classify_inputs(table, inputs, encoder, problems)
     table.check_usable(join_problems(problems, input_problems))
 
-    has_targets = ~np.isnan(y).any(axis=1)
+    has_targets = ~find_incomplete(y)
     has_inputs = np.ones(len(table), bool)
     if encoder is None:
-        has_inputs = ~np.isnan(columns.values).any(axis=1)
+        has_inputs = ~find_incomplete(columns.values)
     rows = np.flatnonzero(has_targets & has_inputs)
 
     facts = [f"{len(table)} rows, {len(table.names)} columns"]
@@ -204,7 +204,7 @@ def prepare_scored_data(
     targets : array of shape (n_rows, n_targets)
     """
     data = prepare_prediction_data(table, inputs, targets, encoder)
-    lacks_target = np.isnan(data.targets).any(axis=1)
+    lacks_target = find_incomplete(data.targets)
     if lacks_target.any():
         warnings.warn(
             f"{table.path}: {lacks_target.sum()} of {len(table)} rows lack a target and "
@@ -256,6 +256,11 @@ def find_leaks(data: TrainingData) -> list[Leak]:
         Leak(names[i], data.target_names[j], float(correlations[i, j]))
         for i, j in np.argwhere(correlations > MIN_LEAK_CORRELATION).tolist()
     ]
+
+
+def find_incomplete(values: np.ndarray) -> np.ndarray:
+    """Return which rows of numbers have a missing one, (n_rows,)."""
+    return np.asarray(np.isnan(values).any(axis=1))
 
 
 def _read_targets(
@@ -353,7 +358,7 @@ def _prepare_numeric_prediction(
     problems = join_problems(problems, [*target_problems, *input_problems])
     table.check_usable(problems)
 
-    is_incomplete = np.isnan(X).any(axis=1)
+    is_incomplete = find_incomplete(X)
     if is_incomplete.any():
         warnings.warn(
             f"{table.path}: {is_incomplete.sum()} of {len(X)} rows lack a value; their "

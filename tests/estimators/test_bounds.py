@@ -13,7 +13,7 @@ from sweeps import sweep
 from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor
 from mmlp.estimators.base import FewRowsWarning
 from mmlp.estimators.covariance_calibration import fit_shape
-from mmlp.metrics.scores import checked_weight, weighted_mean
+from mmlp.metrics.scores import check_sample_weight, weighted_mean
 from mmlp.training import forks
 
 LINEAR = {**REGRESSION, "hidden_dims": (), "hidden_features": (), "max_epochs": 2}
@@ -143,7 +143,7 @@ def test_weights_too_far_apart_are_refused(far):
 def test_weights_of_scores_are_checked(weight, match):
     with pytest.raises(ValueError, match=r"`f\(sample_weight=...\)` " + match):
         weighted_mean(np.ones(2), weight, "f")
-    np.testing.assert_array_equal(checked_weight(3, 2, "f"), [1.5, 1.5])
+    np.testing.assert_array_equal(check_sample_weight(3, 2, "f"), [1.5, 1.5])
 
 
 EMPTY = np.empty((10**18, 0))

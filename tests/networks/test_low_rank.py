@@ -1,4 +1,4 @@
-"""The output `LowRank`: fed by every network, started at the principal directions of targets."""
+"""The output `LowRank` of every network, and its start at principal directions."""
 
 import equinox as eqx
 import jax

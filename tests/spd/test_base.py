@@ -161,7 +161,7 @@ def test_upper_factors_are_not_decomposed_again(name):
 
 
 class Flat(SPD):
-    """A compact kind for this test: A = scale^2 I, which nobody may ask for a dense factor."""
+    """A compact kind A = scale^2 I, which nobody may ask for a dense factor."""
 
     scale: jax.Array  # (...)
     dim: int = eqx.field(static=True)

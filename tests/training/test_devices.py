@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from sweeps import sweep
 
 import mmlp
 
@@ -94,9 +93,8 @@ def flat(tree):
     )
 
 
-@sweep(
-    "names", [("float64",), pytest.param(("float32", "many"), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [("float64",), ("float32", "many")])
 def test_two_devices_give_the_weights_of_one(names, tmp_path):
     """float64 to 1e-6 (it is 1e-15 or so); float32 to the order of summation, which is printed."""
     flags = environment(
