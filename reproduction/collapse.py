@@ -1,10 +1,10 @@
-"""Why a literal implementation collapses: from the paper's recipe to ours, step by step.
+"""Why a literal implementation collapses: from the paper's recipe to ours.
 
     python -m reproduction collapse [--quick] [--data DIR] [--keep DIR] [--out report]
 
 A VAE has collapsed when its encoder carries no information (KLD near zero): it is one
-Gaussian with a network around it. The first table adds one factor after the other to the
-paper's recipe. The second takes each factor, except `NOT_REMOVED`, out of the full
+Gaussian with a network around it. The first table adds one factor after the other to
+the paper's recipe. The second takes each factor, except `NOT_REMOVED`, out of the full
 recipe. The third only scales the initial weights.
 """
 

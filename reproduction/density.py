@@ -2,8 +2,8 @@
 
     python -m reproduction density [--quick] [--out report]
 
-E(0, M / tr M, tr M, alpha, beta) with M = [[1, rho], [rho, 1]], over a grid of alpha and
-beta. It is N(0, M) for alpha = beta = 1.
+E(0, M / tr M, tr M, alpha, beta) with M = [[1, rho], [rho, 1]], over a grid of alpha
+and beta. It is N(0, M) for alpha = beta = 1.
 """
 
 import dataclasses

@@ -136,7 +136,7 @@ def published_errors() -> dict[tuple[int, int, str], tuple[float, float, float]]
 
 
 def make_duel_table(errors: Errors) -> dict:
-    """Make the table that compares our network with the Cholesky MLP over more seeds."""
+    """Make a table of our network and the Cholesky MLP, over more seeds."""
     n, errors = tables.select_largest(errors)
     rows = []
     n_seeds = 0

@@ -3,8 +3,8 @@
     python -m reproduction example1-mlp [--quick] [--seeds 5] [--out report]
 
 The plain MLP has 3 x 400 units, the quadratic loss and a Cholesky output. `CholeskyMLP`
-with each of our losses is tuned like the matrix MLP. Data, budget and seeds are those of
-Example 1.
+with each of our losses is tuned like the matrix MLP. Data, budget and seeds are those
+of Example 1.
 """
 
 import functools
@@ -59,8 +59,8 @@ def run(settings: Grid) -> dict:
     errors = collect_errors(settings.tasks(), models_of, "example1-mlp")
     return {
         "title": "the plain MLP",
-        "about": "A plain MLP whose outputs are a Cholesky factor: as the paper trained "
-        "it, and with our losses and tuning.",
+        "about": "A plain MLP whose outputs are a Cholesky factor: as the paper "
+        "trained it, and with our losses and tuning.",
         "claims": judge_claims(errors),
         "tables": make_tables(errors, settings.budget(), PAPER),
         "notes": NOTES,

@@ -4,8 +4,8 @@
 
 The deep design is the matrix MLP. Both designs are trained with the paper's kernels and
 recipe, and with calibration and the output kernels and optimisers that
-reproduction/searches/spd.py chose. Networks have j + 1 hidden layers of 20 units and the
-von Neumann loss; seeds are not those of Example 1.
+reproduction/searches/spd.py chose. Networks have j + 1 hidden layers of 20 units and
+the von Neumann loss; seeds are not those of Example 1.
 """
 
 import dataclasses

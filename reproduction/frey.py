@@ -287,10 +287,10 @@ def make_notes(settings: Settings, trained: list[dict]) -> list[str]:
         "not about other images.",
         "The paper's number of epochs is unsaid: its recipe has 100 here; so is its "
         "split.",
-        f"Joint and Cholesky MLPs and simple densities have {len(duel_seeds)} splits at "
-        f"k = {k}, with seeds from {duel_seeds[0]} on, which no search has used; all "
-        f"other rows have {settings.seeds} splits, with seeds from 0 on, whose test "
-        "scores were known.",
+        f"Joint and Cholesky MLPs and simple densities have {len(duel_seeds)} splits "
+        f"at k = {k}, with seeds from {duel_seeds[0]} on, which no search has used; "
+        f"all other rows have {settings.seeds} splits, with seeds from 0 on, whose "
+        "test scores were known.",
         "Optimiser, step, weight decay, noise and warm-up of each group were chosen by "
         "validation on splits not used here, mostly with EfNf "
         "(results/search/vaes.json has what was tried).",

@@ -1,17 +1,17 @@
 """VAEs with a covariance of all 560 raw pixels, which the paper could not afford.
 
-    python -m reproduction frey-pixels [--quick] [--data DIR] [--keep DIR] [--out report]
+    python -m reproduction frey-pixels [--quick] [--data DIR] [--keep DIR]
 
 All models are densities of the same 560 pixels, in units of pixels, on the same splits.
 Ours has a low-rank decoder, A = L H L' + diag. Its rivals are the same with fixed
 loadings and no H, a plain MLP that outputs all loadings, a diagonal along principal
 directions, a dense covariance, a mixture of factor analysers, and one Gaussian.
 
-A density of whole numbers has no upper bound, so uniform noise in [0, 1) is added to each
-pixel, once (dequantisation; Theis et al., 2016). Low rank means low rank in the
-coordinates of standardised pixels; the diagonal and the dense covariance are those of all
-principal directions, each divided by a power of its standard deviation. The same command
-runs on a GPU, and slowly on a CPU.
+A density of whole numbers has no upper bound, so uniform noise in [0, 1) is added to
+each pixel, once (dequantisation; Theis et al., 2016). Low rank means low rank in the
+coordinates of standardised pixels; the diagonal and the dense covariance are those of
+all principal directions, each divided by a power of its standard deviation. The same
+command runs on a GPU, and slowly on a CPU.
 """
 
 import dataclasses
@@ -96,8 +96,8 @@ class Settings(ImageSettings):
     test: int | None = None
     # Importance samples.
     samples: int = 100
-    # Epochs, widths, and latent variables and loadings of all networks, instead of those
-    # of their recipes.
+    # Epochs, widths, and latent variables and loadings of all networks, instead of
+    # those of their recipes.
     epochs: int | None = None
     hidden: tuple[int, ...] | None = None
     size: int | None = None
@@ -285,11 +285,12 @@ def make_notes(settings: Settings, results: dict[str, dict]) -> list[str]:
         if n_splits < settings.seeds:
             incomplete.append(f"The {name} model has {n_splits} of the splits.")
     return [
-        "Each VAE had eight trials of rate, noise, rank and latent variables, judged by "
-        "the validation images of a split that this table does not have "
+        "Each VAE had eight trials of rate, noise, rank and latent variables, judged "
+        "by the validation images of a split that this table does not have "
         "(results/search/pixels.json); the plain MLP was given the sizes of ours "
         "afterwards. The dense one had eight of rate, noise and coordinates, on the "
-        "first split. The best noise of the diagonal one is the largest that was tried.",
+        "first split. The best noise of the diagonal one is the largest that was "
+        "tried.",
         f"The mixture is the best of {len(MIXTURES)} numbers of components and factors "
         "(fewer in all than images), by the validation images of each split: "
         f"{chosen_sizes}.",

@@ -2,8 +2,8 @@
 
     python -m reproduction radius [--quick] [--out report]
 
-Samples of the power exponential need r^(2 beta) ~ 2 Gamma(d / (2 beta)). The paper draws
-it from a normal distribution of the same mean and variance.
+Samples of the power exponential need r^(2 beta) ~ 2 Gamma(d / (2 beta)). The paper
+draws it from a normal distribution of the same mean and variance.
 """
 
 import dataclasses
@@ -30,8 +30,8 @@ from reproduction.harness.parallel import show_progress
 
 COLOURS = {"gamma": "tab:blue", "normal": "tab:orange"}
 QUANTITIES = {
-    "covariance": "symmetrised von Neumann divergence of the sample covariance from the "
-    "exact one",
+    "covariance": "symmetrised von Neumann divergence of the sample covariance from "
+    "the exact one",
     "mean": "absolute error of the sample mean, per dimension",
 }
 

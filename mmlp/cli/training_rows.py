@@ -10,8 +10,8 @@ import numpy as np
 
 from mmlp import tables
 from mmlp.cli.arguments import WORDS_FOR_CATEGORIES, FitOptions
+from mmlp.cli.column_names import explain_split_name
 from mmlp.cli.messages import describe
-from mmlp.cli.names import explain_split_name
 from mmlp.cli.table_problems import OPTION_WORDING, describe_leak, explain_problems
 from mmlp.estimators.outliers import Cell, Columns, check_cells
 from mmlp.estimators.spd import factorize

@@ -1,7 +1,7 @@
 """`Elliptical`, the abstract base class of the distributions.
 
     x = loc + sqrt(eta) omega.color(r v),   v uniform on the unit sphere, radius r >= 0
-    log p(x) = g(u) - log det(eta omega) / 2,   u = |omega.whiten(x - loc)|^2 / eta = r^2
+    log p(x) = g(u) - log det(eta omega) / 2,  u = |omega.whiten(x - loc)|^2 / eta = r^2
 
 The dispersion omega has trace one. A family defines the distribution of the radius r;
 everything else follows from it.
@@ -355,7 +355,7 @@ class Elliptical(Batched):
         loc = select(self.loc, self.loc.shape[:-1])
         tail = [select(x, x.shape) for x in self.tail]
 
-        # eta always gets the whole batch shape, because no other parameter need have it.
+        # eta always gets the whole batch shape: no other parameter need have it.
         eta = jnp.broadcast_to(self.eta, batch_shape)[place]
 
         omega_shape = self.omega.batch_shape

@@ -490,7 +490,7 @@ def _check_probabilities(pit: ArrayLike, call: str) -> np.ndarray:
 
 
 def rescale_weights(weight: np.ndarray) -> np.ndarray:
-    """Return weights times a power of two, so that the largest lies between one and two.
+    """Return weights times a power of two: the largest lies between one and two.
 
     Only the ratios of weights count. This rounds nothing, and sums of weights cannot
     overflow.

@@ -1,4 +1,4 @@
-"""Run experiments by name: one with an option for each of its settings, or several in turn.
+"""Run an experiment with an option for each of its settings, or several in turn.
 
 An experiment is a module of this package as `mmlp.reporting.records` describes it.
 """
@@ -20,8 +20,8 @@ PAPER = Heading(
     "The paper's results, reproduced",
     "The results of “Constructing the Matrix Multilayer Perceptron and its Application "
     "to the VAE” (Taghia, Bånkestad, Lindsten and Schön, 2019) beside those that "
-    "matrix-mlp obtains. Each section shows the command that made it. A number with ± is "
-    "a mean and its standard error over seeds.",
+    "matrix-mlp obtains. Each section shows the command that made it. A number with ± "
+    "is a mean and its standard error over seeds.",
     "The paper's claims",
 )
 
@@ -58,7 +58,7 @@ class Run:
     out: Path
 
     def perform(self) -> dict[str, Any]:
-        """Run the experiment, add it to the page of the paper's results, return its record."""
+        """Run the experiment, add it to the page of results, and return its record."""
         return run_and_record(
             self.name,
             find_experiment(self.name),
@@ -106,18 +106,27 @@ def run_several(
     out: Path = Path("report"),
     **settings: Any,
 ) -> int:
-    """Run experiments one after the other, and return 1 if one of them failed, otherwise 0.
+    """Run experiments one after the other; return 1 if one of them failed, else 0.
 
     Parameters
     ----------
-    targets : names, or "all"
-    quick : whether to run them with their quick settings
-    out : the folder of the results
-    **settings : passed on to the experiments that have such settings
+    targets : sequence of str
+        Names of experiments, or "all".
+    quick : bool, default=False
+        Run them with their quick settings.
+    out : Path, default="report"
+        The folder of the results.
+    **settings
+        Settings for the experiments that have them.
+
+    Returns
+    -------
+    int
 
     Notes
     -----
-    An experiment that fails, such as for want of data, is named on stderr, and the others run.
+    An experiment that fails, for example because its data are missing, is reported on
+    stderr, and the others run.
     """
     names = TARGETS if "all" in targets else tuple(dict.fromkeys(targets))
     failed = []
@@ -126,12 +135,11 @@ def run_several(
         try:
             kind = find_experiment(name).Settings
             fields = {field.name for field in dataclasses.fields(kind)}
-            known = {key: value for key, value in settings.items() if key in fields}
-            chosen = make_settings(kind, quick=quick, **known)
-            Run(name, chosen, quick, out).perform()
-        except (
-            Exception
-        ) as error:  # whatever it is, the other experiments are worth running
+            changes = {key: value for key, value in settings.items() if key in fields}
+            run = Run(name, make_settings(kind, quick=quick, **changes), quick, out)
+            run.perform()
+        except Exception as error:
+            # Whatever it is, the other experiments are worth running.
             if not isinstance(error, ValueError | OSError):
                 traceback.print_exc()
             failed.append(name)

@@ -3,10 +3,10 @@
     python -m reproduction.searches.flows [--data DIR] [--out FILE] [--jobs 4]
 
 This needs flowjax (extra `bench`). Settings are judged by the validation rows only, on
-splits that the table does not use (seeds from 100 on); their test parts are never looked
-at. Every trial has three splits, the best four have all six splits of the other searches.
-All trials are written to results/search/flows.json. The best, by the mean over six
-splits, is printed: reproduction/vaes/flow_settings.json holds it.
+splits that the table does not use (seeds from 100 on); their test parts are never
+looked at. Every trial has three splits, the best four have all six splits of the other
+searches. All trials are written to results/search/flows.json. The best, by the mean
+over six splits, is printed: reproduction/vaes/flow_settings.json holds it.
 """
 
 import dataclasses

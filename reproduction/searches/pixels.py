@@ -2,12 +2,12 @@
 
     python -m reproduction.searches.pixels [--models "low rank,diagonal"] [--data DIR]
 
-Each model has eight trials of learning rate, noise, rank and latent variables, judged by
-the validation bound (IW) on one split that the table does not use. All trials are written
-to results/search/pixels.json, which also holds earlier trials of 353 epochs. The best of
-each model is printed as changes to its line of reproduction/vaes/frey_settings.json. Run
-it on a GPU; a CPU takes hours. The dense model was chosen before, by eight trials after
-850 steps on the first split.
+Each model has eight trials of learning rate, noise, rank and latent variables, judged
+by the validation bound (IW) on one split that the table does not use. All trials are
+written to results/search/pixels.json, which also holds earlier trials of 353 epochs.
+The best of each model is printed as changes to its line of
+reproduction/vaes/frey_settings.json. Run it on a GPU; a CPU takes hours. The dense
+model was chosen before, by eight trials after 850 steps on the first split.
 """
 
 import dataclasses

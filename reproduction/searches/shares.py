@@ -1,6 +1,6 @@
 """Search the settings of the networks of the shares table.
 
-    python -m reproduction.searches.shares --data DIR [--kinds "matrix MLP"] [--out FILE]
+    python -m reproduction.searches.shares --data DIR [--kinds "matrix MLP"]
 
 Each network and horizon has the same trials: half of a grid of learning rate, strength,
 sizes and start. The year has two lower rates, added after all had done best with the
@@ -87,7 +87,7 @@ def write_entries(settings: Settings, entries: list[dict]) -> None:
 
 
 def list_choices(horizon: str) -> list[Choice]:
-    """Return half of the grid: each pair of values of two settings is equally common."""
+    """Return half of the grid: pairs of values of two settings are equally common."""
     return [
         Choice(strength, STARTS[(i + j + k) % 2], rate, sizes)
         for i, rate in enumerate(RATES[horizon])

@@ -4,17 +4,17 @@
 
 All learning rates are tried for the networks of each family (von Neumann loss, n = 100,
 both settings of the generator), at d0 = 10 and at d0 = 20, on seeds that the tables do
-not use. The joint matrix MLP has as many trials as the Cholesky MLP, 36. The best has the
-smallest validation loss, by the mean of its logarithm over seeds. `--jobs` shares the
-networks among processes. An H200 took a quarter of an hour for the joint and the Cholesky
-MLPs; one core takes hours.
+not use. The joint matrix MLP has as many trials as the Cholesky MLP, 36. The best has
+the smallest validation loss, by the mean of its logarithm over seeds. `--jobs` shares
+the networks among processes. An H200 took a quarter of an hour for the joint and the
+Cholesky MLPs; one core takes hours.
 
 All trials are written to --out. The choice is printed; to use it, paste it into
-reproduction/spd/spd_settings.json. results/search/spd.json also has earlier rounds: Adam,
-wide matrix MLPs and the shallow design in the first setting, by 0.1.0, which the table
-still uses for the narrow matrix MLP and the shallow design; larger matrices in the joint
-network, no better; and smaller steps for its factors W, C and A, which make larger rates
-possible, and are no better.
+reproduction/spd/spd_settings.json. results/search/spd.json also has earlier rounds:
+Adam, wide matrix MLPs and the shallow design in the first setting, by 0.1.0, which the
+table still uses for the narrow matrix MLP and the shallow design; larger matrices in
+the joint network, no better; and smaller steps for its factors W, C and A, which make
+larger rates possible, and are no better.
 """
 
 import argparse

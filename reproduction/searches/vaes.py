@@ -3,12 +3,12 @@
     python -m reproduction.searches.vaes [--groups joint,cholesky] [--optimizers muon]
 
 Settings are judged by the validation bound (IW) only, on splits that the table does not
-use (seeds from 100 on); their test parts are never looked at. All learning rates, noises
-and warm-ups of a group are trained at once; a group, optimiser or decay can be run on its
-own. All trials are added to results/search/vaes.json (or `--out`). The best of each
-group, among all entries with the same model, number of latent variables, splits and
-importance samples, is printed as a line of reproduction/vaes/frey_settings.json: to use a
-choice, put that line there.
+use (seeds from 100 on); their test parts are never looked at. All learning rates,
+noises and warm-ups of a group are trained at once; a group, optimiser or decay can be
+run on its own. All trials are added to results/search/vaes.json (or `--out`). The best
+of each group, among all entries with the same model, number of latent variables, splits
+and importance samples, is printed as a line of reproduction/vaes/frey_settings.json: to
+use a choice, put that line there.
 """
 
 import dataclasses

@@ -27,7 +27,7 @@ from reproduction.shares.market import (
     mean_factor,
 )
 
-# What is tuned: decays, slow decays, numbers of factors, and lengths of windows in days.
+# What is tuned: decays, slow decays, numbers of factors, lengths of windows in days.
 DECAYS = (0.94, 0.97, 0.98, 0.985, 0.99, 0.995, 0.9975, 0.999)
 SLOW_DECAYS = (0.99, 0.995, 0.9975, 0.999)
 N_FACTORS = (1, 2, 3, 5, 8)

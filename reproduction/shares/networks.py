@@ -1,8 +1,8 @@
 """Networks that correct an estimate of covariance, all in the same place.
 
 The baseline is S = LL'. A network reads features of past returns and predicts
-N(0, eta M), M near I (`Residual`), for L^-1 r, the returns along the principal axes of S.
-The forecast is eta L M L', the mean of several networks. Covariances S = T'T are
+N(0, eta M), M near I (`Residual`), for L^-1 r, the returns along the principal axes of
+S. The forecast is eta L M L', the mean of several networks. Covariances S = T'T are
 represented by factors T.
 """
 

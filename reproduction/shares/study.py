@@ -5,22 +5,22 @@
     python -m reproduction shares [--quick]      synthetic prices, to see that it works
 
 Do networks (networks.py) beat what practitioners use (forecasts.py): exponentially
-weighted (EWMA) and Ledoit-Wolf covariances, and a factor model? The score is the Gaussian
-log-likelihood of the days of the next month, or of the next year, with mean zero. The
-test years are 2005 to 2022, month by month, or year by year without overlap. Every three
-years everything is tuned or trained again on the days before.
+weighted (EWMA) and Ledoit-Wolf covariances, and a factor model? The score is the
+Gaussian log-likelihood of the days of the next month, or of the next year, with mean
+zero. The test years are 2005 to 2022, month by month, or year by year without overlap.
+Every three years everything is tuned or trained again on the days before.
 
 The settings of the networks were chosen on windows within 1997 to 2004, out of the same
 12 trials for each (20 for the year, whose best are among the lowest rates: there it is
-best to learn little), by reproduction/searches/shares.py; so was the triangular output of
-the joint network. The factor model takes 8 factors, the most that it may. The test years
-were looked at before, with two networks, a month ahead.
+best to learn little), by reproduction/searches/shares.py; so was the triangular output
+of the joint network. The factor model takes 8 factors, the most that it may. The test
+years were looked at before, with two networks, a month ahead.
 
 The answer is in results/shares.json. A month ahead the joint network is ahead of the
 tuned EWMA and of Ledoit-Wolf, but by less than two standard errors of the factor model,
 of the EWMA that it corrects and of the Cholesky MLP; most of the gain is the scale, and
-earned in 2008 and 2020. A year ahead all are within 0.1 nats a day of that EWMA, and the
-joint networks are no better. It takes eight minutes of processor time.
+earned in 2008 and 2020. A year ahead all are within 0.1 nats a day of that EWMA, and
+the joint networks are no better. It takes eight minutes of processor time.
 """
 
 import dataclasses

@@ -22,8 +22,8 @@ PublishedErrors = Mapping[tuple[int, int, str], tuple[float, float, float]]
 ABOUT_ERRORS = "mean and standard error over {0.seeds} seeds, {0.test} test samples."
 NOTES = [
     "The paper does not say how the input determines the covariance, nor for how long "
-    "it trained; its best errors lie below the noise of 10,000 samples for any spectrum "
-    "like ours, so that only ratios can be compared.",
+    "it trained; its best errors lie below the noise of 10,000 samples for any "
+    "spectrum like ours, so that only ratios can be compared.",
     "The default setting of the generator was chosen out of about a dozen that were "
     "tried with these networks; with two latent factors in place of one the Cholesky "
     "MLP led in nearly all.",
@@ -31,10 +31,10 @@ NOTES = [
     "epoch.",
     "Rate and width of each network, and the output of the joint one, are the best by "
     "validation of one grid on other seeds, at each d0 and, for the joint and the "
-    "Cholesky MLP, in each setting, with 36 trials each; n = 100, Muon: Adam was behind "
-    "by a factor of four and more for matrix and Cholesky MLPs "
-    "(reproduction/searches/spd.py, results/search/spd.json). The paper's recipe is its "
-    "own: Adam at 0.001, no calibration.",
+    "Cholesky MLP, in each setting, with 36 trials each; n = 100, Muon: Adam was "
+    "behind by a factor of four and more for matrix and Cholesky MLPs "
+    "(reproduction/searches/spd.py, results/search/spd.json). The paper's recipe is "
+    "its own: Adam at 0.001, no calibration.",
 ]
 
 

@@ -1,4 +1,4 @@
-"""The tasks of Examples 1 and 2: covariances over settings of the generator and seeds."""
+"""The tasks of Examples 1 and 2: covariances, by setting of the generator and seed."""
 
 import dataclasses
 import functools

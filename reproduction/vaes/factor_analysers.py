@@ -1,4 +1,4 @@
-"""Mixtures of factor analysers by expectation maximisation (Ghahramani and Hinton, 1996).
+"""Mixtures of factor analysers, by EM (Ghahramani and Hinton, 1996).
 
 p(x) = sum_k w_k N(x; mu_k, L_k L_k' + diag(psi_k)),   L_k (d, q)
 """
@@ -177,7 +177,7 @@ def _start_mixture(
 
 
 def _improve_mixture(mixture: Mixture, X: np.ndarray, min_noise: np.ndarray) -> Mixture:
-    """Take one step: responsibilities, then the regression of x on (z, 1) for each k."""
+    """Compute responsibilities, then the regression of x on (z, 1) for each k."""
     log_joint = mixture.log_joint(X)
     responsibilities = np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
     means = []
@@ -201,7 +201,7 @@ def _improve_mixture(mixture: Mixture, X: np.ndarray, min_noise: np.ndarray) -> 
 def _improve_analyser(
     X: np.ndarray, r: np.ndarray, mean: np.ndarray, L: np.ndarray, noise: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return mean, loadings and noise of one analyser, given responsibilities r (n,)."""
+    """Return mean, loadings and noise of an analyser, for responsibilities r (n,)."""
     q = L.shape[1]
     M = np.eye(q) + L.T @ (L / noise[:, None])
     Z = np.linalg.solve(M, ((X - mean) / noise @ L).T).T  # E[z | x], (n, q)
@@ -218,7 +218,7 @@ def _improve_analyser(
 def _log_normal(
     X: np.ndarray, mean: np.ndarray, L: np.ndarray, noise: np.ndarray
 ) -> np.ndarray:
-    """Return log N(x; mean, LL' + diag(noise)), by the matrix I + L' diag(1/noise) L."""
+    """Return log N(x; mean, LL' + diag(noise)), by I + L' diag(1/noise) L."""
     Y = (X - mean) / np.sqrt(noise)
     P = L / np.sqrt(noise)[:, None]
     C = np.linalg.cholesky(np.eye(L.shape[1]) + P.T @ P)

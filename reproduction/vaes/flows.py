@@ -123,8 +123,8 @@ def make_note() -> str:
             f"A {NAME} is left out for want of flowjax: `{INSTALL_COMMAND}` brings it."
         )
     return (
-        f"The {NAME} is flowjax's, masked and autoregressive; {N_TRIALS} settings of it "
-        "were tried on splits not used here, and validation chose "
+        f"The {NAME} is flowjax's, masked and autoregressive; {N_TRIALS} settings of "
+        "it were tried on splits not used here, and validation chose "
         "(results/search/flows.json)."
     )
 
@@ -154,7 +154,7 @@ def stacked_muon(
 def negative_log_density(
     flow: Any, batch: tuple[Array, Array], key: Array, t: Array
 ) -> Array:
-    """Return minus the mean log density of a batch (x, noise); at t = 1 without noise."""
+    """Return minus the mean log density of a batch (x, noise); no noise at t = 1."""
     x, noise = batch
     level = jnp.where(t < 1, noise[:, None], 0)
     noisy = x + level * jax.random.normal(key, x.shape, x.dtype)

@@ -1,4 +1,4 @@
-"""Images for the experiments on VAEs: settings, random splits, coordinates, pictures."""
+"""Images for experiments on VAEs: settings, random splits, coordinates, pictures."""
 
 import base64
 import dataclasses

@@ -246,7 +246,8 @@ class Recipe:
     def loss_levels(self) -> tuple[float, float, float]:
         """Return noise, noise at the end, and warm-up, which the loss reads as data.
 
-        Models that differ only in these, and in the learning rate, are trained together.
+        Models that differ only in these, and in the learning rate, are trained
+        together.
         """
         noise_end = self.noise if self.noise_end is None else self.noise_end
         return self.noise, noise_end, self.warm_up

@@ -76,7 +76,7 @@ def test_a_row_that_cannot_be_used_is_told_before_any_is_written(
     np.save("far.npy", X)
     status, out, err = run(capsys, "predict", "spd.safetensors", "far.npy")
     assert (status, out) == (1, "")
-    assert "X in row 30, column 1 (from 0) is" in err
+    assert "far.npy, row 30 (from 0), column 'x1' is" in err
 
 
 @pytest.mark.parametrize("terminal", [True, False])
