@@ -97,12 +97,12 @@ def check_random_state(
         return
     if has_checkpoint:
         raise ValueError(
-            f"`{call}.fit(checkpoint=...)` can go on with the same run only if "
+            f"`{call}.fit(checkpoint=...)` can resume the same run only if "
             f"`random_state` is a whole number, got {random_state!r}; set it."
         )
     if resumes:
         raise ValueError(
-            f"`{call}(warm_start=True)` can go on only if `random_state` is a whole "
+            f"`{call}(warm_start=True)` can resume only if `random_state` is a whole "
             f"number, got {random_state!r}: else networks would be validated on rows "
             "that they were trained on. Set it before the first `fit`."
         )
@@ -124,7 +124,8 @@ def check_hidden_sizes(
     features = check_sizes(hidden_features, name)
     if architecture == "joint" and dims and len(dims) != len(features):
         raise ValueError(
-            f"`{name}` must have one width for each of the {len(dims)} hidden_dims, got "
+            f"`{name}` must have one width for each of the {len(dims)} hidden_dims, "
+            "got "
             f'{features}; or use network="cholesky", which has no matrices.'
         )
     return dims, features

@@ -1,7 +1,6 @@
 """The base class of the estimators: arguments, rows, predictions in chunks, files."""
 
 import abc
-import dataclasses
 import functools
 import os
 import warnings
@@ -81,8 +80,8 @@ def restore_on_error(fit: Callable) -> Callable:
             if n_unfinished:
                 warnings.warn(
                     f"`{type(self).__name__}.fit`: {n_unfinished} of {n_networks} "
-                    f"networks reached max_epochs={self.epochs} while held-out rows were "
-                    "still improving; raise `max_epochs`.",
+                    f"networks reached max_epochs={self.epochs} while held-out rows "
+                    "were still improving; raise `max_epochs`.",
                     ConvergenceWarning,
                     stacklevel=2,
                 )
@@ -95,13 +94,13 @@ def restore_on_error(fit: Callable) -> Callable:
     return fit_or_restore
 
 
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class NetworkEstimator(BaseEstimator, abc.ABC):
-    """An estimator whose fitted state is a tree of networks, `models_`, and plain numbers.
+    """An estimator whose fitted state is a tree of networks and plain numbers.
 
-    A new estimator is a dataclass of its further arguments, with `fit`, `scores`,
-    `_check_fitted`, and the class variables `kind`, `targets`, `results` and
-    `_fitted_attributes`. The command line and model files then know it.
+    A new estimator has an `__init__` with the arguments of training below and its own,
+    the methods `fit`, `scores` and `_check_fitted`, and the class variables `kind`,
+    `targets`, `results` and `_fitted_attributes`. The command line and model files then
+    know it.
     """
 
     # The name of the estimator in `mmlp fit`.
@@ -123,20 +122,21 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
     # The arguments of training that may be None.
     _may_be_none: ClassVar[tuple[str, ...]] = ("patience",)
 
-    max_epochs: int = 500
-    batch_size: int = 64
-    learning_rate: float = 0.02
-    patience: int | None = 50
-    random_state: Any = None
-    dtype: str = "float32"
-    verbose: int = 0
-    warm_start: bool = False
+    # The arguments of training; some estimators choose those that are None.
+    max_epochs: Any
+    batch_size: Any
+    learning_rate: Any
+    patience: int | None
+    random_state: Any
+    dtype: str
+    verbose: int
+    warm_start: bool
 
     # Set by `fit`; `columns_` only if `any_columns`.
-    columns_: TableEncoder = dataclasses.field(init=False)
-    input_: Scaling = dataclasses.field(init=False)
-    models_: Any = dataclasses.field(init=False)
-    n_features_in_: int = dataclasses.field(init=False)
+    columns_: TableEncoder
+    input_: Scaling
+    models_: Any
+    n_features_in_: int
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -144,16 +144,37 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
 
     @abc.abstractmethod
     def scores(self, X: ArrayLike, y: Any = None) -> dict[str, float]:
-        """Return scores of the predictions for these rows, by name."""
+        """Return scores of the predictions for some rows.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, p)
+        y : array or data frame with n rows, optional
+
+        Returns
+        -------
+        dict of float
+            Scores by name.
+        """
 
     @abc.abstractmethod
     def _check_fitted(self) -> None:
-        """Raise a ValueError if numbers and networks of a file do not fit each other."""
+        """Raise a ValueError if numbers and networks of a file do not match."""
 
     # ------------------------------------------------------------------ predictions
 
     def result_names(self, *, text: bool = False) -> tuple[str, ...]:
-        """Return the names of what `predict_results` returns."""
+        """Return the names of what `predict_results` returns.
+
+        Parameters
+        ----------
+        text : bool, default=False
+            Restrict them to what a table of text should hold.
+
+        Returns
+        -------
+        tuple of str
+        """
         return tuple(self.results)
 
     def predict_results(
@@ -166,13 +187,28 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         X : array or data frame of shape (n, p)
         text : bool, default=False
             Restrict them to what a table of text should hold.
+
+        Returns
+        -------
+        dict of arrays with n rows
         """
         return {name: result(self, X) for name, result in self.results.items()}
 
     def predict_results_in_chunks(
         self, X: Any, *, text: bool = False
     ) -> Iterator[dict[str, np.ndarray]]:
-        """Yield `predict_results` for some rows at a time, after all have been checked."""
+        """Yield `predict_results` for some rows at a time, after all have been checked.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, p)
+        text : bool, default=False
+            Restrict them to what a table of text should hold.
+
+        Yields
+        ------
+        dict of arrays
+        """
         self._standardize(X)
         reader = self._reader_of(X)
         for start in range(0, len(X), ROWS_PER_RESULT):
@@ -306,9 +342,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         return tags
 
     def _scale_inputs(self, inputs: np.ndarray, row_weights: np.ndarray) -> Scaling:
-        """Return the scaling of encoded inputs; if `fit` resumes, the fitted one."""
-        if self._resumes:
-            return self.input_
+        """Return the scaling of encoded inputs."""
         return Scaling.of(inputs, row_weights, self.columns_.indicator_mask)
 
     def _select_weighted_rows(
@@ -335,7 +369,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         )
 
     def _rescale_weights(self, weights: np.ndarray) -> np.ndarray:
-        """Return `rescale_weights`, or raise an ArgumentError if the dtype loses some."""
+        """Return rescaled weights, or raise an error if the dtype loses some."""
         largest = float(np.max(weights, initial=0.0))
         if largest == 0:
             return weights
@@ -344,9 +378,9 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         is_lost = (weights > 0) & (scaled < smallest)
         if is_lost.any():
             raise ArgumentError(
-                f"holds weights from {weights[is_lost].min():.3g} to {largest:.3g}, but "
-                f"{np.dtype(self.dtype).name} cannot hold a weight below {smallest:.2g} "
-                "times the largest",
+                f"holds weights from {weights[is_lost].min():.3g} to {largest:.3g}, "
+                f"but {np.dtype(self.dtype).name} cannot hold a weight below "
+                f"{smallest:.2g} times the largest",
                 call=f"{type(self).__name__}.fit",
                 argument="sample_weight",
                 remedy="set such weights to zero",
@@ -386,8 +420,8 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         if n_rows < MIN_ROWS_TO_JUDGE:
             warning = FewRowsWarning(
                 f"{n_rows} rows are too few to judge anything by: with fewer than "
-                f"{MIN_ROWS_TO_JUDGE}, covariances, intervals and scores are little more "
-                "than guesses",
+                f"{MIN_ROWS_TO_JUDGE}, covariances, intervals and scores are little "
+                "more than guesses",
                 call=f"{type(self).__name__}.fit",
                 remedy="collect more rows",
             )
@@ -413,7 +447,13 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
         ]
 
     def count_unfinished(self) -> tuple[int, int]:
-        """Return how many networks were still improving at the last epoch, and of how many."""
+        """Count the networks that were still improving at the last epoch.
+
+        Returns
+        -------
+        n_unfinished : int
+        n_networks : int
+        """
         is_unfinished = np.concatenate(
             [
                 find_unfinished(history, self.epochs, self._effective_patience)
@@ -427,8 +467,8 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one file without code.
 
-        `mmlp.estimators.load` reads it. A `random_state` that is a generator is left out:
-        predictions do not depend on it.
+        `mmlp.estimators.load` reads it. A `random_state` that is a generator is left
+        out: predictions do not depend on it.
 
         Parameters
         ----------

@@ -51,8 +51,8 @@ def check_memory(call: str, n_rows: int, n_columns: int) -> None:
             call=call,
             remedy="give fewer rows",
             python_remedy="give fewer rows, or the `columns` that are wanted; "
-            "`predict_distribution(X).covariance` has `diagonal()`, `marginal(columns)` "
-            "and products without it",
+            "`predict_distribution(X).covariance` has `diagonal()`, "
+            "`marginal(columns)` and products without it",
         )
 
 
@@ -78,8 +78,8 @@ def select_network(networks: Any, index: int) -> Any:
 def map_in_chunks(function: Callable, *arrays: np.ndarray) -> Any:
     """Return `function(*arrays)`, computed for some rows at a time.
 
-    The function maps arrays with n rows to a tree of arrays with n rows. No more is held
-    at once than the result and what one call needs: the first call gets
+    The function maps arrays with n rows to a tree of arrays with n rows. No more is
+    held at once than the result and what one call needs: the first call gets
     `ROWS_PER_CHUNK` rows, later ones up to `MAX_CHUNKS_TOGETHER` times as many if these
     are few bytes.
     """

@@ -58,7 +58,7 @@ class CovarianceBatch(Protocol):
         ...
 
     def as_spd(self, call: str, dtype: DTypeLike, mean: np.ndarray) -> SPD:
-        """Return them in a dtype that holds them, and the means (n, d), precisely enough.
+        """Return them in a dtype, if it holds them and the means (n, d) precisely.
 
         A ValueError that names `call` is raised if it does not.
         """
@@ -66,7 +66,7 @@ class CovarianceBatch(Protocol):
 
 
 class Calibration(NamedTuple):
-    """What turns the output of the networks into covariances of the standardized targets.
+    """What turns outputs of networks into covariances of the standardized targets.
 
     Attributes
     ----------
@@ -125,7 +125,7 @@ class CovarianceSettings:
 
 
 class ResidualTable(NamedTuple):
-    """Standardized out-of-fold residuals, from which covariances are learnt and calibrated.
+    """Out-of-fold residuals, from which covariances are learnt and calibrated.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class ResidualTable(NamedTuple):
 
 
 class FittedCovariance(NamedTuple):
-    """The trained networks of the covariance, and the residuals that they were trained on.
+    """The trained networks of the covariance, and the residuals they were trained on.
 
     Attributes
     ----------
@@ -165,9 +165,9 @@ class FittedCovariance(NamedTuple):
 class CovarianceForm(abc.ABC):
     """A form of covariances: how they are learnt, calibrated and predicted.
 
-    A form is stateless. It is fitted in three steps: `fit_shape` standardizes residuals to
-    total variance one, networks learn the covariances of these, and `calibrate` corrects
-    them by held-out residuals.
+    A form is stateless. It is fitted in three steps: `fit_shape` standardizes residuals
+    to total variance one, networks learn the covariances of these, and `calibrate`
+    corrects them by held-out residuals.
     """
 
     # Whether `predict_parts` gets all networks at once, or one of them.
@@ -225,7 +225,7 @@ class CovarianceForm(abc.ABC):
     def check_fitted(
         self, shape: Any, contrast: Any, n_targets: int
     ) -> tuple[tuple, ...]:
-        """Raise a ValueError for impossible numbers, and return the shapes of the parts."""
+        """Return the shapes of the parts; raise a ValueError for impossible numbers."""
 
     def prepare_networks(self, networks: Any) -> Any:
         """Return a stack of networks as `predict_parts` takes them."""
@@ -350,7 +350,7 @@ def predict_covariance(
     family: type[Elliptical],
     inputs: np.ndarray,
 ) -> tuple[CovarianceBatch, list[np.ndarray]]:
-    """Return covariances and tails of the standardized targets at standardized inputs."""
+    """Return covariances and tails of standardized targets at standardized inputs."""
     stack = form.prepare_networks(networks)
     parts = apply_networks(form.predict_parts, stack, inputs)
     return form.assemble(parts, calibration, family)

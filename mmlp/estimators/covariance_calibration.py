@@ -3,13 +3,14 @@
 - The covariance of all residuals gives the *shape* by which residuals are standardized.
 - log V varies too much over rows, as the output of any fitted network does. It is moved
   towards its centre by the factor (`contrast_`) that makes held-out residuals most
-  likely. For low-rank covariances, the diagonal and the loadings are each multiplied by a
-  number instead.
-- The mean of all networks errs less than the out-of-fold predictions. Rows are split into
-  folds twice, and the difference of the two predictions tells by how much (`gain_`).
+  likely. For low-rank covariances, the diagonal and the loadings are each multiplied by
+  a number instead.
+- The mean of all networks errs less than the out-of-fold predictions. Rows are split
+  into folds twice, and the difference of the two predictions tells by how much
+  (`gain_`).
 
-Residuals e have shape (n, d), and V (n, d, d) are their covariances according to networks
-that were not trained on the rows.
+Residuals e have shape (n, d), and V (n, d, d) are their covariances according to
+networks that were not trained on the rows.
 """
 
 import functools
@@ -30,11 +31,11 @@ from mmlp.spd import DiagonalGram
 def fit_shape(residuals: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
     """Return L (d, d) with LL' / d a shrunk covariance of the residuals, of full rank.
 
-    The covariance is shrunk as Ledoit and Wolf (2004) do. They do not shrink at all where
-    the products of residuals are the same in all rows, as they often are in two rows. If
-    their result is not of full rank, the covariance is shrunk by the approximation of the
-    oracle (Chen et al., 2010), whose shrinkage is never zero. A column without residuals
-    keeps the scale of the target.
+    The covariance is shrunk as Ledoit and Wolf (2004) do. They do not shrink at all
+    where the products of residuals are the same in all rows, as they often are in two
+    rows. If their result is not of full rank, the covariance is shrunk by the
+    approximation of the oracle (Chen et al., 2010), whose shrinkage is never zero. A
+    column without residuals keeps the scale of the target.
 
     Parameters
     ----------
@@ -70,11 +71,12 @@ def fit_contrast(
 ) -> float:
     """Find the factor c in [0, 1] of log V for which the residuals are most likely.
 
-        -log p = log det V / 2 - log_generator(u) + const,   u = k e'V^-1 e,   V = k Sigma
+        -log p = log det V / 2 - log_generator(u) + const
+             u = k e'V^-1 e,   V = k Sigma
 
     where k is the `variance_factor`. The zero of the derivative with respect to c is
-    found, not the minimum: this needs fewer digits of the generator, which may have those
-    of float32.
+    found, not the minimum: this needs fewer digits of the generator, which may have
+    those of float32.
 
     Parameters
     ----------
@@ -166,10 +168,10 @@ def gain_from_squares(
 ) -> float:
     """Return the gain, from mean squares of residuals and disagreement in units of V.
 
-    The covariance of residuals is E + B / 2 for the mean of two networks, and
-    E + B / n_networks for that of all, where B, the covariance of a network about the mean
-    of many, is half the covariance of the disagreement of two. B is at most twice
-    E + B / 2: an estimate above that means E = 0.
+    The covariance of residuals is E + B / 2 for the mean of two networks, and E + B /
+    n_networks for that of all, where B, the covariance of a network about the mean of
+    many, is half the covariance of the disagreement of two. B is at most twice E + B /
+    2: an estimate above that means E = 0.
     """
     share = 0.0
     if residual_square > 0:

@@ -92,8 +92,8 @@ class MatrixNetworkSizes:
     def is_cholesky(self) -> bool:
         """Whether the network is one MLP.
 
-        A joint network without hidden layers is a linear map to a vector and a triangle,
-        and so such an MLP.
+        A joint network without hidden layers is a linear map to a vector and a
+        triangle, and so such an MLP.
         """
         return self.architecture == "cholesky" or not self.hidden_dims
 

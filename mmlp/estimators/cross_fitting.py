@@ -92,9 +92,9 @@ class CrossFit:
     Parameters
     ----------
     build : callable
-        `build(key, X)` returns a network, calibrated at the rows X, or
-        `build(key, X, initial_targets)`. Equal ones share a compiled program, so it must
-        be hashable, as must be `sample_loss`.
+        `build(key, X)` returns a network, calibrated at the rows X, or `build(key, X,
+        initial_targets)`. Equal ones share a compiled program, so it must be hashable,
+        as must be `sample_loss`.
     sample_loss : callable
         `sample_loss(network, key, t, *row)` is the loss of one row of `arrays`.
     arrays : tuple of arrays with n_rows rows
@@ -278,7 +278,7 @@ def _build_stack(build: Callable, keys: Any, X: Any, *initial_targets: Any) -> A
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class _Static:
-    """The parts of a network that are not arrays, as a compiled function returns them."""
+    """What of a network is not an array, as a compiled function returns it."""
 
     value: tuple
 
@@ -333,8 +333,8 @@ def check_same_architecture(
     difference = _describe_difference(networks, expected, X.dtype)
     if difference is not None:
         raise CallError(
-            "training continues from the networks that were fitted, but the arguments or "
-            f"the number of rows now ask for {difference}",
+            "training continues from the networks that were fitted, but the arguments "
+            f"or the number of rows now ask for {difference}",
             call=f"{estimator}(warm_start=True)",
             remedy="set the widths, `n_models` and so on as they were, or "
             "`warm_start=False`",

@@ -49,14 +49,13 @@ WARM_UP_SHARE = 0.2
 ROWS_PER_DRAW = 2**14
 
 
-@dataclasses.dataclass(eq=False, repr=False)
 class MatrixVAE(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, DensityMixin, NetworkEstimator
 ):
     """Density estimation by a variational autoencoder with full covariances.
 
-    It is one of the six models of the paper. It gives the density of rows, new rows, and a
-    map to a few latent variables and back.
+    It is one of the six models of the paper. It gives the density of rows, new rows,
+    and a map to a few latent variables and back.
 
     Parameters
     ----------
@@ -71,13 +70,13 @@ class MatrixVAE(
         "low_rank" if a `rank` is given or for more than 30 columns, and else "full".
         Diagonal decoders take neither.
     rank : int or None, default=None
-        Number of loadings. None chooses as many as X has correlations beyond chance, up to
-        64.
+        Number of loadings. None chooses as many as X has correlations beyond chance, up
+        to 64.
     hidden_dims : tuple of int, default=(20, 20)
         Sizes of the hidden layers.
     n_samples : int, default=100
-        Draws of the latent variables by which densities are estimated; they are the same
-        for every row.
+        Draws of the latent variables by which densities are estimated; they are the
+        same for every row.
     max_epochs : int, default=300
         Limit of epochs. The KL term gains its weight over the first fifth of them.
     validation_fraction : float, default=0.15
@@ -96,13 +95,14 @@ class MatrixVAE(
     verbose : int, default=0
         Show progress.
     warm_start : bool, default=False
-        Whether another `fit` resumes from the fitted VAE, with the whole KL term from the
-        beginning.
+        Whether another `fit` resumes from the fitted VAE, with the whole KL term from
+        the beginning.
 
     Attributes
     ----------
     rank_ : int or None
-        Loadings of the fitted covariance of x given the latent variables, if it has any.
+        Loadings of the fitted covariance of x given the latent variables, if it has
+        any.
     n_features_in_, feature_names_in_
         Number and names of the columns of X, as in scikit-learn.
     n_iter_ : int
@@ -130,15 +130,40 @@ class MatrixVAE(
     targets = None
     _fitted_attributes = ("input_", "history_")
 
-    n_components: int = 2
-    _: dataclasses.KW_ONLY
-    model: str = "NfNf"
-    covariance: str = "auto"
-    rank: int | None = None
-    hidden_dims: tuple[int, ...] = (20, 20)
-    n_samples: int = 100
-    max_epochs: int = 300
-    validation_fraction: float = 0.15
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        model: str = "NfNf",
+        covariance: str = "auto",
+        rank: int | None = None,
+        hidden_dims: tuple[int, ...] = (20, 20),
+        n_samples: int = 100,
+        max_epochs: int = 300,
+        validation_fraction: float = 0.15,
+        batch_size: int = 64,
+        learning_rate: float = 0.02,
+        patience: int | None = 50,
+        random_state: Any = None,
+        dtype: str = "float32",
+        verbose: int = 0,
+        warm_start: bool = False,
+    ):
+        self.n_components = n_components
+        self.model = model
+        self.covariance = covariance
+        self.rank = rank
+        self.hidden_dims = hidden_dims
+        self.n_samples = n_samples
+        self.max_epochs = max_epochs
+        self.validation_fraction = validation_fraction
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+        self.warm_start = warm_start
 
     @restore_on_error
     def fit(
@@ -233,9 +258,10 @@ class MatrixVAE(
         argument = "rank" if self.rank is not None else "covariance"
         if is_diagonal and (self.rank is not None or self.covariance == "low_rank"):
             raise ValueError(
-                f"`MatrixVAE({argument}={getattr(self, argument)!r})` needs a decoder with "
-                f'loadings, but with model="{self.model}" its covariances are diagonal; '
-                f'use model="NfNf", or leave out {argument}.'
+                f"`MatrixVAE({argument}={getattr(self, argument)!r})` needs a decoder "
+                "with "
+                f'loadings, but with model="{self.model}" its covariances are '
+                f'diagonal; use model="NfNf", or leave out {argument}.'
             )
 
     def _check_table(self, X: Any, sample_weight: Any) -> WeightedRows:
@@ -251,8 +277,8 @@ class MatrixVAE(
         )
         used = self._select_weighted_rows(sample_weight, X)
         rows = used.arrays[0]
-        # Warnings are attributed to the caller of `fit`: above this method are `fit`, its
-        # decorator, and the caller.
+        # Warnings are attributed to the caller of `fit`: above this method are `fit`,
+        # its decorator, and the caller.
         self._check_cells(used.indices, rows, stacklevel=4)
         self._check_columns_vary(rows)
         self._warn_of_few_rows(len(rows), stacklevel=4)
@@ -267,8 +293,8 @@ class MatrixVAE(
             columns = name_columns(constant, names, "column")
             verb = "is" if len(constant) == 1 else "are"
             raise CallError(
-                f"{columns} {verb} constant over the {len(X)} rows that are used, so that "
-                "rows have no density",
+                f"{columns} {verb} constant over the {len(X)} rows that are used, so "
+                "that rows have no density",
                 call="MatrixVAE.fit",
                 remedy="leave out what is constant",
             )
@@ -313,6 +339,10 @@ class MatrixVAE(
         ----------
         X : array or data frame of shape (n, p)
         y : ignored
+
+        Returns
+        -------
+        float
         """
         return float(np.mean(self.score_samples(X)))
 

@@ -55,12 +55,13 @@ class TriangularFactors(NamedTuple):
         return np.linalg.norm(self.R, axis=-2)
 
     def as_spd(self, call: str, dtype: DTypeLike, mean: np.ndarray) -> Gram:
-        """Return them in a dtype that holds them, and the means (n, d), precisely enough."""
+        """Return them in a dtype, if it holds them and the means (n, d) precisely."""
         eta = np.sum(self.R**2, axis=(-2, -1))
         diagonal = np.abs(self.R.diagonal(axis1=-2, axis2=-1)) / np.sqrt(eta)[:, None]
         check_range(call, dtype, eta, diagonal, mean)
 
-        # The diagonal of the inverse of R'R is 1 / deviation^2, given the other targets.
+        # The diagonal of the inverse of R'R is 1 / deviation^2, given the other
+        # targets.
         precision = np.linalg.norm(np.linalg.inv(self.R), axis=-1)
         check_rounding(call, dtype, mean, precision)
         return Gram(jnp.asarray(self.R, dtype), upper=True)
@@ -69,8 +70,9 @@ class TriangularFactors(NamedTuple):
 class FullCovariance(CovarianceForm):
     """Full covariances, averaged over networks in log space.
 
-    Arithmetic means would cover too much. `shape_` (d, d) is L, with LL' / d the covariance
-    of all residuals; `contrast_` is the factor by which log V is moved to its centre.
+    Arithmetic means would cover too much. `shape_` (d, d) is L, with LL' / d the
+    covariance of all residuals; `contrast_` is the factor by which log V is moved to
+    its centre.
     """
 
     combines_networks = False
@@ -130,7 +132,7 @@ class FullCovariance(CovarianceForm):
         calibration: Calibration,
         family: type[Elliptical],
     ) -> tuple[TriangularFactors, list[np.ndarray]]:
-        """Average over networks, apply the calibration, and undo the standardization."""
+        """Average over networks, calibrate, and undo the standardization."""
         log_V, *tails = parts
         average = log_V.mean(axis=1).astype(np.float64)
         log_V = move_towards_centre(average, calibration.contrast)
@@ -148,7 +150,7 @@ class FullCovariance(CovarianceForm):
     def check_fitted(
         self, shape: Any, contrast: Any, n_targets: int
     ) -> tuple[tuple, ...]:
-        """Raise a ValueError for impossible numbers, and return the shapes of the parts."""
+        """Return the shapes of the parts; raise a ValueError for impossible numbers."""
         d = n_targets
         if not model_files.is_finite(shape, (d, d)):
             raise ValueError(f"its shape_ is not a matrix ({d}, {d}) of finite numbers")

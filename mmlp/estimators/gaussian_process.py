@@ -1,10 +1,11 @@
 """Gaussian processes for the mean of `MultivariateRegressor`, on small tables.
 
-    k(x, x') = a exp(-|s (x - x')|^2 / 2) + b (1 + x . x') / (1 + p),    noise v / weight
+    k(x, x') = a exp(-|s (x - x')|^2 / 2) + b (1 + x . x') / (1 + p),    noise v /
+    weight
 
-There is one for each target; s, a, b and v maximize the marginal likelihood. Out-of-fold
-predictions need no further fit: with P = (K + noise)^-1, the errors of a held-out fold f
-are P_ff^-1 (P z)_f.
+There is one for each target; s, a, b and v maximize the marginal likelihood.
+Out-of-fold predictions need no further fit: with P = (K + noise)^-1, the errors of a
+held-out fold f are P_ff^-1 (P z)_f.
 """
 
 from typing import NamedTuple
@@ -76,7 +77,7 @@ class Kernel(NamedTuple):
 
     @classmethod
     def from_logs(cls, logs: np.ndarray, n_inputs: int) -> "Kernel":
-        """Return the kernel of (log s, log a, log b, log v), with one s or p of them."""
+        """Return the kernel of (log s, log a, log b, log v), with one s or p."""
         rates = np.broadcast_to(np.exp(logs[:-3]), n_inputs)
         return cls(rates, *np.exp(logs[-3:]))
 
@@ -90,7 +91,7 @@ class Kernel(NamedTuple):
         return smooth, linear
 
     def covariance(self, x: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        """Return the covariance (n, n) of values at x, with noise (n,) in units of v."""
+        """Return the covariance (n, n) of values at x; noise (n,) is in units of v."""
         return sum(self.parts(x)) + np.diag(self.v * noise)
 
 
@@ -192,7 +193,7 @@ def choose_kernel(x: np.ndarray, z: np.ndarray, noise: np.ndarray) -> Kernel:
 def minus_log_evidence(
     logs: np.ndarray, x: np.ndarray, z: np.ndarray, noise: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Return z'Pz / 2 + log det(K + noise) / 2, and its gradient by log (s, a, b, v)."""
+    """Return z'Pz / 2 + log det(K + noise) / 2, and its gradient by logs."""
     kernel = Kernel.from_logs(logs, x.shape[1])
     smooth, linear = kernel.parts(x)
     P, half_logdet = invert(smooth + linear + np.diag(kernel.v * noise))
@@ -229,8 +230,8 @@ def choose_blending_weights(
 ) -> np.ndarray:
     """Return the weights (d,) of the Gaussian process that bring the mean nearest.
 
-    (1 - weight) network_mean + weight process_mean is then nearest to the targets (n, d),
-    for weights from 0 to 1.
+    (1 - weight) network_mean + weight process_mean is then nearest to the targets (n,
+    d), for weights from 0 to 1.
     """
     difference = process_mean - network_mean
     error = targets - network_mean

@@ -80,7 +80,7 @@ class DiagonalPlusLowRank(NamedTuple):
         return np.sqrt(self.scale**2 + np.sum(self.U**2, axis=-2))
 
     def as_spd(self, call: str, dtype: DTypeLike, mean: np.ndarray) -> LowRankGram:
-        """Return them in a dtype that holds them, and the means (n, d), precisely enough."""
+        """Return them in a dtype, if it holds them and the means (n, d) precisely."""
         eta = np.sum(self.scale**2, axis=-1) + np.sum(self.U**2, axis=(-2, -1))
         check_range(call, dtype, eta, self.scale / np.sqrt(eta)[:, None], mean)
 
@@ -92,9 +92,9 @@ class DiagonalPlusLowRank(NamedTuple):
 class LowRankCovariance(CovarianceForm):
     """Covariances of low rank, averaged over networks by geometric means of s.
 
-    Of the loadings U of all networks the main directions are kept. `shape_` (d,) are scales
-    of the residuals, and `contrast_` is (a, b), by which diag(s^2) and U'U are multiplied
-    so that held-out residuals are most likely.
+    Of the loadings U of all networks the main directions are kept. `shape_` (d,) are
+    scales of the residuals, and `contrast_` is (a, b), by which diag(s^2) and U'U are
+    multiplied so that held-out residuals are most likely.
     """
 
     combines_networks = True
@@ -145,7 +145,7 @@ class LowRankCovariance(CovarianceForm):
 
     @staticmethod
     def predict_parts(network: Any, x: Any) -> tuple:
-        """Return s, the squares of what is left of U, the main m rows of U, and the tail.
+        """Return s, squares of what is left of U, the main rows of U, and the tail.
 
         `network` is the stack of all networks.
         """
@@ -178,7 +178,7 @@ class LowRankCovariance(CovarianceForm):
     def check_fitted(
         self, shape: Any, contrast: Any, n_targets: int
     ) -> tuple[tuple, ...]:
-        """Raise a ValueError for impossible numbers, and return the shapes of the parts."""
+        """Return the shapes of the parts; raise a ValueError for impossible numbers."""
         d = n_targets
         for array, name, size in ((shape, "shape_", d), (contrast, "contrast_", 2)):
             if not model_files.is_finite(array, (size,)) or not (array > 0).all():
@@ -226,10 +226,10 @@ def select_initial_rows(rows: np.ndarray) -> np.ndarray:
 def choose_rank(rank: int | None, rows: np.ndarray, row_weights: np.ndarray) -> int:
     """Return the given rank, or how many correlations of rows (n, d) are beyond chance.
 
-    These are the eigenvalues of their correlation matrix above (1 + sqrt(d / n))^2, which
-    those of independent columns do not exceed (Marchenko and Pastur, 1967); from 1 to 64.
-    Rows are scaled to one length: their common scale varies in most data, and would spread
-    the eigenvalues.
+    These are the eigenvalues of their correlation matrix above (1 + sqrt(d / n))^2,
+    which those of independent columns do not exceed (Marchenko and Pastur, 1967); from
+    1 to 64. Rows are scaled to one length: their common scale varies in most data, and
+    would spread the eigenvalues.
     """
     if rank is not None:
         return int(rank)
@@ -263,8 +263,8 @@ def fitted_rank(
 class HeldOutSpectrum(NamedTuple):
     """What the likelihood of held-out residuals needs to know about V.
 
-    With P = U / s, the residuals e and the disagreements are divided by s, and split into
-    parts along the principal directions of the rows of P and beside them.
+    With P = U / s, the residuals e and the disagreements are divided by s, and split
+    into parts along the principal directions of the rows of P and beside them.
 
     Attributes
     ----------
@@ -359,7 +359,7 @@ class HeldOutSpectrum(NamedTuple):
 def decompose(
     vectors: np.ndarray, scale: np.ndarray, U: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the arrays of `HeldOutSpectrum`, of vectors (n, 2, d), s (n, d), U (n, m, d)."""
+    """Return the arrays of `HeldOutSpectrum` for vectors (n, 2, d)."""
     P = U / scale[:, None]
     vectors = vectors / scale[:, None]
     eigenvalues, eigenvectors = np.linalg.eigh(P @ P.mT)

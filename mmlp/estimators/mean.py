@@ -1,14 +1,15 @@
 """Fit the conditional mean of `MultivariateRegressor`.
 
-The mean is an average of MLPs that are cross-fitted: each network is trained without one
-fold of the rows, so that its residuals on that fold are honest. On small tables a Gaussian
-process is blended in. On larger tables a first round of networks settles three questions
-before the final networks are trained:
+The mean is an average of MLPs that are cross-fitted: each network is trained without
+one fold of the rows, so that its residuals on that fold are honest. On small tables a
+Gaussian process is blended in. On larger tables a first round of networks settles three
+questions before the final networks are trained:
 
 - Which learning rate suits the noise? With more noise than signal, a smaller one is
   better; held-out rows choose.
 - Which inputs matter? An MLP fits noise by each of the others, so they are left out.
-- How noisy is each row? Errors are divided by their usual size, lest noisy rows dominate.
+- How noisy is each row? Errors are divided by their usual size, lest noisy rows
+  dominate.
 """
 
 import dataclasses
@@ -52,8 +53,8 @@ from mmlp.training import FitResult
 LEARNING_RATE_FACTORS = (1.0, 0.25)
 MAX_ROWS_FOR_LEARNING_RATE_SEARCH = 20_000
 
-# An input is kept if permuting it increases the out-of-fold error by more than this many
-# standard errors. Those that are left out may matter together by this many.
+# An input is kept if permuting it increases the out-of-fold error by more than this
+# many standard errors. Those that are left out may matter together by this many.
 MIN_IMPORTANCE_IN_STANDARD_ERRORS = 2.0
 MAX_JOINT_IMPORTANCE_IN_STANDARD_ERRORS = 1.0
 
@@ -102,8 +103,8 @@ class MeanPlan:
     input_mask : array of shape (n_inputs,)
         One for the inputs that the final networks see, zero for the others.
     error_weights : array of shape (n_rows, n_targets)
-        Errors are multiplied by these weights in the squared loss, so that noisy rows do
-        not dominate.
+        Errors are multiplied by these weights in the squared loss, so that noisy rows
+        do not dominate.
     validation_error_weights : array of shape (n_validation_rows, n_targets), optional
     """
 
@@ -141,8 +142,8 @@ class FittedMean(NamedTuple):
     residuals : array of shape (n_rows, n_targets)
         Out-of-fold residuals of the mean over both partitions.
     disagreement : array of shape (n_rows, n_targets)
-        Difference between the out-of-fold predictions of the two partitions. It tells how
-        much a mean of more networks reduces the residuals.
+        Difference between the out-of-fold predictions of the two partitions. It tells
+        how much a mean of more networks reduces the residuals.
     validation_residuals : array of shape (n_validation_rows, n_targets), optional
     learning_rate_factor : float
     history : dict of arrays
@@ -337,7 +338,7 @@ def fit_first_networks(
     *,
     stage: str,
 ) -> tuple[Any, float]:
-    """Train the first networks at each learning rate, and return the best with its factor.
+    """Train the first networks at each learning rate, and return the best ones.
 
     All learning rates are trained together.
     """
@@ -367,7 +368,7 @@ def fit_first_networks(
 def choose_learning_rate(
     result: FitResult, factors: Sequence[float]
 ) -> tuple[Any, float]:
-    """Return the networks of the factor with the smallest validation loss, and the factor.
+    """Return the networks with the smallest validation loss, and their factor.
 
     `result` holds the networks of all factors, one factor after the other.
     """
@@ -408,7 +409,7 @@ def fit_final_networks(
 
 
 def clear_unused_weights(networks: Any, input_mask: np.ndarray) -> Any:
-    """Set the weights of inputs that were zero in training, and so not learnt, to zero."""
+    """Set the weights of masked inputs, which training has not changed, to zero."""
     if input_mask.all():
         return networks
 
@@ -449,9 +450,9 @@ def select_inputs(
 ) -> np.ndarray:
     """Find the inputs that matter, by permutation importance on out-of-fold rows.
 
-    The importance of an input is the increase of the mean length of the error vector when
-    the input's values are permuted, in standard errors. Lengths are used instead of
-    squares because a single gross error would hide everything else.
+    The importance of an input is the increase of the mean length of the error vector
+    when the input's values are permuted, in standard errors. Lengths are used instead
+    of squares because a single gross error would hide everything else.
 
     Inputs may matter together but not one by one. The rejected inputs are therefore
     permuted together as well, in another order, and the more important half of them is
@@ -516,8 +517,8 @@ def weigh_errors(
     """Return what errors are multiplied by, given the logarithms of their usual sizes.
 
     Sizes are limited to `ERROR_QUANTILES` of the errors: a network may predict anything
-    for an input far from all others. A target that is exact for a tenth of the rows is not
-    weighed.
+    for an input far from all others. A target that is exact for a tenth of the rows is
+    not weighed.
 
     Parameters
     ----------
@@ -540,7 +541,7 @@ def weigh_errors(
 def check_blending_weights(
     weights: Any, networks: dict[str, Any], n_targets: int
 ) -> None:
-    """Raise a ValueError if weights, read from a file, do not belong to the networks."""
+    """Raise a ValueError if weights from a file do not belong to the networks."""
     is_valid = model_files.is_finite(weights, (n_targets,))
     if not is_valid or weights.min() < 0 or weights.max() > 1:
         raise ValueError(f"its share_ is not {n_targets} numbers from 0 to 1")

@@ -1,7 +1,7 @@
 """Save a fitted estimator to one file, and load it.
 
-A file with a correct checksum may still have been written by something else. Whatever it
-holds, an estimator that `load` returns can predict: numbers and networks are checked
+A file with a correct checksum may still have been written by something else. Whatever
+it holds, an estimator that `load` returns can predict: numbers and networks are checked
 against each other, and the networks are traced, which computes nothing.
 """
 
@@ -242,7 +242,7 @@ def _check_params(params: Any) -> None:
 
 
 def _check_history(history: Any, name: str) -> None:
-    """Raise a ValueError if losses are not numbers over epochs, with "loss" among them."""
+    """Raise a ValueError if a history does not hold losses over epochs."""
     arrays = list(history.values()) if isinstance(history, dict) else []
     are_numbers = all(
         array.ndim in (1, 2) and array.dtype.kind in "biuf" and len(array)

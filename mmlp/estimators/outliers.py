@@ -1,17 +1,19 @@
 """Find cells of a table that lie absurdly far out, such as 1e6 among values near 10.
 
 A fixed number of deviations would not do: in columns with heavy tails, such as incomes,
-thousands are usual. So a cell is compared with the tail of its own column. Let
-D_1 >= D_2 >= ... be the distances from the median. If their tail falls like a power,
-whichever, the numbers i log(D_i / D_{i+1}) are independent and exponential with one mean
-(Renyi, 1953), and that of i = k exceeds its share of the next m by chance with probability
+thousands are usual. So a cell is compared with the tail of its own column. Let D_1 >=
+D_2 >= ... be the distances from the median. If their tail falls like a power,
+whichever, the numbers i log(D_i / D_{i+1}) are independent and exponential with one
+mean (Renyi, 1953), and that of i = k exceeds its share of the next m by chance with
+probability
 
     p = (1 + k log(D_k / D_{k+1}) / sum_{i = k+1}^{k+m} i log(D_i / D_{i+1}))^-m
 
-Lighter tails make p an upper bound. The k cells farthest out are named if p < 1e-5 and the
-gap D_k / D_{k+1} is 30 or more: among 400 normal values a cell at 200 standard deviations,
-among 50 one at a million. Distances of zero are left out: a sparse column is judged by its
-other cells, and one that is constant but for ten cells or fewer not at all.
+Lighter tails make p an upper bound. The k cells farthest out are named if p < 1e-5 and
+the gap D_k / D_{k+1} is 30 or more: among 400 normal values a cell at 200 standard
+deviations, among 50 one at a million. Distances of zero are left out: a sparse column
+is judged by its other cells, and one that is constant but for ten cells or fewer not at
+all.
 """
 
 import warnings
@@ -52,8 +54,8 @@ class Cell(NamedTuple):
     row, column : int
     value : float
     times : float
-        Its distance from the median over the largest distance of the cells that are not far
-        out.
+        Its distance from the median over the largest distance of the cells that are not
+        far out.
     """
 
     row: int
@@ -62,8 +64,10 @@ class Cell(NamedTuple):
     times: float
 
     def __str__(self) -> str:
-        far = f"{self.times:.2g} times as far from the column's median as the other values"
-        return f"{self.value:.6g}, {far}"
+        return (
+            f"{self.value:.6g}, {self.times:.2g} times as far from the column's median "
+            "as the other values"
+        )
 
 
 class Columns(NamedTuple):
@@ -204,7 +208,7 @@ def find_far_cells(values: np.ndarray) -> list[Cell]:
 
 
 def _find_far_rows(distance: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return rows too far out for the tail of the others, and the largest other distance."""
+    """Return rows too far out for the tail of the others, and the next distance."""
     order = np.argsort(-distance)
     tail = distance[order]
     tail = tail[tail > 0]

@@ -5,10 +5,10 @@ from jax.typing import DTypeLike
 
 from mmlp.errors import CallError
 
-# How far rounding may move a mean, in standard deviations given the other targets: half a
-# unit in the last place, h. Together with the rounding of the target it costs a Gaussian
-# h^2 / 3 of its mean log density for each target on average: at 0.05 this is 0.0008, and
-# at the very worst 0.005.
+# How far rounding may move a mean, in standard deviations given the other targets: half
+# a unit in the last place, h. Together with the rounding of the target it costs a
+# Gaussian h^2 / 3 of its mean log density for each target on average: at 0.05 this is
+# 0.0008, and at the very worst 0.005.
 MAX_ROUNDING_IN_DEVIATIONS = 0.05
 
 

@@ -1,7 +1,7 @@
 """The predictive distributions of `MultivariateRegressor`, from means and covariances.
 
-Each of the functions runs one compiled program. Operation by operation, JAX would compile
-some ninety, which takes longer than everything else.
+Each of the functions runs one compiled program. Operation by operation, JAX would
+compile some ninety, which takes longer than everything else.
 """
 
 import functools

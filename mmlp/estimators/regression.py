@@ -1,9 +1,9 @@
 """`MultivariateRegressor`: a mean and a covariance for each row, that hold on new rows.
 
-If a mean and a covariance are trained together by likelihood, they spoil each other: rows
-that are hard to fit are declared noisy, and covariances shrink onto residuals of rows that
-the mean was trained on. Therefore the model is fitted in steps, with cross-fitting
-(Chernozhukov et al., 2018):
+If a mean and a covariance are trained together by likelihood, they spoil each other:
+rows that are hard to fit are declared noisy, and covariances shrink onto residuals of
+rows that the mean was trained on. Therefore the model is fitted in steps, with
+cross-fitting (Chernozhukov et al., 2018):
 
 1. Networks learn the mean by squared error, each without its own fold of the rows
    (`mean.py`).
@@ -11,8 +11,8 @@ the mean was trained on. Therefore the model is fitted in steps, with cross-fitt
 3. Held-out residuals calibrate the covariance (`covariance_calibration.py`).
 
 The power exponential is the default family because tails vary from table to table: one
-gross error among a few hundred rows costs a Gaussian more than all that can be learnt about
-the others.
+gross error among a few hundred rows costs a Gaussian more than all that can be learnt
+about the others.
 """
 
 import dataclasses
@@ -121,56 +121,55 @@ class RegressionPlan(NamedTuple):
     covariance: CovarianceSettings
 
 
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     """Regression with a full covariance of the targets for each row.
 
-    The predictive distribution of y given x has a mean mu(x) and a covariance V(x). Both
-    are averages of neural networks that are trained with cross-fitting, so that
-    covariances, intervals and densities hold on new rows. Columns of X may hold numbers,
-    text, dates and missing values.
+    The predictive distribution of y given x has a mean mu(x) and a covariance V(x).
+    Both are averages of neural networks that are trained with cross-fitting, so that
+    covariances, intervals and densities hold on new rows. Columns of X may hold
+    numbers, text, dates and missing values.
 
     Parameters
     ----------
     family : {"power_exponential", "gaussian", "student_t"}, default="power_exponential"
-        Family of the predictive distribution. The power exponential has lighter or heavier
-        tails than a Gaussian, Student's t has heavy ones, with df > 2.5 degrees of freedom
-        for each row.
+        Family of the predictive distribution. The power exponential has lighter or
+        heavier tails than a Gaussian, Student's t has heavy ones, with df > 2.5 degrees
+        of freedom for each row.
     network : {"joint", "cholesky"}, default="joint"
         Network of the covariance: scales by an MLP and correlations by a
         `JointMatrixMLP`, or, as a baseline, a whole triangular factor by one MLP.
     covariance : {"auto", "full", "low_rank"}, default="auto"
-        Form of the covariance. "low_rank" is diag(s^2) + U'U with `rank` loadings: nothing
-        then has d^2 numbers, and thousands of targets are fine. "auto" is "low_rank" if a
-        `rank` is given or for more than 30 targets, and else "full".
+        Form of the covariance. "low_rank" is diag(s^2) + U'U with `rank` loadings:
+        nothing then has d^2 numbers, and thousands of targets are fine. "auto" is
+        "low_rank" if a `rank` is given or for more than 30 targets, and else "full".
     rank : int or None, default=None
-        Number of loadings of a low-rank covariance. None chooses as many as residuals have
-        correlations beyond chance, up to 64.
+        Number of loadings of a low-rank covariance. None chooses as many as residuals
+        have correlations beyond chance, up to 64.
     hidden_dims : tuple of int, default=(10, 10)
         Sizes of the hidden matrices of the joint network.
     hidden_features : tuple of int, default=(64, 64)
-        Widths of the hidden vectors of the joint network, and of the MLPs for the mean and
-        for the scales.
+        Widths of the hidden vectors of the joint network, and of the MLPs for the mean
+        and for the scales.
     n_models : int, default=5
         Number of folds of the rows. 2 `n_models` networks for the mean and `n_models`
         networks for the covariance are averaged.
     max_epochs : int or None, default=None
-        Limit of epochs. None depends on the number of rows: 500 up to 600 rows, and then
-        ever fewer, down to 20. An epoch takes at most 131,072 rows, in turn.
+        Limit of epochs. None depends on the number of rows: 500 up to 600 rows, and
+        then ever fewer, down to 20. An epoch takes at most 131,072 rows, in turn.
     batch_size : int or None, default=None
         Rows in a batch. None is 64 for small tables, and up to 256 for larger ones.
     learning_rate : float or None, default=None
-        Learning rate. None is 0.02 up to 10,000 rows, and down to 0.01 for more; held-out
-        rows may choose a smaller one.
+        Learning rate. None is 0.02 up to 10,000 rows, and down to 0.01 for more;
+        held-out rows may choose a smaller one.
     patience : int or None, default=50
-        A network stops when its held-out rows have not improved for this many epochs; None
-        is never. No epoch counts for more than 20,000 rows.
+        A network stops when its held-out rows have not improved for this many epochs;
+        None is never. No epoch counts for more than 20,000 rows.
     missing : {"impute", "drop", "refuse"}, default="impute"
-        Missing values of X are filled by the median and marked by an indicator, or their
-        rows are left out of training, or they raise a ValueError.
+        Missing values of X are filled by the median and marked by an indicator, or
+        their rows are left out of training, or they raise a ValueError.
     categories : {"auto", "ignore"} or list of column names, default="auto"
-        Columns of text become indicators. A list names further columns whose numbers are
-        codes; "ignore" leaves text out.
+        Columns of text become indicators. A list names further columns whose numbers
+        are codes; "ignore" leaves text out.
     dates : {"auto", "day-first", "month-first"}, default="auto"
         Order of dates such as 05/03/2024, if no cell tells it.
     random_state : int, RandomState or None, default=None
@@ -180,16 +179,16 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     verbose : int, default=0
         Show progress.
     warm_start : bool, default=False
-        Whether another `fit` resumes from the fitted networks, in the same units of X and
-        y.
+        Whether another `fit` resumes from the fitted networks, in the same units of X
+        and y.
 
     Attributes
     ----------
     rank_ : int or None
         Loadings of the fitted covariances; None if these are full.
     share_ : array of shape (n_varying,)
-        Weight of a Gaussian process in the mean of each target, chosen by held-out rows.
-        It is zero with more than 1000 rows or 30 targets.
+        Weight of a Gaussian process in the mean of each target, chosen by held-out
+        rows. It is zero with more than 1000 rows or 30 targets.
     shape_, contrast_, gain_ : arrays and float
         Calibration of the covariances by held-out rows.
     varying_targets_, constant_targets_ : arrays of int
@@ -215,8 +214,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     A constant target is kept out of training, with a warning: `predict` returns the
     constant, and its rows and columns of `predict_covariance` are zero. Distributions,
-    densities and scores are those of the other targets. If y is a data frame, its column
-    names are checked wherever y is passed again.
+    densities and scores are those of the other targets. If y is a data frame, its
+    column names are checked wherever y is passed again.
 
     Examples
     --------
@@ -224,7 +223,11 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     >>> X = rng.standard_normal((60, 3))
     >>> y = X[:, :2] + rng.standard_normal((60, 2))
     >>> model = MultivariateRegressor(
-    ...     hidden_dims=(4,), hidden_features=(8,), n_models=2, max_epochs=30, random_state=0
+    ...     hidden_dims=(4,),
+    ...     hidden_features=(8,),
+    ...     n_models=2,
+    ...     max_epochs=30,
+    ...     random_state=0,
     ... )
     >>> model.fit(X, y).predict(X).shape
     (60, 2)
@@ -256,23 +259,51 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         "constant_targets_": np.zeros(0, int),
         "constant_values_": np.zeros(0),
     }
-    # The labels, of any type, of the columns of a data frame y; a file does not keep them.
+    # The labels, of any type, of the columns of a data frame y; a file does not keep
+    # them.
     _target_labels = None
     _may_be_none = ("max_epochs", "batch_size", "learning_rate", "patience")
 
-    missing: str = "impute"
-    categories: Any = "auto"
-    dates: str = "auto"
-    family: str = "power_exponential"
-    network: str = "joint"
-    covariance: str = "auto"
-    rank: int | None = None
-    hidden_dims: tuple[int, ...] = (10, 10)
-    hidden_features: tuple[int, ...] = (64, 64)
-    n_models: int = 5
-    max_epochs: int | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
-    batch_size: int | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
-    learning_rate: float | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    def __init__(
+        self,
+        *,
+        family: str = "power_exponential",
+        network: str = "joint",
+        covariance: str = "auto",
+        rank: int | None = None,
+        hidden_dims: tuple[int, ...] = (10, 10),
+        hidden_features: tuple[int, ...] = (64, 64),
+        n_models: int = 5,
+        max_epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        patience: int | None = 50,
+        missing: str = "impute",
+        categories: Any = "auto",
+        dates: str = "auto",
+        random_state: Any = None,
+        dtype: str = "float32",
+        verbose: int = 0,
+        warm_start: bool = False,
+    ):
+        self.family = family
+        self.network = network
+        self.covariance = covariance
+        self.rank = rank
+        self.hidden_dims = hidden_dims
+        self.hidden_features = hidden_features
+        self.n_models = n_models
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.missing = missing
+        self.categories = categories
+        self.dates = dates
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+        self.warm_start = warm_start
 
     # --------------------------------------------------------------------------- fit
 
@@ -298,8 +329,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         sample_weight : array of shape (n,), optional
             Weights of the rows.
         X_val, y_val : array or data frame, optional
-            Validation rows, which decide when networks stop, in place of the held-out rows
-            of their folds.
+            Validation rows, which decide when networks stop, in place of the held-out
+            rows of their folds.
         checkpoint : path, optional
             Directory from which an interrupted fit resumes.
 
@@ -313,6 +344,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         validation = self._standardize_validation(X_val, y_val)
         plan = self._plan_fit(scaled, seed, checkpoint)
 
+        # The programs for the covariance are compiled while the mean is trained.
         def compile_next_step() -> None:
             compile_covariance(scaled, plan.folds, plan.covariance, validation)
 
@@ -348,8 +380,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         self.is_vector_ = table.is_vector
         y = table.targets
 
-        # Warnings are attributed to the caller of `fit`: above this method are `fit`, its
-        # decorator, and the caller.
+        # Warnings are attributed to the caller of `fit`: above this method are `fit`,
+        # its decorator, and the caller.
         self._check_cells(
             table.row_indices, table.inputs, Columns("y", y, names), stacklevel=4
         )
@@ -382,7 +414,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
             self.target_names_ = np.array(names, object)
 
     def _standardize_table(self, table: TrainingTable) -> StandardizedTable:
-        """Return the table in standard units, those of the first fit if `fit` resumes."""
+        """Return the table in standard units, of the last fit if `fit` resumes."""
         if not self._resumes:
             self.input_ = self._scale_inputs(table.inputs, table.weights)
             self.target_ = Scaling.of_varying(table.targets, table.weights)
@@ -472,7 +504,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         )
 
     def _plan_training(self, n_rows: int) -> TrainingSettings:
-        """Return how networks are trained: arguments that are None depend on the rows."""
+        """Return how networks are trained; what is None depends on the rows."""
         max_epochs = self.max_epochs
         if max_epochs is None:
             max_epochs = default_max_epochs(n_rows)
@@ -498,7 +530,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         scaled: StandardizedTable,
         n_folds: int,
     ) -> tuple[MeanSettings, CovarianceSettings]:
-        """Return settings with which training resumes from the networks of the last fit.
+        """Return settings that resume training from the networks of the last fit.
 
         A CallError is raised if the arguments now ask for other networks.
         """
@@ -574,7 +606,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         if return_std and return_cov:
             raise ValueError(
                 f"`{type(self).__name__}.predict(return_std=True, return_cov=True)`: "
-                "choose one of them; the variances are the diagonals of the covariances."
+                "choose one of them; the variances are the diagonals of the "
+                "covariances."
             )
         x = self._standardize(X)
         if return_std:
@@ -604,8 +637,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     def predict_distribution(self, X: Any) -> Elliptical:
         """Predict the distribution of the targets.
 
-        Constant targets have no density: the distribution is that of the targets that vary,
-        y[:, model.varying_targets_].
+        Constant targets have no density: the distribution is that of the targets that
+        vary, y[:, model.varying_targets_].
 
         Parameters
         ----------
@@ -662,8 +695,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         if probabilities.ndim != 1 or not len(probabilities) or not is_inside:
             name = f"{type(self).__name__}.predict_quantiles(levels=...)"
             raise ValueError(
-                f"`{name}` must be numbers between 0 and 1, such as [0.1, 0.5, 0.9], got "
-                f"{levels!r:.80}."
+                f"`{name}` must be numbers between 0 and 1, such as [0.1, 0.5, 0.9], "
+                f"got {levels!r:.80}."
             )
         x = self._standardize(X)
         mean, std, tail = self._predictor.moments(x)
@@ -679,9 +712,9 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     def log_density(self, X: Any, y: Any) -> np.ndarray:
         """Return log p(y | x) of each row.
 
-        The density is that of the targets that vary. If a constant target differs from its
-        constant, there is a warning. The column names of a data frame y must be those of
-        `fit`, in the same order; an array or a series is taken as it is.
+        The density is that of the targets that vary. If a constant target differs from
+        its constant, there is a warning. The column names of a data frame y must be
+        those of `fit`, in the same order; an array or a series is taken as it is.
 
         Parameters
         ----------
@@ -707,6 +740,10 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         X : array or data frame of shape (n, p)
         y : array or data frame of shape (n, d)
         sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        float
         """
         return weighted_mean(self.log_density(X, y), sample_weight, "log_score")
 
@@ -718,6 +755,10 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         X : array or data frame of shape (n, p)
         y : array or data frame of shape (n, d)
         sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        float
         """
         x = self._standardize(X)
         y = self._check_targets(y, len(x), "score")
@@ -737,8 +778,9 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         Returns
         -------
         dict
-            "negative_log_likelihood" and "energy_score", smaller is better; "coverage_90",
-            the share of rows in their 90% region; and, for more than one row, "r2".
+            "negative_log_likelihood" and "energy_score", smaller is better;
+            "coverage_90", the share of rows in their 90% region; and, for more than one
+            row, "r2".
         """
         x = self._standardize(X)
         y = self._check_targets(y, len(x), "scores")
@@ -868,7 +910,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         is_bool = isinstance(self.is_vector_, bool)
         if not is_bool or (self.is_vector_ and self.n_targets > 1):
             raise ValueError(
-                f"its is_vector_ is {self.is_vector_!r:.80} for {self.n_targets} targets"
+                f"its is_vector_ is {self.is_vector_!r:.80} for {self.n_targets} "
+                "targets"
             )
         form = self._form
         shapes = form.check_fitted(self.shape_, self.contrast_, d)
@@ -937,7 +980,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         )
 
     def _log_densities(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return log p(y | x) (n,) of standardized inputs and checked targets (n, d)."""
+        """Return log p(y | x) of standardized inputs and checked targets (n, d)."""
         z = self.target_.forward(self._select_varying(y))
         self._cast(z, "y", self.varying_targets_)
 
@@ -963,8 +1006,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         # Imported here, because predictions start faster without it.
         from sklearn.metrics import r2_score
 
-        # R squared is the same about any origin. About a row of y, rows that are all equal
-        # are zero, and have no variance from the rounding of their mean.
+        # R squared is the same about any origin. About a row of y, rows that are all
+        # equal are zero, and have no variance from the rounding of their mean.
         origin = y[:1]
         return float(
             r2_score(

@@ -73,7 +73,7 @@ class RegressionPredictor:
         return covariance.with_constant_targets(self.target_columns)
 
     def moments(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-        """Return means and standard deviations (n, d) of all targets, and tails (n,)."""
+        """Return means and deviations (n, d) of all targets, and tails (n,)."""
 
         def moments_of_chunk(x):
             covariance, tail = self.standardized_covariance(x)

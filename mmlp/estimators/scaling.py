@@ -28,8 +28,8 @@ class Scaling(NamedTuple):
     ) -> "Scaling":
         """Return the scaling of values (n, p), with standard deviations as scales.
 
-        `indicators` (p,) marks the columns of zeros and ones. Their scale is 1/2, however
-        rare the ones are.
+        `indicators` (p,) marks the columns of zeros and ones. Their scale is 1/2,
+        however rare the ones are.
         """
         scaler = StandardScaler().fit(values, sample_weight=row_weights)
         scale = np.where(indicators, 0.5, np.asarray(scaler.scale_))

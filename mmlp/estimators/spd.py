@@ -63,7 +63,6 @@ class MatrixTable(NamedTuple):
         return self.factors.shape[1]
 
 
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class SPDRegressor(RegressorMixin, NetworkEstimator):
     """Regression for symmetric positive definite matrices.
 
@@ -94,14 +93,14 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
     learning_rate : float, default=0.01
         Learning rate.
     patience : int or None, default=50
-        A network stops when its held-out rows have not improved for this many epochs; None
-        is never.
+        A network stops when its held-out rows have not improved for this many epochs;
+        None is never.
     missing : {"impute", "drop", "refuse"}, default="impute"
-        Missing values of X are filled by the median and marked by an indicator, or their
-        rows are left out of training, or they raise a ValueError.
+        Missing values of X are filled by the median and marked by an indicator, or
+        their rows are left out of training, or they raise a ValueError.
     categories : {"auto", "ignore"} or list of column names, default="auto"
-        Columns of text become indicators. A list names further columns whose numbers are
-        codes; "ignore" leaves text out.
+        Columns of text become indicators. A list names further columns whose numbers
+        are codes; "ignore" leaves text out.
     dates : {"auto", "day-first", "month-first"}, default="auto"
         Order of dates such as 05/03/2024, if no cell tells it.
     random_state : int, RandomState or None, default=None
@@ -130,7 +129,11 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
     >>> X = rng.standard_normal((40, 3))
     >>> Y = np.eye(2) + X[:, :2, None] * X[:, None, :2]
     >>> model = SPDRegressor(
-    ...     hidden_dims=(4,), hidden_features=(8,), n_models=2, max_epochs=30, random_state=0
+    ...     hidden_dims=(4,),
+    ...     hidden_features=(8,),
+    ...     n_models=2,
+    ...     max_epochs=30,
+    ...     random_state=0,
     ... )
     >>> model.fit(X, Y).predict(X).shape
     (40, 2, 2)
@@ -141,15 +144,42 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
     any_columns = True
     _fitted_attributes = ("columns_", "input_", "trace_", "history_")
 
-    missing: str = "impute"
-    categories: Any = "auto"
-    dates: str = "auto"
-    loss: str = "von_neumann"
-    network: str = "joint"
-    hidden_dims: tuple[int, ...] = (20, 20)
-    hidden_features: tuple[int, ...] | None = None
-    n_models: int = 5
-    learning_rate: float = 0.01
+    def __init__(
+        self,
+        *,
+        loss: str = "von_neumann",
+        network: str = "joint",
+        hidden_dims: tuple[int, ...] = (20, 20),
+        hidden_features: tuple[int, ...] | None = None,
+        n_models: int = 5,
+        max_epochs: int = 500,
+        batch_size: int = 64,
+        learning_rate: float = 0.01,
+        patience: int | None = 50,
+        missing: str = "impute",
+        categories: Any = "auto",
+        dates: str = "auto",
+        random_state: Any = None,
+        dtype: str = "float32",
+        verbose: int = 0,
+        warm_start: bool = False,
+    ):
+        self.loss = loss
+        self.network = network
+        self.hidden_dims = hidden_dims
+        self.hidden_features = hidden_features
+        self.n_models = n_models
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.missing = missing
+        self.categories = categories
+        self.dates = dates
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+        self.warm_start = warm_start
 
     @restore_on_error
     def fit(
@@ -173,8 +203,8 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         sample_weight : array of shape (n,), optional
             Weights of the rows.
         X_val, y_val : array or data frame, optional
-            Validation rows, which decide when networks stop, in place of the held-out rows
-            of their folds.
+            Validation rows, which decide when networks stop, in place of the held-out
+            rows of their folds.
         checkpoint : path, optional
             Directory from which an interrupted fit resumes.
 
@@ -229,7 +259,7 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         return self
 
     def _check_model_arguments(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Check the arguments that do not depend on the rows; return the hidden sizes."""
+        """Check the arguments apart from the rows, and return the hidden sizes."""
         call = type(self).__name__
         check_choice(call, "loss", self.loss, LOSSES)
         check_choice(call, "network", self.network, ("joint", "cholesky"))
@@ -252,8 +282,8 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         diagonal = np.diagonal(Y, axis1=1, axis2=2)
         used = self._select_weighted_rows(sample_weight, diagonal, *factorize(Y))
 
-        # Warnings are attributed to the caller of `fit`: above this method are `fit`, its
-        # decorator, and the caller.
+        # Warnings are attributed to the caller of `fit`: above this method are `fit`,
+        # its decorator, and the caller.
         encoded = encode_training_rows(
             self, table.take(used.indices), used.indices, stacklevel=4
         )
@@ -283,8 +313,8 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         Y = check_matrices(y_val, len(inputs), "fit", "y_val")
         if Y.shape[1] != dim:
             raise ValueError(
-                f"`SPDRegressor.fit(y_val=...)` must hold matrices of {dim} x {dim}, as y "
-                f"does, got shape {Y.shape}."
+                f"`SPDRegressor.fit(y_val=...)` must hold matrices of {dim} x {dim}, "
+                f"as y does, got shape {Y.shape}."
             )
         factors, log_traces = factorize(Y, "y_val")
         return inputs, factors, self.trace_.forward(log_traces)
@@ -317,6 +347,10 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         X : array or data frame of shape (n, p)
         y : array of shape (n, d, d)
         sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        float
         """
         # Imported here, because predictions start faster without it.
         from sklearn.metrics import r2_score
@@ -324,8 +358,8 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         prediction = self.predict(X)
         Y = check_matrices(y, len(prediction), "score")
 
-        # R squared is the same about any origin. About one of the matrices, matrices that
-        # are all equal are zero, and have no variance from rounding.
+        # R squared is the same about any origin. About one of the matrices, matrices
+        # that are all equal are zero, and have no variance from rounding.
         origin = Y[:1]
         return float(
             r2_score(
@@ -347,8 +381,8 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
         Returns
         -------
         dict
-            "von_neumann", the mean divergence, smaller is better; and, for more than one
-            row, "r2".
+            "von_neumann", the mean divergence, smaller is better; and, for more than
+            one row, "r2".
         """
         prediction = Gram.from_dense(self.predict(X))
         divergence = divergences.von_neumann(prediction, Gram.from_dense(y))
@@ -366,7 +400,7 @@ class SPDRegressor(RegressorMixin, NetworkEstimator):
 
 @dataclasses.dataclass(frozen=True)
 class MatrixLoss:
-    """The loss of one row: a divergence of matrices, and the squared error of log trace."""
+    """The loss of one row: divergence of matrices plus squared error of log trace."""
 
     divergence: Callable
 
@@ -388,8 +422,8 @@ def check_matrices(Y: Any, n_rows: int, method: str, argument: str = "y") -> np.
     is_square = Y.ndim == 3 and Y.shape[1] == Y.shape[2] > 0
     if not is_square or len(Y) != n_rows:
         raise CallError(
-            f"{argument} must hold as many matrices (n, d, d) as X has rows, got {n_rows} "
-            f"rows and {argument} of shape {Y.shape}",
+            f"{argument} must hold as many matrices (n, d, d) as X has rows, got "
+            f"{n_rows} rows and {argument} of shape {Y.shape}",
             call=f"SPDRegressor.{method}",
         )
     return Y

@@ -1,8 +1,9 @@
 """The columns of y: their names, and which of them are constant.
 
-A constant target has no density, and a covariance that is learnt for it shrinks towards zero until
-training fails; on the way it spoils those of the other targets. So constant targets are kept out of
-everything that is learnt, and are put back into what is predicted.
+A constant target has no density, and a covariance that is learnt for it shrinks towards
+zero until training fails; on the way it spoils those of the other targets. So constant
+targets are kept out of everything that is learnt, and are put back into what is
+predicted.
 """
 
 import warnings
@@ -19,11 +20,19 @@ MAX_NAMES_SHOWN = 5
 
 
 class ConstantTargetWarning(CallWarning):
-    """A target is constant, so that it is predicted but has no part in densities and scores."""
+    """A target is constant: it is predicted, but densities and scores leave it out."""
 
 
 class TargetColumns(NamedTuple):
-    """Which of the d columns of y are constant, with their values (m,), and which vary."""
+    """Which of the columns of y vary, and which are constant.
+
+    Attributes
+    ----------
+    varying : array of int, shape (n_varying,)
+    constant : array of int, shape (n_constant,)
+    values : array of shape (n_constant,)
+        The values of the constant columns.
+    """
 
     varying: np.ndarray
     constant: np.ndarray
@@ -33,7 +42,8 @@ class TargetColumns(NamedTuple):
     def of(cls, y: np.ndarray) -> "TargetColumns":
         """Return those of y (n, d).
 
-        The value of a constant column is its median: where all values are equal, exactly this one.
+        The value of a constant column is its median, which is exact if all values are
+        equal.
         """
         constant = is_constant(y)
         columns = np.flatnonzero(constant)
@@ -45,7 +55,7 @@ class TargetColumns(NamedTuple):
         return len(self.varying) + len(self.constant)
 
     def with_constants(self, values: np.ndarray) -> np.ndarray:
-        """Return (n, d): `values` (n, k) of the varying targets beside the constants."""
+        """Return values (n, d) of all targets, from those of the varying ones."""
         if not len(self.constant):
             return values
         whole = np.empty((len(values), self.count))
@@ -54,7 +64,10 @@ class TargetColumns(NamedTuple):
         return whole
 
     def with_zeros(self, values: np.ndarray) -> np.ndarray:
-        """Return (..., d): `values` (..., k), such as deviations, and zero for constant targets."""
+        """Return values (..., d) of all targets: zero for constant ones.
+
+        `values` are those of the varying targets, such as deviations.
+        """
         if not len(self.constant):
             return values
         whole = np.zeros((*values.shape[:-1], self.count), values.dtype)
@@ -62,7 +75,7 @@ class TargetColumns(NamedTuple):
         return whole
 
     def differing(self, y: np.ndarray) -> np.ndarray:
-        """Return which rows of y (n, d) have another value where a target was constant, (n,)."""
+        """Return which rows of y (n, d) differ from a constant of `fit`, (n,)."""
         distance = np.abs(y[:, self.constant] - self.values)
         return np.any(distance > rounding_range(self.values), axis=1)
 
@@ -71,8 +84,8 @@ def rounding_range(size: np.ndarray) -> np.ndarray:
     """Return the range of values of this size within which they count as one number.
 
     Values of float64 are rounded by up to half a spacing, and a mean that is rounded by
-    more than `MAX_ROUNDING_IN_DEVIATIONS` standard deviations is not precise enough for a
-    density. The standard deviation is at most half the range (Popoviciu, 1935). So a
+    more than `MAX_ROUNDING_IN_DEVIATIONS` standard deviations is not precise enough for
+    a density. The standard deviation is at most half the range (Popoviciu, 1935). So a
     column has no density, whatever its values are, if
 
         spacing / 2 >= MAX_ROUNDING_IN_DEVIATIONS * range / 2
@@ -106,8 +119,8 @@ def find_columns(
     if not len(columns.varying):
         which = "the target is" if y.shape[1] == 1 else f"all {y.shape[1]} targets are"
         raise CallError(
-            f"{which} constant over the {len(y)} rows that are used: there is nothing to "
-            "learn",
+            f"{which} constant over the {len(y)} rows that are used: there is nothing "
+            "to learn",
             call=call,
             remedy="give a target that varies",
         )
@@ -118,18 +131,16 @@ def find_columns(
 
 
 def describe_constants(columns: TargetColumns, names: Sequence[str] | None) -> str:
-    """Return a sentence that names constant targets and says what is predicted for them."""
+    """Return a sentence about the constant targets and their predictions."""
     listed = name_columns(columns.constant, names)
-    several = len(columns.constant) > 1
-    verb = (
-        "are constant, and are"
-        if several
-        else f"is constant, {columns.values[0]:.6g}, and is"
-    )
-    whose = "their" if several else "its"
+    verb = f"is constant, {columns.values[0]:.6g}, and is"
+    whose = "its"
+    if len(columns.constant) > 1:
+        verb = "are constant, and are"
+        whose = "their"
     return (
-        f"{listed} {verb} kept out of the covariance that is learnt: {whose} variance is predicted "
-        "as zero, and densities and scores are those of the other targets"
+        f"{listed} {verb} kept out of the covariance that is learnt: {whose} variance "
+        "is predicted as zero, and densities and scores are those of the other targets"
     )
 
 
@@ -152,8 +163,9 @@ def name_columns(
 def text_names(y: Any) -> list[str] | None:
     """Return the names of the columns of a data frame, where all of them are text.
 
-    This is scikit-learn's rule for X. The name of a series is not one of them: with a single target
-    there is no order to get wrong, and scikit-learn's tools pass series of any name.
+    This is scikit-learn's rule for X. The name of a series is not one of them: with a
+    single target there is no order to get wrong, and scikit-learn's tools pass series
+    of any name.
     """
     columns = getattr(y, "columns", None)
     if columns is None or callable(columns):
@@ -165,8 +177,8 @@ def text_names(y: Any) -> list[str] | None:
 def convert_to_numbers(call: str, y: Any, argument: str = "y") -> Any:
     """Return y, with floats in the place of pandas' own types of numbers.
 
-    NumPy makes numbers of dates and durations without a word, in whatever unit they are stored, and
-    a large negative one of a missing date.
+    NumPy makes numbers of dates and durations without a word, in whatever unit they are
+    stored, and a large negative one of a missing date.
 
     Raises
     ------
@@ -186,8 +198,9 @@ def convert_to_numbers(call: str, y: Any, argument: str = "y") -> Any:
             "" if len(dtypes) == 1 else f" in {name_columns(np.array(timed), names)}"
         )
         raise ValueError(
-            f"`{call}({argument}=...)` holds dates or durations{where}, and must hold numbers: "
-            "count them in a unit, such as `(y - y.min()) / np.timedelta64(1, 'D')`."
+            f"`{call}({argument}=...)` holds dates or durations{where}, and must hold "
+            "numbers: count them in a unit, such as `(y - y.min()) / np.timedelta64(1, "
+            "'D')`."
         )
     if is_frame and not all(isinstance(dtype, np.dtype) for dtype in dtypes):
         try:
@@ -202,7 +215,7 @@ def convert_to_numbers(call: str, y: Any, argument: str = "y") -> Any:
 def check_names(
     call: str, y: Any, fitted: Sequence[str] | None, argument: str = "y"
 ) -> None:
-    """Refuse a data frame whose columns have other names, or another order, than those of `fit`.
+    """Raise a ValueError if the columns of a data frame are not those of `fit`.
 
     An array or a series has no names, and is taken as it is.
     """
@@ -210,7 +223,8 @@ def check_names(
     if names is None or fitted is None or names == list(fitted):
         return
     texts = [
-        f"`{call}({argument}=...)`: the target names should match those that were passed to `fit`."
+        f"`{call}({argument}=...)`: the target names should match those that were "
+        "passed to `fit`."
     ]
     unseen = [name for name in names if name not in fitted]
     missing = [name for name in fitted if name not in names]
@@ -230,7 +244,7 @@ def check_names(
 
 
 def column_labels(call: str, y: Any) -> list[Any] | None:
-    """Return the labels of the columns of a data frame, of any type, which must be different."""
+    """Return the labels of the columns of a data frame, of any type, if they differ."""
     columns = getattr(y, "columns", None)
     if columns is None or callable(columns):
         return None
@@ -248,10 +262,10 @@ def column_labels(call: str, y: Any) -> list[Any] | None:
 def check_order(
     call: str, y: Any, fitted: Sequence[Any] | None, argument: str = "y"
 ) -> None:
-    """Refuse a data frame with the labels of `fit` in another order.
+    """Raise a ValueError if a data frame has the labels of `fit` in another order.
 
-    This is for labels that are not text, such as numbers or those of a MultiIndex: `check_names`
-    does not know them, and other labels are no error.
+    This is for labels that are not text, such as numbers or those of a MultiIndex:
+    `check_names` does not know them, and other labels are no error.
     """
     columns = getattr(y, "columns", None)
     if columns is None or callable(columns) or fitted is None:
@@ -263,8 +277,8 @@ def check_order(
         and set(labels) == set(fitted)
     ):
         raise ValueError(
-            f"`{call}({argument}=...)`: the columns must be in the same order as they were in "
-            f"`fit`: {_join_names(list(fitted))}; got {_join_names(labels)}."
+            f"`{call}({argument}=...)`: the columns must be in the same order as they "
+            f"were in `fit`: {_join_names(list(fitted))}; got {_join_names(labels)}."
         )
 
 
@@ -318,8 +332,8 @@ def check_targets(
     Warns
     -----
     ConstantTargetWarning
-        If a target was constant in `fit` and differs here: the density of all targets is
-        zero there, and what is returned is that of the others.
+        If a target was constant in `fit` and differs here: the density of all targets
+        is zero there, and what is returned is that of the others.
     """
     n_targets = fitted.columns.count
     check_names(call, y, fitted.names, argument)
@@ -328,9 +342,9 @@ def check_targets(
     is_single = n_targets == 1 and y.shape == (n_rows,)
     if y.shape != (n_rows, n_targets) and not is_single:
         raise ValueError(
-            f"`{call}({argument}=...)` needs {argument} of shape ({n_rows}, {n_targets}), "
-            "a row for each of X and a column for each target of `fit`, got shape "
-            f"{y.shape}."
+            f"`{call}({argument}=...)` needs {argument} of shape ({n_rows}, "
+            f"{n_targets}), a row for each of X and a column for each target of `fit`, "
+            f"got shape {y.shape}."
         )
     y = y.reshape(n_rows, n_targets)
     y = np.asarray(check_floats(y, f"{call}({argument}=...)", "(n, d)", ndim=2))
@@ -339,9 +353,9 @@ def check_targets(
     if differing.any():
         constant = name_columns(fitted.columns.constant, fitted.names)
         warning = ConstantTargetWarning(
-            f"{differing.sum()} of {n_rows} rows differ from the constant of training in "
-            f"{constant}. The density of all targets is zero there; densities and scores "
-            "are those of the other targets",
+            f"{differing.sum()} of {n_rows} rows differ from the constant of training "
+            f"in {constant}. The density of all targets is zero there; densities and "
+            "scores are those of the other targets",
             call=call,
         )
         # Attributed to the caller of a method that calls `_check_targets`.

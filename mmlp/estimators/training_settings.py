@@ -69,7 +69,7 @@ def default_learning_rate(n_rows: int) -> float:
 
 
 def shorten_patience(patience: int | None, n_rows: int) -> int | None:
-    """Return fewer epochs of patience where epochs are long: 50 means a million rows."""
+    """Return fewer epochs of patience for long epochs: 50 means a million rows."""
     if patience is None:
         return None
     rows_per_epoch = min(n_rows, MAX_ROWS_PER_EPOCH)
@@ -84,8 +84,8 @@ def check_number_of_steps(max_epochs: int, n_rows: int, batch_size: int) -> None
     most = MAX_STEPS // steps_per_epoch
     if max_epochs > most:
         raise ArgumentError(
-            f"must be at most {most} for this number of rows, because steps are counted "
-            f"in 32 bits, got {max_epochs}",
+            f"must be at most {most} for this number of rows, because steps are "
+            f"counted in 32 bits, got {max_epochs}",
             argument="max_epochs",
         )
 
@@ -96,8 +96,8 @@ def find_unfinished(
     """Return which networks were still improving when they reached `max_epochs`.
 
     They were if the last epochs, as many as `patience` but at most a quarter, brought
-    more than a hundredth of the whole improvement: steps become small towards the limit,
-    and the last epoch is often the best by a hair.
+    more than a hundredth of the whole improvement: steps become small towards the
+    limit, and the last epoch is often the best by a hair.
 
     Parameters
     ----------

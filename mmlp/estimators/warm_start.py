@@ -1,4 +1,4 @@
-"""Checks of `MultivariateRegressor(warm_start=True)`: the new rows must suit the fit."""
+"""Checks of `MultivariateRegressor(warm_start=True)`."""
 
 from collections.abc import Sequence
 
@@ -28,14 +28,14 @@ def check_same_targets(
     call = f"{estimator}(warm_start=True)"
     if y.shape[1] != fitted.count:
         raise ValueError(
-            f"`{call}` goes on with {fitted.count} targets, got y with {y.shape[1]} "
+            f"`{call}` resumes with {fitted.count} targets, got y with {y.shape[1]} "
             "columns; set `warm_start=False`."
         )
     newly_constant = np.setdiff1d(TargetColumns.of(y).constant, fitted.constant)
     if len(newly_constant):
         raise ValueError(
-            f"`{call}`: y is constant now in {name_columns(newly_constant, names)}, and "
-            "varied in the first fit; set `warm_start=False`."
+            f"`{call}`: y is constant now in {name_columns(newly_constant, names)}, "
+            "and varied in the first fit; set `warm_start=False`."
         )
     if fitted.differing(y).any():
         raise ValueError(

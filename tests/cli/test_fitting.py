@@ -198,6 +198,7 @@ def test_training_that_fails_is_one_line_and_leaves_no_model(here, capsys, monke
     assert not (here / "failed.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_a_cell_far_out_is_named_by_its_line_and_its_column(here, capsys, monkeypatch):
     def fail(*_, **__):
         raise NonFiniteError("as far as this")

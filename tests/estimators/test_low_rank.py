@@ -154,8 +154,11 @@ def test_pieces_of_rows_give_the_same_and_are_all_that_is_held(
     assert seen == [25, 25, 10] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*rows are too few to judge")
-@sweep("options", [{"d": 1, "rank": 1}, {"rank": 3}, {"hidden_dims": ()}, {"n": 10}])
+@pytest.mark.parametrize(
+    "options", [{"d": 1, "rank": 1}, {"rank": 3}, {"hidden_dims": ()}, {"n": 10}]
+)
 def test_few_targets_high_ranks_and_few_rows(options, untrained):
     n = options.pop("n", 60)
     y = rows(n, options.pop("d", 3))

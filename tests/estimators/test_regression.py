@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from small_estimators import REGRESSION, X, Y, rows
-from sweeps import sweep
 
 from mmlp import estimators, metrics
 from mmlp.estimators import MultivariateRegressor
@@ -67,7 +66,8 @@ def test_targets_far_from_zero_lose_nothing_or_are_refused(regressor):
     )
 
 
-@sweep("offset", [1e3, 1e5, 2e6])
+@pytest.mark.slow
+@pytest.mark.parametrize("offset", [1e3, 1e5, 2e6])
 def test_rounding_that_is_allowed_costs_less_than_a_hundredth(offset):
     """Standard deviations of 1, of 0.1 given the other target; the worst of 100 rows, seed 0."""
     model, rng = MultivariateRegressor(family="gaussian"), np.random.default_rng(0)

@@ -47,8 +47,8 @@ def test_every_layer_of_a_matrix_mlp_varies_by_the_set_amount():
 
 
 @pytest.mark.slow
-@sweep("output", [Dense(), Triangular()])
-@sweep("out_features", [None, 3])
+@pytest.mark.parametrize("output", [Dense(), Triangular()])
+@pytest.mark.parametrize("out_features", [None, 3])
 def test_both_parts_of_a_joint_mlp_vary_by_the_set_amount(output, out_features):
     model = JointMatrixMLP(6, 4, (7, 5), out_features, (8, 9), output=output, key=KEY)
     model = compiled(model, X, key=KEY)

@@ -109,7 +109,7 @@ def test_other_columns_are_refused(regressor, seen):
     with pytest.raises(ValueError, match="X has 2 features"):
         again(regressor).fit(X[:, :2], Y)
     with pytest.raises(
-        ValueError, match="goes on with 2 targets, got y with 1 columns"
+        ValueError, match="resumes with 2 targets, got y with 1 columns"
     ):
         again(regressor).fit(X, Y[:, :1])
     assert not seen
