@@ -98,7 +98,8 @@ def load(path: str | os.PathLike, like: Any = None) -> Any:
 
     Returns
     -------
-    The model
+    same type as the model that was saved
+        The model; with `like`, one of its type.
 
     Raises
     ------
