@@ -168,6 +168,18 @@ def measure_gradient_errors(shape: str, condition: float) -> dict[str, list[floa
     return errors
 
 
+def make_trace_of_solution(make: Callable) -> Callable:
+    """Compile tr(A^-1 B) for A = make(s, U) and B = make(r, V)."""
+    return jax.jit(lambda s, U, r, V: make(s, U).trace_solve(make(r, V)))
+
+
+# Compiled once for all conditions.
+TRACES = {
+    "low rank": make_trace_of_solution(LowRankGram),
+    "dense": make_trace_of_solution(make_dense),
+}
+
+
 def measure_trace_errors(shape: str, condition: float) -> tuple[float, float]:
     """Return the largest relative errors of tr(A^-1 B): low rank, dense.
 
@@ -177,19 +189,15 @@ def measure_trace_errors(shape: str, condition: float) -> tuple[float, float]:
     scale_B, U_B, _ = draw_matrices("loadings", 1e0)
     arrays = (scale_A, U_A, scale_B, U_B)
 
-    def make_trace(make: Callable) -> Callable:
-        return jax.jit(lambda s, U, r, V: make(s, U).trace_solve(make(r, V)))
-
-    trace_low_rank = make_trace(LowRankGram)
-    trace_dense = make_trace(make_dense)
     with jax.enable_x64(True):
-        exact = np.asarray(trace_dense(*(array.astype(float) for array in arrays)))
+        float64_arrays = [array.astype(float) for array in arrays]
+        exact = np.asarray(TRACES["dense"](*float64_arrays))
 
     def measure(trace: Callable) -> float:
         value = np.asarray(trace(*arrays), float)
         return float(np.max(np.abs(value - exact) / exact))
 
-    return measure(trace_low_rank), measure(trace_dense)
+    return measure(TRACES["low rank"]), measure(TRACES["dense"])
 
 
 def measure_errors_near_equality(dtype: Any) -> dict[str, np.ndarray]:

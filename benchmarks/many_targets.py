@@ -37,7 +37,10 @@ import numpy as np
 
 from mmlp import LowRankGram, TraceOneGaussian
 from mmlp.estimators import MultivariateRegressor, low_rank_covariance
+from mmlp.estimators.covariance import FAMILIES, CovarianceSettings
+from mmlp.estimators.covariance_networks import LowRankCovarianceBuilder
 from mmlp.estimators.regression import FORMS
+from mmlp.estimators.training_settings import TrainingSettings
 
 RANK, INPUTS, TEST = 10, 10, 500
 
@@ -67,7 +70,7 @@ def rows(n: int, d: int, seed: int):
     return X, mean + errors, float(jnp.mean(p.log_prob(jnp.asarray(errors, "f4"))))
 
 
-class Diagonal(low_rank_covariance.Build):
+class DiagonalBuilder(LowRankCovarianceBuilder):
     """Loadings of zero, which stay so: U'U has no derivative there."""
 
     def __call__(self, key, X, targets):
@@ -89,10 +92,20 @@ def fitted(n: int, d: int, **options) -> tuple[float, float]:
 def step(form: str, d: int) -> tuple[float, float]:
     """Seconds to compile, and milliseconds to compute, the gradients of 5 networks, 64 rows."""
     rank = RANK if form == "low_rank" else None
-    model = MultivariateRegressor(covariance=form, rank=rank)
+    model = MultivariateRegressor()
+    settings = CovarianceSettings(
+        form=FORMS[form],
+        head=FAMILIES[model.family],
+        architecture=model.network,
+        hidden_dims=model.hidden_dims,
+        hidden_features=model.hidden_features,
+        rank=rank,
+        training=TrainingSettings(),
+        seed=0,
+    )
     X, y = (jnp.asarray(x, "f4") for x in rows(128, d, 1)[:2])
     e = np.asarray(y) / d**0.5
-    build, start = FORMS[form].builder(model, INPUTS, e, np.ones(len(e)))
+    build, start = FORMS[form].choose_network(settings, INPUTS, e, np.ones(len(e)))
     first = (X,) if start is None else (X, jnp.asarray(start))
     heads = eqx.filter_vmap(lambda key: build(key, *first))(
         jax.random.split(jax.random.key(0), 5)
@@ -157,7 +170,7 @@ def many(d: int, n: int, *, diagonal: bool) -> None:
         print(f"score {seconds:.0f} s, peak of both {peak:.2f} GB: {json.loads(out)}")
     print(f"log score: truth {best:.2f}", flush=True)
     if diagonal:
-        low_rank_covariance.Build = Diagonal
+        low_rank_covariance.LowRankCovarianceBuilder = DiagonalBuilder
         print("diagonal, trained alike: {:.2f}, {:.0f} s".format(*fitted(n, d, rank=1)))
 
 

@@ -21,7 +21,8 @@ from mmlp.datasets import turning_factors
 
 N_TRAINING = 150
 N_TEST = 500
-GENERATOR_OF_ROTATIONS = [[[0.0, 1.0], [0.0, 0.0]]]
+# G of the rotation R(angle) = exp(angle (G - G')).
+GENERATORS = [[[0.0, 1.0], [0.0, 0.0]]]
 ELLIPSE_SIZE = 0.22
 
 
@@ -36,7 +37,7 @@ def compute_covariance(X: jax.Array) -> mmlp.Gram:
     angle = 2 * X[:, :1]
     stretch = 1.2 + X[:, 1:]
     lengths = jnp.exp(jnp.concatenate([stretch, -stretch], axis=1) / 2)
-    return mmlp.Gram.trace_one(turning_factors(angle, GENERATOR_OF_ROTATIONS, lengths))
+    return mmlp.Gram.trace_one(turning_factors(angle, GENERATORS, lengths))
 
 
 def loss(

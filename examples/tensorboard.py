@@ -81,8 +81,8 @@ def main(folder: Path) -> mmlp.FitResult:
     X = jax.random.normal(key, (N_TRAINING + N_VALIDATION, 2))
     rotation = jnp.array([[0.8, 0.6], [-0.6, 0.8]])
     Y = mmlp.Gram.trace_one(jnp.exp(0.5 * X)[:, :, None] * rotation)
-    training = (X[:N_TRAINING], mmlp.Gram(Y.factor[:N_TRAINING]))
-    validation = (X[N_TRAINING:], mmlp.Gram(Y.factor[N_TRAINING:]))
+    training = (X[:N_TRAINING], Y[:N_TRAINING])
+    validation = (X[N_TRAINING:], Y[N_TRAINING:])
 
     callbacks = [write_csv(folder / "epochs.csv")]
     try:

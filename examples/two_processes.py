@@ -35,8 +35,8 @@ def loss(
     return jnp.mean(mmlp.von_neumann(jax.vmap(model)(X), Y))
 
 
-def train() -> mmlp.FitResult:
-    """Train the model, with the code that a single process would run."""
+def fit_network() -> mmlp.FitResult:
+    """Fit the network, with the code that a single process would run."""
     X = np.random.default_rng(0).normal(size=(40, 2)).astype(jnp.zeros(()).dtype)
     rotation = np.array([[0.8, 0.6], [-0.6, 0.8]], X.dtype)
     Y = mmlp.Gram(np.exp(0.5 * X)[:, :, None] * rotation).scaled(0.4)
@@ -60,7 +60,7 @@ def main(address: str, n_processes: int, number: int) -> None:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, num_processes=n_processes, process_id=number)
 
-    result = train()
+    result = fit_network()
     print(
         f"process {number} of {n_processes}, {len(jax.devices())} devices: "
         f"loss {result.history['loss'][-1]:.6f}"

@@ -3,12 +3,12 @@
 from mmlp import _lazy
 from mmlp._version import __version__
 
-TYPE_CHECKING = (
-    False  # as in `typing`, which takes half of the time that this package needs
-)
-if (
-    TYPE_CHECKING
-):  # at run time, on first use: JAX takes a second to import, scikit-learn another
+# As in `typing`, whose import takes half of the time that this package needs.
+TYPE_CHECKING = False
+
+# At run time these are imported on first use: JAX takes a second to import, and
+# scikit-learn another.
+if TYPE_CHECKING:
     from mmlp import datasets as datasets
     from mmlp import estimators as estimators
     from mmlp import metrics as metrics

@@ -1,4 +1,4 @@
-"""Names of a package that are imported on their first use (PEP 562), so that it imports at once."""
+"""Import the names of a package on their first use (PEP 562)."""
 
 import importlib
 import sys
@@ -12,8 +12,18 @@ if TYPE_CHECKING:
 def attach(
     package: str, names: Mapping[str, str], modules: str = ""
 ) -> "tuple[Callable[[str], Any], Callable[[], list[str]]]":
-    """`__getattr__` and `__dir__` of a package: `names` of each module, and `modules` themselves.
+    """Return `__getattr__` and `__dir__` of a package that imports on first use.
 
+    Parameters
+    ----------
+    package : str
+    names : mapping of str to str
+        The names that each module provides, separated by spaces.
+    modules : str, default=""
+        Modules that are attributes themselves, separated by spaces.
+
+    Examples
+    --------
     >>> get, _ = attach("mmlp", {"vae": "paper_vae"}, "spd")
     >>> get("paper_vae").__module__, get("spd").__name__
     ('mmlp.vae', 'mmlp.spd')
@@ -43,8 +53,10 @@ def redirect(
 
     Parameters
     ----------
-    old : the name under which the module was imported
-    new : the name under which it is found now
+    old : str
+        The name under which the module was imported.
+    new : str
+        The name under which it is found now.
     """
 
     def get(name: str) -> "Any":
@@ -57,7 +69,8 @@ def redirect(
         except AttributeError:
             raise AttributeError(f"module {old!r} has no attribute {name!r}") from None
         warnings.warn(
-            f"`{old}` is now `{new}`; the old name will be removed in the next release.",
+            f"`{old}` is now `{new}`; the old name will be removed in the next "
+            "release.",
             DeprecationWarning,
             stacklevel=2,
         )

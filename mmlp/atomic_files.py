@@ -1,11 +1,12 @@
 """Write a file in one step: it is complete, or what was there before.
 
-The content goes to a temporary file beside the target, which then takes its place. Each writer has
-a temporary file that no other writer uses. If two programs write the same target, the result is the
-complete file of the one that finishes last.
+The content goes to a temporary file beside the target, which then takes its place. Each
+writer has a temporary file that no other writer uses. If two programs write the same
+target, the result is the complete file of the one that finishes last.
 
-A process that is killed outright leaves its temporary file behind. The next write to the same
-target removes it once it is `STALE_AFTER_SECONDS` old and no process holds its lock.
+A process that is killed outright leaves its temporary file behind. The next write to
+the same target removes it once it is `STALE_AFTER_SECONDS` old and no process holds its
+lock.
 """
 
 import contextlib
@@ -30,9 +31,8 @@ except ImportError:  # not on Windows
 
 TEMPORARY_SUFFIX = ".mmlp.tmp"
 RANDOM_CHARACTERS = "?" * 8  # as a pattern: those that `tempfile` puts into a name
-MAX_BYTES_OF_NAME = (
-    200  # of the target, in the name of its temporary file; systems allow 255
-)
+# Bytes of the target's name in that of its temporary file; systems allow 255 in all.
+MAX_BYTES_OF_NAME = 200
 STALE_AFTER_SECONDS = 3600
 
 _umask_lock = threading.Lock()
@@ -61,10 +61,11 @@ def replace_file(path: Path, content: bytes) -> None:
 def open_replacement(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that takes the place of `path` at the end of the block.
 
-    If the block raises, `path` stays as it was. A file that is replaced keeps its mode and, where
-    the system allows it, its owner; a new file gets the mode that the umask of the process gives.
-    A symbolic link is written through: the file that it points to is replaced or created. Pipes and
-    devices cannot be replaced and are written to directly.
+    If the block raises, `path` stays as it was. A file that is replaced keeps its mode
+    and, where the system allows it, its owner; a new file gets the mode that the umask
+    of the process gives. A symbolic link is written through: the file that it points to
+    is replaced or created. Pipes and devices cannot be replaced and are written to
+    directly.
 
     Parameters
     ----------
@@ -112,8 +113,8 @@ def open_replacement(path: Path) -> Iterator[BinaryIO]:
         reason = error.strerror or str(error)
         raise OSError(
             error.errno or errno.EIO,
-            f"could not write {path} ({reason}); {outcome}. Free space or allow writing, then "
-            "try again",
+            f"could not write {path} ({reason}); {outcome}. Free space or allow "
+            "writing, then try again",
         ) from error
 
 
@@ -133,21 +134,21 @@ def is_stream(path: Path) -> bool:
 
 
 def resolve_target(path: Path) -> Path:
-    """Return the file that a write to `path` replaces or creates: `path`, or what it links to.
+    """Return the file that a write to `path` replaces or creates.
 
     Raises
     ------
     OSError
-        If the link was planted by another user in a folder where everyone may write, or points to
-        itself.
+        If the link was planted by another user in a folder where everyone may write, or
+        points to itself.
     """
     if not path.is_symlink():
         return path
 
-    # The system's own rule (`fs.protected_symlinks` on Linux), which does not apply to a link that
-    # is resolved here and not by opening it.
+    # The system's own rule (`fs.protected_symlinks` on Linux), which does not apply to
+    # a link that is resolved here and not by opening it.
     if _is_planted(os.lstat(path), os.stat(path.parent), _user()):
-        reason = "a symbolic link that another user made in a folder where everyone may write"
+        reason = "a link that another user made in a folder where everyone may write"
         raise PermissionError(errno.EACCES, reason, str(path))
 
     # A link may point to a file that is still to be created, but not to itself.
@@ -157,7 +158,7 @@ def resolve_target(path: Path) -> Path:
 
 
 def _is_planted(link: os.stat_result, folder: os.stat_result, user: int | None) -> bool:
-    """Whether a third user made this link, in a sticky folder that everyone may write to."""
+    """Whether a third user made this link, in a sticky folder open to everyone."""
     everyone_may_write = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
     return bool(everyone_may_write) and link.st_uid not in (user, folder.st_uid)
 
@@ -168,8 +169,9 @@ def _user() -> int | None:
 
 
 def _create_temporary(target: Path) -> tuple[int, Path]:
-    """Create a file beside `target` that only this process knows and only this user can read."""
-    # Half a character at the cut is left out: some systems refuse names that are not text.
+    """Create a file beside `target` that no other process or user may read."""
+    # Half a character at the cut is left out: some systems refuse names that are not
+    # text.
     encoding = sys.getfilesystemencoding()
     name = os.fsencode(target.name)[:MAX_BYTES_OF_NAME].decode(
         encoding, errors="ignore"
@@ -182,7 +184,7 @@ def _create_temporary(target: Path) -> tuple[int, Path]:
 
 
 def _remove_stale_temporaries(folder: Path, prefix: str) -> None:
-    """Remove what killed processes of this user left of the same target, never a live writer's."""
+    """Remove what killed processes of this user left of the same target."""
     if fcntl is None:
         return
     pattern = f"{glob.escape(prefix)}{RANDOM_CHARACTERS}{TEMPORARY_SUFFIX}"
@@ -191,7 +193,7 @@ def _remove_stale_temporaries(folder: Path, prefix: str) -> None:
             descriptor = os.open(leftover, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
                 status = os.fstat(descriptor)
-                # The lock alone does not reach across machines on every network file system.
+                # On some network file systems locks do not reach other machines.
                 old = time.time() - status.st_mtime > STALE_AFTER_SECONDS
                 if old and status.st_uid == _user() and _lock(descriptor):
                     leftover.unlink()
@@ -222,9 +224,8 @@ def _copy_mode(descriptor: int, target: Path) -> None:
 
     status = os.fstat(descriptor)
     if (status.st_uid, status.st_gid) != (previous.st_uid, previous.st_gid):
-        with contextlib.suppress(
-            PermissionError
-        ):  # only the superuser gives files away
+        # Only the superuser gives files away.
+        with contextlib.suppress(PermissionError):
             os.fchown(descriptor, previous.st_uid, previous.st_gid)
     os.fchmod(descriptor, previous.st_mode & 0o777)
 
@@ -239,9 +240,7 @@ def _umask() -> int:
 
 def _sync_folder(folder: Path) -> None:
     """Make the system write down that a file in `folder` has been replaced."""
-    if (
-        os.name != "posix"
-    ):  # elsewhere a folder cannot be opened, and renaming is all there is
+    if os.name != "posix":  # elsewhere a folder cannot be opened
         return
     try:
         descriptor = os.open(folder, os.O_RDONLY)

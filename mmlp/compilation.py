@@ -1,8 +1,8 @@
-"""Compile functions: how hard, for how long to keep them, and whether to store them on disk.
+"""Compile functions: with how much effort, and how long to keep the programs.
 
-`jax.jit` keeps all that it ever compiled, 5 to 10 MB for the training of a small network, and a
-fresh lambda as loss is a new program. `Compiled` gives each program a `jax.jit` of its own, and
-keeps only those that were used last.
+`jax.jit` keeps all that it ever compiled, 5 to 10 MB for the training of a small
+network, and a fresh lambda as loss is a new program. `Compiled` gives each program a
+`jax.jit` of its own, and keeps only those that were used last.
 """
 
 import contextlib
@@ -20,11 +20,11 @@ from jax.experimental import serialize_executable
 
 from mmlp import program_cache
 
-# Programs kept for each function: more than a comparison of estimators takes turns with.
+# Programs kept for each function: more than a comparison of estimators alternates.
 MAX_PROGRAMS = 32
 
-# Compiler options by effort. On a CPU nearly all the time of a compilation goes into LLVM, and in
-# old versions of JAX into the emitters of fusions.
+# Compiler options by effort. On a CPU nearly all the time of a compilation goes into
+# LLVM, and in old versions of JAX into the emitters of fusions.
 _OLD_EMITTERS: dict[str, Any] = {}
 if jax.__version_info__ < (0, 10):
     _OLD_EMITTERS["xla_cpu_use_fusion_emitters"] = False
@@ -41,14 +41,14 @@ COMPILER_OPTIONS: dict[str, dict[str, Any] | None] = {
 }
 LEVEL_FLAG = "--xla_backend_optimization_level"
 
-# The numbers of products of weights and samples, over all steps, up to which little effort pays. A
-# step counts for at least MIN_PRODUCTS_PER_STEP.
+# The numbers of products of weights and samples, over all steps, up to which little
+# effort pays. A step counts for at least MIN_PRODUCTS_PER_STEP.
 MAX_PRODUCTS_LEAST = 2e8
 MAX_PRODUCTS_LESS = 2e10
 MIN_PRODUCTS_PER_STEP = 5e5
 
-# Settings of JAX that change what a function is compiled to. `jax.jit` looks them up itself, a
-# program that was loaded from disk does not.
+# Settings of JAX that change what a function is compiled to. `jax.jit` looks them up
+# itself, a program that was loaded from disk does not.
 TRACE_SETTINGS = (
     "jax_enable_x64",
     "jax_default_prng_impl",
@@ -70,13 +70,16 @@ def choose_effort(steps: int, samples: int, weights: int) -> str:
 
     Parameters
     ----------
-    steps : number of training steps
-    samples : samples in a step
-    weights : weights of the models in a step
+    steps : int
+        Number of training steps.
+    samples : int
+        Samples in a step.
+    weights : int
+        Weights of the models in a step.
 
     Returns
     -------
-    "least", "less" or "full"
+    {"least", "less", "full"}
     """
     products = steps * max(samples * weights, MIN_PRODUCTS_PER_STEP)
     if products <= MAX_PRODUCTS_LEAST:
@@ -91,13 +94,16 @@ def partition_model(model: Any) -> tuple[Any, Any, tuple]:
 
     Parameters
     ----------
-    model : any tree, such as an `equinox.Module`
+    model : tree of arrays, such as an `equinox.Module`
 
     Returns
     -------
-    params : the model with only its floating-point arrays, which training changes
-    frozen : the model with only its other arrays
-    static : what is not an array, as hashable (leaves, structure)
+    params : tree of arrays
+        The model with only its floating-point arrays, which training changes.
+    frozen : tree of arrays
+        The model with only its other arrays.
+    static : (leaves, structure)
+        What is not an array, hashable.
     """
     params, others = eqx.partition(model, eqx.is_inexact_array)
     frozen, static = eqx.partition(others, eqx.is_array)
@@ -112,15 +118,18 @@ def combine_model(params: Any, frozen: Any, static: tuple) -> Any:
 
 
 class Compiled:
-    """A function of `(static, *arguments)`, compiled once for equal `static` and argument types.
+    """A function that is compiled once for equal `static` and types of arguments.
 
     Parameters
     ----------
-    function : called as `function(static, *arguments)`, where `static` is hashable and compiled in,
-        and `arguments` are trees of arrays
-    effort : "least", "less" or "full"; by default the attribute `effort` of `static`, or "full"
-    donate : the index of the argument (after `static`, from 0) whose memory is reused for the
-        result
+    function : callable
+        Called as `function(static, *arguments)`, where `static` is hashable and
+        compiled in, and `arguments` are trees of arrays.
+    effort : {"least", "less", "full"}, optional
+        By default the attribute `effort` of `static`, or else "full".
+    donate : int, optional
+        Index of the argument after `static`, from 0, whose memory is reused for the
+        result.
     """
 
     def __init__(
@@ -140,11 +149,11 @@ class Compiled:
         return self.program(static, *arguments)(*arguments)
 
     def program(self, static: Hashable, *arguments: Any) -> Callable:
-        """Return the compiled function for arguments of these types, for repeated calls."""
+        """Return the compiled function for these types, for repeated calls."""
         leaves, structure = jax.tree.flatten(arguments)
         types = tuple(jax.typeof(leaf) for leaf in leaves)
         settings = tuple(getattr(jax.config, name, None) for name in TRACE_SETTINGS)
-        # Only a function of `jax.jit` can be differentiated, vectorised or traced again.
+        # Only a function of `jax.jit` can be differentiated, vectorised or traced.
         is_traced = any(isinstance(leaf, Tracer) for leaf in leaves)
         return self.find_program(static, structure, types, settings, is_traced)
 
@@ -156,7 +165,7 @@ class Compiled:
         settings: tuple,
         is_traced: bool,
     ) -> Callable:
-        """Return a program; `settings` only tells programs of different settings apart."""
+        """Return a program; `settings` only distinguishes programs."""
         effort = self.effort or getattr(static, "effort", "full")
         options = COMPILER_OPTIONS[effort]
         user_decides = LEVEL_FLAG in os.environ.get("XLA_FLAGS", "")
@@ -169,8 +178,8 @@ class Compiled:
         if store is None or is_traced or not _can_be_stored():
             return jax.jit(bound, donate_argnums=self.donated, compiler_options=options)
 
-        # With all arguments in the program, its text says which of them it uses. Without
-        # `keep_unused`, functions of a and of b alone would have the same text.
+        # With all arguments in the program, its text says which of them it uses.
+        # Without `keep_unused`, functions of a and of b alone would have the same text.
         jitted = jax.jit(
             bound,
             donate_argnums=self.donated,
@@ -185,10 +194,10 @@ class Compiled:
 
 
 def _can_be_stored() -> bool:
-    """Whether programs of this process may come from the disk: one CPU, nothing that inspects.
+    """Whether programs may come from the disk: on one CPU, if nothing inspects them.
 
-    Not beside JAX's own cache: a program that was loaded from there cannot be serialised again (it
-    loads, and then fails when it is called).
+    Not beside JAX's own cache: a program that was loaded from there cannot be
+    serialised again (it loads, and then fails when it is called).
     """
     inspects = any(getattr(jax.config, name, False) for name in INSPECTING_SETTINGS)
     one_cpu = jax.default_backend() == "cpu" and jax.device_count() == 1
@@ -200,7 +209,7 @@ def _load_or_compile(
 ) -> Callable:
     """Return the program from the store, or compile and store it."""
     lowered = traced.lower()
-    # Types besides the text: it does not tell weak types, nor random keys from integers.
+    # The text does not distinguish weak types, nor random keys from integers.
     types = (traced.jaxpr.in_avals, traced.jaxpr.out_avals)
     key = _program_key(lowered.as_text(), str(types), options)
     stored = store.get(key)
@@ -220,8 +229,9 @@ def _load_or_compile(
 def _program_key(text: str, types: str, options: dict | None) -> str:
     """Return a digest of all that a compiled program depends on.
 
-    The structure of arguments and results is not part of it: that comes from the function that was
-    traced in this process, and only their leaves, with these types, are in the program.
+    The structure of arguments and results is not part of it: that comes from the
+    function that was traced in this process, and only their leaves, with these types,
+    are in the program.
     """
     device = jax.devices()[0]
     parts = (
@@ -239,8 +249,9 @@ def _program_key(text: str, types: str, options: dict | None) -> str:
 
 
 def compile_all_quickly() -> None:
-    """Compile everything in this process with little effort; call it before the first program.
+    """Compile everything in this process with little effort.
 
+    Call it before the first program is compiled.
     A level that the user has set in `XLA_FLAGS` prevails.
     """
     flags = os.environ.get("XLA_FLAGS", "")

@@ -13,7 +13,7 @@ import os
 from typing import Any
 
 
-class Facts:
+class Facts(Exception):  # noqa: N818 - the base of errors and of warnings
     """What an error or a warning reports.
 
     Parameters

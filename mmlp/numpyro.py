@@ -7,14 +7,14 @@ Install them with `pip install matrix-mlp[numpyro]`.
 their parameters.
 
 The classes `TraceOne...` take a factor T (..., m, d), m >= d, of any scale:
-Omega = T'T / tr(T'T). Pass a lower Cholesky factor L as its transpose. Since eta carries
-the scale, give T a prior without a scale, such as that of the Cholesky factor of a
-correlation matrix.
+Omega = T'T / tr(T'T). Pass a lower Cholesky factor L as its transpose. Since eta
+carries the scale, give T a prior without a scale, such as that of the Cholesky factor
+of a correlation matrix.
 
 The classes `LowRank...` take the arguments of
 `numpyro.distributions.LowRankMultivariateNormal`, a cov_factor W (..., d, m) and a
-cov_diag D (..., d), also of any scale: Omega is WW' + diag(D) divided by its trace. They
-never form an array of d^2 numbers.
+cov_diag D (..., d), also of any scale: Omega is WW' + diag(D) divided by its trace.
+They never form an array of d^2 numbers.
 """
 
 from typing import Any, ClassVar
@@ -416,7 +416,8 @@ class LowRankGaussian(_LowRank):
 
     Examples
     --------
-    >>> p = LowRankGaussian(jnp.zeros(2), jnp.zeros((2, 1)), jnp.ones(2), 2.0)  # N(0, I)
+    >>> W = jnp.zeros((2, 1))
+    >>> p = LowRankGaussian(jnp.zeros(2), W, jnp.ones(2), 2.0)  # N(0, I)
     >>> print(f"{p.log_prob(jnp.zeros(2)):.4f}")
     -1.8379
     """

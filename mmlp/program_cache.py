@@ -1,12 +1,12 @@
 """Compiled programs on disk, so that the next process need not compile them again.
 
-JAX has a cache of its own, which writes in place: if a process is killed meanwhile, half a program
-stays there, and every later process warns and compiles again. Here each program is a complete file
-with a checksum, and those that were used least recently are removed. A problem with the folder
-causes at most a warning: programs are then compiled.
+JAX's own cache writes files in place: if a process is killed meanwhile, half a program
+stays there, and every later process warns and compiles again. Here each program is a
+complete file with a checksum, and the least recently used ones are removed. A problem
+with the folder causes at most a warning, and programs are compiled.
 
-Programs are code. So a file is only read if nobody but its owner, the user of this process, could
-have written it, and if it holds the program of its own key.
+Programs are code. So a file is only read if nobody but its owner, the user of this
+process, could have written it, and if it holds the program of its own key.
 """
 
 import contextlib
@@ -30,8 +30,8 @@ SUFFIX = ".program"
 FOLDER_PREFIX = "mmlp-"  # of the folder of one kind of processor
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 DIGEST_BYTES = hashlib.sha256().digest_size
-# XLA warns that a program was compiled for another machine although it was compiled on this one:
-# it compares the processor's features with preferences of its own.
+# XLA warns that a program was compiled for another machine although it was compiled on
+# this one: it compares the processor's features with preferences of its own.
 LOADER_MESSAGE = b"cpu_aot_loader"
 
 _store: "ProgramStore | None" = None
@@ -39,28 +39,29 @@ _stderr_lock = threading.Lock()
 
 
 def cache_programs(folder: str | os.PathLike | None = None) -> Path | None:
-    """Store compiled programs on disk, so that the same script starts faster the next time.
+    """Store compiled programs on disk, so that a script starts faster the next time.
 
-    Call it before the first fit. The folder never holds more than 256 MB of programs, and several
-    processes may use it at once.
+    Call it before the first fit. The folder never holds more than 256 MB of programs,
+    and several processes may use it at once.
 
     Parameters
     ----------
-    folder : path, optional
-        Where to store programs; by default a folder in the user's cache. The environment variable
-        `MMLP_CACHE` names another default, or switches the cache off (`MMLP_CACHE=off`). A later
-        call with another folder changes it.
+    folder : path, default=None
+        Where to store programs; by default a folder in the user's cache. The
+        environment variable `MMLP_CACHE` names another default, or switches the cache
+        off (`MMLP_CACHE=off`). A later call with another folder changes it.
 
     Returns
     -------
     pathlib.Path or None
-        The folder; None if the cache is off: because of `MMLP_CACHE`, because JAX has a cache
-        already (`JAX_COMPILATION_CACHE_DIR`), or because the user has no home.
+        The folder; None if the cache is off: because of `MMLP_CACHE`, because JAX has a
+        cache already (`JAX_COMPILATION_CACHE_DIR`), or because the user has no home.
 
     Warns
     -----
     UserWarning
-        If the folder belongs to another user or if others may write to it. It is not used then.
+        If the folder belongs to another user or if others may write to it. It is not
+        used then.
 
     Examples
     --------
@@ -109,7 +110,9 @@ class ProgramStore:
 
     Parameters
     ----------
-    path : the folder; it is created, for its owner alone, when the first program is stored
+    path : Path
+        The folder. It is created, for its owner alone, when the first program is
+        stored.
     """
 
     def __init__(self, path: Path):
@@ -117,7 +120,7 @@ class ProgramStore:
         self.has_warned = False
 
     def get(self, key: str) -> bytes | None:
-        """Return what was put under this key, if it is there, whole, and the user's own."""
+        """Return what is stored under a key, if it is complete and of this user."""
         file = self.path / f"{key}{SUFFIX}"
         with contextlib.suppress(OSError):
             if not self._is_safe():
@@ -132,15 +135,14 @@ class ProgramStore:
         return None
 
     def put(self, key: str, value: bytes) -> None:
-        """Write a whole file, or nothing; then remove the oldest files beyond the limit."""
+        """Store a program, and remove the oldest ones beyond the limit."""
         with contextlib.suppress(OSError):
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not self._is_safe():
                 return
             with temporary_files.creating:
-                descriptor, name = tempfile.mkstemp(
-                    SUFFIX, ".new-", self.path
-                )  # mode 0600
+                # Its mode is 0600.
+                descriptor, name = tempfile.mkstemp(SUFFIX, ".new-", self.path)
                 temporary_files.known.add(Path(name))
             try:
                 with open(descriptor, "wb") as file:
@@ -154,7 +156,7 @@ class ProgramStore:
             self._remove_oldest()
 
     def _is_safe(self) -> bool:
-        """Whether only this user can have put files into the folder; warns once if not."""
+        """Whether only this user can write into the folder; warn once if not."""
         try:
             status = self.path.lstat()
         except FileNotFoundError:
@@ -163,15 +165,15 @@ class ProgramStore:
         if not safe and not self.has_warned:
             self.has_warned = True
             warnings.warn(
-                f"`cache_programs`: {self.path} is not a folder of this user that nobody else may "
-                "write to, so programs are compiled anew; make it so (`chmod 700`), or choose "
-                "another folder.",
+                f"`cache_programs`: {self.path} is not a folder of this user that "
+                "nobody else may write to, so programs are compiled again; make it so "
+                "(`chmod 700`), or choose another folder.",
                 stacklevel=2,
             )
         return safe
 
     def _remove_oldest(self) -> None:
-        """Remove what was used least recently, also files that a killed process has left.
+        """Remove what was used least recently, and what killed processes have left.
 
         Only programs are removed: the folder above may be one of the user's own.
         """
@@ -191,7 +193,7 @@ class ProgramStore:
 
 @contextlib.contextmanager
 def hide_loader_messages() -> Iterator[None]:
-    """Drop what XLA prints about programs from disk; other messages on stderr are passed on."""
+    """Drop what XLA prints on stderr about programs from disk, and nothing else."""
     with _stderr_lock, tempfile.TemporaryFile() as captured:
         try:
             stderr = os.dup(2)
@@ -212,12 +214,12 @@ def hide_loader_messages() -> Iterator[None]:
 
 
 def _digest(key: str, value: bytes) -> bytes:
-    """Return the checksum of a program and its key: a file that was renamed is not accepted."""
+    """Return the checksum of a program and its key, so that renamed files fail."""
     return hashlib.sha256(key.encode() + b"\0" + value).digest()
 
 
 def _read_own_file(file: Path) -> bytes:
-    """Read a regular file of this user: no link, no pipe, nothing that others may write to."""
+    """Read a regular file of this user, not a link and not writable by others."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     flags |= getattr(os, "O_BINARY", 0)
     with open(os.open(file, flags), "rb") as opened:
@@ -243,7 +245,7 @@ def _user_cache() -> Path:
 
 
 def _processor_folder() -> str:
-    """Return a name for processors of one kind: programs of another kind may not run here."""
+    """Return a folder name for this kind of processor: programs may need its kind."""
     features = platform.processor()
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -1,7 +1,7 @@
 """Temporary files of this process, so that they can be removed when it ends at once.
 
-A process that a signal ends does not come to the end of its `with` blocks. Whoever creates a
-temporary file holds `creating` until the file is in `known`:
+A process that a signal ends does not come to the end of its `with` blocks. Whoever
+creates a temporary file holds `creating` until the file is in `known`:
 
     with temporary_files.creating:
         path = create_file()

@@ -1,4 +1,4 @@
-"""The experiments of the paper and of this project, which `python -m reproduction` runs.
+"""The experiments of the paper and of this project: `python -m reproduction`.
 
 This package imports `mmlp` and is not part of what users install.
 """

@@ -1,150 +1,251 @@
-"""Why a literal implementation collapses: from the paper's recipe to ours, a factor at a time.
+"""Why a literal implementation collapses: from the paper's recipe to ours.
 
-python -m reproduction collapse [--quick] [--data DIR] [--out report]
+    python -m reproduction collapse [--quick] [--data DIR] [--keep DIR] [--out report]
 
-A VAE has collapsed when its encoder says nothing (KLD near zero): it is one Gaussian with a network
-around it. The first table adds one factor after the other to the paper's recipe, the second takes
-each, but for `LEFT_IN`, out of the full recipe, the third only scales the initial weights.
+A VAE has collapsed when its encoder carries no information (KLD near zero): it is one
+Gaussian with a network around it. The first table adds one factor after the other to
+the paper's recipe. The second takes each factor, except `NOT_REMOVED`, out of the full
+recipe. The third only scales the initial weights.
 """
 
 import dataclasses
 import itertools
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from mmlp.reporting.tables import mean_cell
-from reproduction.harness.claims import judged, judged_cases, more
-from reproduction.harness.jobs import each
-from reproduction.vaes.data import Data
-from reproduction.vaes.fits import COLLAPSED, SCORES, fit_recipes, score
-from reproduction.vaes.recipes import Recipe, tuned
+from reproduction.harness.claims import (
+    compare_larger,
+    judge_claim,
+    judge_claim_by_cases,
+)
+from reproduction.harness.parallel import map_in_processes
+from reproduction.vaes.fit_and_score import (
+    MAX_COLLAPSED_KLD,
+    SCORES,
+    fit_recipes,
+    score_models,
+)
+from reproduction.vaes.images import ImageSettings
+from reproduction.vaes.recipes import Recipe, tuned_recipe
 
 LITERAL = "the paper's recipe"
-# Calibration makes the first void, batches are a matter of time, the joined MLP needs the third.
-LEFT_IN = ("weights for d H", "batches of 50", "direct vector path")
+
+# Calibration makes the first void, batches are a matter of time, and the joined MLP
+# needs the third.
+NOT_REMOVED = ("weights for d H", "batches of 50", "direct vector path")
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings(Data):
+class Settings(ImageSettings):
     """What each part of the recipe does for a matrix-MLP VAE of the Frey faces."""
 
     model: str = "NfNf"
     latent: int = 5
     hidden: tuple[int, ...] = (30, 30, 30)
-    scales: tuple[float, ...] = (0.3, 3.0)  # of the initial weights, besides 1
-    added: int = 11  # the factors, from the first on
-    back: bool = True  # take each factor out of the full recipe, too
+    # Scales of the initial weights, besides 1.
+    scales: tuple[float, ...] = (0.3, 3.0)
+    # How many of the factors are added.
+    added: int = 11
+    # Whether each factor is also taken out of the full recipe.
+    back: bool = True
     seeds: int = 3
     epochs: int = 60
-    noise: float = 0.06  # on the training data, where they have it
+    # Noise on the training data, for recipes that have it.
+    noise: float = 0.06
+    # Importance samples.
     samples: int = 100
-    jobs: int = 2  # processes that share the rows, on a CPU
+    # Processes that share the rows, on a CPU.
+    jobs: int = 2
 
-    QUICK: ClassVar = {"hidden": (8,), "scales": (0.1,), "added": 4, "back": False}
-    QUICK |= {"seeds": 2, "epochs": 1, "samples": 20}
+    QUICK: ClassVar = {
+        "hidden": (8,),
+        "scales": (0.1,),
+        "added": 4,
+        "back": False,
+        "seeds": 2,
+        "epochs": 1,
+        "samples": 20,
+    }
 
 
-def factors(settings: Settings) -> dict[str, dict[str, Any]]:
-    """The parts of the recipe, in the order in which they are added."""
-    full = tuned("matrix", settings.model)
-    step = {"optimizer": full.optimizer, "rate": full.rate, "cosine": True}
-    found = {
+@dataclasses.dataclass(frozen=True)
+class Ladders:
+    """The recipes of the three tables, by the name of the row."""
+
+    added: dict[str, Recipe]
+    removed: dict[str, Recipe]
+    scaled: dict[str, Recipe]
+
+
+def list_factors(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Return the parts of the recipe as changes, in the order of adding them."""
+    full = tuned_recipe("matrix", settings.model)
+    wide_path = tuple(2 * width for width in settings.hidden)
+    factors = {
         "weights for d H": {"literal": False},
         "calibrated initialisation": {"calibrated": full.calibrated},
         "batches of 50": {"batch": full.batch},
         "warm-up of the KL term": {"warm_up": full.warm_up},
-        "Muon, with decay of the step": step,
+        "Muon, with decay of the step": {
+            "optimizer": full.optimizer,
+            "rate": full.rate,
+            "cosine": True,
+        },
         "best epoch kept": {"stopping": True},
         "noise on the training data": {"noise": settings.noise},
-        "a vector path twice as wide": {
-            "features": tuple(2 * width for width in settings.hidden)
-        },
+        "a vector path twice as wide": {"features": wide_path},
         "linear output kernel": {"output": "linear"},
         "direct vector path": {"network": "direct"},
         "a standard MLP joined to it": {"network": "joint"},
     }
-    return dict(list(found.items())[: settings.added])
+    return dict(list(factors.items())[: settings.added])
 
 
-def ladders(settings: Settings) -> tuple[dict[str, Recipe], ...]:
-    """Recipes by name: factors added, the full recipe without each, other scales of weights."""
-    parts = factors(settings)
+def make_ladders(settings: Settings) -> Ladders:
+    """Return the recipes of the three tables."""
+    factors = list_factors(settings)
+    names = list(factors)
     literal = Recipe(
         settings.model, hidden=settings.hidden, epochs=settings.epochs, literal=True
     )
 
-    def changed(names) -> Recipe:
-        changes = (item for name in names for item in parts[name].items())
-        return dataclasses.replace(literal, **dict(changes))
+    def with_factors(names: Iterable[str]) -> Recipe:
+        changes = {}
+        for name in names:
+            changes |= factors[name]
+        return dataclasses.replace(literal, **changes)
 
-    names = list(parts)
-    added = {f"+ {name}": changed(names[: i + 1]) for i, name in enumerate(names)}
-    removable = [name for name in names if settings.back and name not in LEFT_IN]
-    without = {
-        f"- {name}": changed(n for n in names if n != name) for name in removable
-    }
-    times, replace = "weights times", dataclasses.replace
+    added = {LITERAL: literal}
+    for i, name in enumerate(names):
+        added[f"+ {name}"] = with_factors(names[: i + 1])
+
+    removed = {}
+    if settings.back:
+        for name in names:
+            if name not in NOT_REMOVED:
+                others = [other for other in names if other != name]
+                removed[f"- {name}"] = with_factors(others)
+
     scaled = {
-        f"{times} {scale:g}": replace(literal, scale=scale) for scale in settings.scales
+        f"weights times {scale:g}": dataclasses.replace(literal, scale=scale)
+        for scale in settings.scales
     }
-    return {LITERAL: literal} | added, without, scaled
+    return Ladders(added, removed, scaled)
 
 
 def run(settings: Settings) -> dict:
-    settings.read()  # before any work: a file that is missing is told, or downloaded, once
-    steps, without, scaled = ladders(settings)
-    rows = steps | without | scaled
-    work = [(settings, recipe) for recipe in dict.fromkeys(rows.values())]
-    found = dict(zip(work, each(scored, work, "collapse", settings.jobs), strict=True))
-    scores = {name: found[settings, recipe] for name, recipe in rows.items()}
+    """Train all recipes and compare them."""
+    # Read the images before any work, so that a missing file is reported only once.
+    settings.read_images()
 
-    def table(title: str, names: list[str]) -> dict:
-        cells = {
-            name: [mean_cell(scores[name][key]) for key in SCORES] for name in names
-        }
-        lines = [{"name": name, "cells": values} for name, values in cells.items()]
-        return {"title": title, "columns": ["recipe", *SCORES], "rows": lines}
+    ladders = make_ladders(settings)
+    recipes = ladders.added | ladders.removed | ladders.scaled
+    distinct_recipes = list(dict.fromkeys(recipes.values()))
+    work = [(settings, recipe) for recipe in distinct_recipes]
+    results = map_in_processes(score_recipe, work, "collapse", settings.jobs)
+    scores_by_recipe = dict(zip(distinct_recipes, results, strict=True))
+    scores = {name: scores_by_recipe[recipe] for name, recipe in recipes.items()}
 
-    shown = {"One factor added after the other": list(steps)}
-    shown |= {"One factor taken away": [list(steps)[-1], *without]} if without else {}
-    title = "The scale of the initial weights, in the paper's recipe"
-    shown |= {title: [LITERAL, *scaled]} if scaled else {}
+    full = list(ladders.added)[-1]
+    tables = [
+        make_table("One factor added after the other", list(ladders.added), scores)
+    ]
+    if ladders.removed:
+        rows = [full, *ladders.removed]
+        tables.append(make_table("One factor taken away", rows, scores))
+    if ladders.scaled:
+        title = "The scale of the initial weights, in the paper's recipe"
+        tables.append(make_table(title, [LITERAL, *ladders.scaled], scores))
     return {
         "title": "Why it collapses",
-        "about": f"{settings.model}, {settings.latent} latent variables, widths {settings.hidden}, "
-        f"{settings.epochs} epochs: test scores in nats per image, mean and error over splits.",
-        "tables": [table(title, names) for title, names in shown.items()],
-        "claims": claims(scores, list(steps), list(without)),
+        "about": f"{settings.model}, {settings.latent} latent variables, widths "
+        f"{settings.hidden}, {settings.epochs} epochs: test scores in nats per image, "
+        "mean and error over splits.",
+        "tables": tables,
+        "claims": judge_claims(scores, list(ladders.added), list(ladders.removed)),
         "scores": scores,
     }
 
 
-def scored(settings: Settings, recipe: Recipe) -> dict[str, list[float]]:
-    """Scores of a recipe over splits."""
+def score_recipe(settings: Settings, recipe: Recipe) -> dict[str, list[float]]:
+    """Return the scores of a recipe over splits."""
 
-    def make() -> dict[str, list[float]]:
-        splits = settings.splits(range(settings.seeds))
+    def compute() -> dict[str, list[float]]:
+        splits = settings.make_splits(range(settings.seeds))
         models = fit_recipes([recipe], splits, settings.latent).model
-        values = score(models, splits, settings.samples)
-        return {key: values[key].tolist() for key in SCORES}
+        scores = score_models(models, splits, settings.samples)
+        return {name: scores[name].tolist() for name in SCORES}
 
-    return settings.kept({"collapse": dataclasses.asdict(recipe)}, make)
+    return settings.load_or_compute({"collapse": dataclasses.asdict(recipe)}, compute)
 
 
-def claims(scores: dict[str, dict], steps: list[str], without: list[str]) -> list[dict]:
-    """By more than two standard errors of differences paired over splits; one shows nothing."""
-    full, literal = steps[-1], scores[LITERAL]["KLD"]
-    collapsed, distance = more([COLLAPSED - kld for kld in literal], 0.0)
-    text = f"Ours: the paper's recipe, taken literally, collapses (KLD below {COLLAPSED} nats)."
-    evidence = f"KLD: {', '.join(f'{kld:.2g}' for kld in literal)}; below the limit by {distance}."
-    found = [judged(text, [({"the recipe": "literal"}, collapsed)], evidence)]
-    added = [(name, name, before) for before, name in itertools.pairwise(steps)]
-    claimed = {"Ours: each factor, added to those before it, raises IW.": added}
-    away = [(name, full, name) for name in without]
-    claimed |= {"Ours: taking one factor out of the full recipe lowers IW.": away}
-    for claim, pairs in claimed.items():
-        rows = [(name, *more(scores[a]["IW"], scores[b]["IW"])) for name, a, b in pairs]
-        cases = [
-            ({"the factor": name}, holds, f"{name}: {by}") for name, holds, by in rows
-        ]
-        found.append(judged_cases(claim, "", cases))
-    return list(filter(None, found))
+def make_table(title: str, names: list[str], scores: dict[str, dict]) -> dict:
+    """Make a table of some recipes."""
+    rows = [
+        {"name": name, "cells": [mean_cell(scores[name][score]) for score in SCORES]}
+        for name in names
+    ]
+    return {"title": title, "columns": ["recipe", *SCORES], "rows": rows}
+
+
+def judge_claims(
+    scores: dict[str, dict], added: list[str], removed: list[str]
+) -> list[dict]:
+    """Judge our claims, beyond two standard errors of paired differences.
+
+    Parameters
+    ----------
+    scores : dict of dict
+        By the name of a recipe.
+    added : list of str
+        Recipes, each with a factor more than the one before.
+    removed : list of str
+        The full recipe without a factor.
+
+    Returns
+    -------
+    list of dict
+    """
+    full = added[-1]
+    steps = [(name, name, previous) for previous, name in itertools.pairwise(added)]
+    removals = [(name, full, name) for name in removed]
+    claims = [
+        claim_literal_collapses(scores[LITERAL]["KLD"]),
+        claim_factors_help(
+            "Ours: each factor, added to those before it, raises IW.", scores, steps
+        ),
+        claim_factors_help(
+            "Ours: taking one factor out of the full recipe lowers IW.",
+            scores,
+            removals,
+        ),
+    ]
+    return [claim for claim in claims if claim is not None]
+
+
+def claim_literal_collapses(KLD: list[float]) -> dict | None:
+    """Judge whether the paper's recipe collapses."""
+    collapses, distance = compare_larger(
+        [MAX_COLLAPSED_KLD - value for value in KLD], 0.0
+    )
+    values = ", ".join(f"{value:.2g}" for value in KLD)
+    return judge_claim(
+        "Ours: the paper's recipe, taken literally, collapses (KLD below "
+        f"{MAX_COLLAPSED_KLD} nats).",
+        [({"the recipe": "literal"}, collapses)],
+        f"KLD: {values}; below the limit by {distance}.",
+    )
+
+
+def claim_factors_help(
+    claim: str, scores: dict[str, dict], pairs: list[tuple[str, str, str]]
+) -> dict | None:
+    """Judge pairs of recipes: (name of the factor, with it, without it)."""
+    cases = []
+    for name, with_factor, without_factor in pairs:
+        holds, difference = compare_larger(
+            scores[with_factor]["IW"], scores[without_factor]["IW"]
+        )
+        cases.append(({"the factor": name}, holds, f"{name}: {difference}"))
+    return judge_claim_by_cases(claim, "", cases)

@@ -1,4 +1,10 @@
-"""The paper's Example 1: which loss to train with, told with baselines, seeds and a noise floor."""
+"""The paper's Example 1: with which loss to train, with baselines and a noise floor.
+
+    python -m reproduction example1 [--quick] [--seeds 5] [--out report]
+
+Covariances are predicted from 20 inputs. Each network is trained under one loss and
+scored under all three measures.
+"""
 
 import dataclasses
 import functools
@@ -12,30 +18,44 @@ from matplotlib.figure import Figure
 
 from mmlp.reporting.number_format import round_digits
 from mmlp.reporting.tables import mean_cell
-from reproduction.harness.claims import advantage, ahead, judged, judged_cases, shares
+from reproduction.harness.claims import (
+    format_shares,
+    is_smaller,
+    judge_claim,
+    judge_claim_by_cases,
+    paired_advantage,
+)
 from reproduction.spd import tables
 from reproduction.spd.models import (
     FLOOR_ROW,
     MEAN_ROW,
     NEIGHBOURS_ROW,
     Model,
-    paper,
-    tuned,
+    paper_model,
+    tuned_model,
 )
 from reproduction.spd.tables import Errors
-from reproduction.spd.tasks import HEADINGS, LOSS_NAMES, QRE, Grid, Task, data_of
-
-OURS, CHOLESKY, SHALLOW = (
-    "joint matrix MLP, QRE",
-    "Cholesky MLP, QRE",
-    "shallow design, QRE",
+from reproduction.spd.tasks import (
+    HEADINGS,
+    LOSS_NAMES,
+    QRE,
+    Grid,
+    Task,
+    generate_data,
 )
-NARROW, PAPERS = (
-    "matrix MLP 3 x 20",
-    "the paper's recipe",
-)  # each is trained with all losses
-PAPERS_MLP = paper("cholesky", (400, 400, 400))._replace(loss="quadratic")
-PAPER = {  # (d0, n) -> for each loss, in the order of LOSS_NAMES: E_quad, E_QRE, E_Stein
+
+# Rows of the table.
+OURS = "joint matrix MLP, QRE"
+CHOLESKY = "Cholesky MLP, QRE"
+SHALLOW = "shallow design, QRE"
+# These are trained with all losses.
+NARROW = "matrix MLP 3 x 20"
+PAPERS = "the paper's recipe"
+
+PAPERS_MLP = paper_model("cholesky", (400, 400, 400))._replace(loss="quadratic")
+
+# By (d0, n): for each loss, in the order of LOSS_NAMES, E_quad, E_QRE and E_Stein.
+PAPER = {
     (10, 20): ((9.7e-5, 7e-4, 5.64), (0.033, 0.28, 17.75), (0.043, 0.72, 33.43)),
     (20, 20): ((1.1e-4, 1.3e-3, 28.86), (1.07, 8.18, 96.34), (0.061, 1.14, 83.66)),
     (10, 100): ((3.3e-8, 5.8e-6, 0.31), (8.9e-4, 0.016, 11.18), (0.037, 0.669, 38.7)),
@@ -45,168 +65,236 @@ PAPER = {  # (d0, n) -> for each loss, in the order of LOSS_NAMES: E_quad, E_QRE
 
 @dataclasses.dataclass(frozen=True)
 class Settings(Grid):
-    """Networks trained under each of the three losses, scored under all three measures."""
+    """Networks trained under each of three losses, scored under three measures."""
 
-    duel_seeds: int = 20  # of networks that are close, with the largest training set
+    # Seeds of the comparison of close networks, with the largest training set.
+    duel_seeds: int = 20
 
     QUICK: ClassVar = Grid.QUICK | {"duel_seeds": 2}
 
 
-def models(
+def make_models(
     dim: int, setting: str, losses: Sequence[str] = tuple(LOSS_NAMES)
 ) -> dict[str, Model]:
-    """The rows of the table."""
+    """Return the models of the table, by row."""
     return {
-        **tuned("matrix 3 x 20", dim, setting).under(losses, NARROW),
-        OURS: tuned("joint", dim, setting),
-        **paper("matrix").under(losses, PAPERS),
-        CHOLESKY: tuned("Cholesky", dim, setting),
-        SHALLOW: tuned("shallow", dim, setting),
+        **tuned_model("matrix 3 x 20", dim, setting).with_losses(losses, NARROW),
+        OURS: tuned_model("joint", dim, setting),
+        **paper_model("matrix").with_losses(losses, PAPERS),
+        CHOLESKY: tuned_model("Cholesky", dim, setting),
+        SHALLOW: tuned_model("shallow", dim, setting),
     }
 
 
 def run(settings: Settings) -> dict:
-    budget, tasks = settings.budget(), settings.tasks()
-    errors = tables.collect(
-        tasks, functools.partial(models, losses=settings.losses), "example1"
+    """Train all networks and compare them."""
+    budget = settings.budget()
+    tasks = settings.tasks()
+    models_of = functools.partial(make_models, losses=settings.losses)
+    errors = tables.collect_errors(tasks, models_of, "example1")
+
+    # Five seeds are too few where errors are close: our network and its rival get more.
+    duel_tasks = dataclasses.replace(
+        settings, seeds=settings.duel_seeds, sizes=(max(settings.sizes),)
+    ).tasks()
+    duel_errors = tables.collect_errors(
+        duel_tasks, make_models, "duel", only=(OURS, CHOLESKY)
     )
-    # five seeds are too few where errors are close: our network and its rival over more of them
-    more = {"seeds": settings.duel_seeds, "sizes": (max(settings.sizes),)}
-    duel = dataclasses.replace(settings, **more).tasks()
-    close = tables.collect(duel, models, "duel", (OURS, CHOLESKY))
-    shown = max(tasks, key=lambda task: (task.dim, -task.train))
-    rows = [f"{PAPERS}, {loss}" for loss in LOSS_NAMES.values()]
-    published = {
-        (*k, row): v for k, by in PAPER.items() for row, v in zip(rows, by, strict=True)
-    }
-    first_size = [task for task in tasks if task.train == settings.sizes[0]]
-    where = (
-        f"d0 = {shown.dim}, n = {shown.train}, setting {budget.settings[0]}, first seed"
-    )
+
+    shown_task = max(tasks, key=lambda task: (task.dim, -task.train))
+    tasks_of_first_size = [task for task in tasks if task.train == settings.sizes[0]]
     caption = (
-        f"Two test samples ({where}): target, 3 x 20 under each loss, the paper's MLP."
+        f"Two test samples (d0 = {shown_task.dim}, n = {shown_task.train}, setting "
+        f"{budget.settings[0]}, first seed): target, 3 x 20 under each loss, the "
+        "paper's MLP. One colour scale a row."
     )
     return {
         "title": "the choice of the loss",
-        "about": "Covariances are predicted from 20 inputs; each network is trained under one loss "
-        "and scored under all three measures. The noise floor is the error of the true covariance "
-        "against the sampled one: nothing can beat it.",
-        "claims": claims(errors, close, settings.losses),
-        "tables": [*tables.by_setting(errors, budget, published), duel_table(close)],
-        "figures": [
-            {"file": "example1.png", "caption": f"{caption} One colour scale a row."}
+        "about": "Covariances are predicted from 20 inputs; each network is trained "
+        "under one loss and scored under all three measures. The noise floor is the "
+        "error of the true covariance against the sampled one: nothing can beat it.",
+        "claims": judge_claims(errors, duel_errors, settings.losses),
+        "tables": [
+            *tables.make_tables(errors, budget, published_errors()),
+            make_duel_table(duel_errors),
         ],
-        "notes": tables.NOTES + tables.about_settings(first_size),
-        "errors": tables.as_json(errors),
-        "duel": tables.as_json(close),
-        "matrices": matrices(shown, settings.losses),
+        "figures": [{"file": "example1.png", "caption": caption}],
+        "notes": tables.NOTES + tables.describe_spectra(tasks_of_first_size),
+        "errors": tables.errors_to_json(errors),
+        "duel": tables.errors_to_json(duel_errors),
+        "matrices": predict_matrices(shown_task, settings.losses),
     }
 
 
-def duel_table(errors: Errors) -> dict:
-    n, cases = tables.largest(errors)
-    lines = []
-    for (setting, d, _), rows in cases.items():
-        ours, rival = (rows[row][:, QRE] for row in (OURS, CHOLESKY))
-        differences = advantage(ours, rival), advantage(np.log(ours), np.log(rival))
-        paired = [{"mean": mean, "error": error} for mean, error in differences]
-        cells = [mean_cell(ours.tolist()), mean_cell(rival.tolist()), *paired]
-        lines.append({"name": f"{setting}, d0 = {d}", "cells": cells})
-    title = f"Head to head: E_QRE over {len(ours)} seeds, n = {n}"
-    note = "Mean paired differences; positive: ours is better."
-    columns = ["setting", OURS, CHOLESKY, "difference", "of logarithms"]
-    return {"title": title, "note": note, "columns": columns, "rows": lines}
+def published_errors() -> dict[tuple[int, int, str], tuple[float, float, float]]:
+    """Return the paper's errors by (d0, n, row)."""
+    published = {}
+    for (d, n), errors_by_loss in PAPER.items():
+        for loss, errors in zip(LOSS_NAMES.values(), errors_by_loss, strict=True):
+            published[d, n, f"{PAPERS}, {loss}"] = errors
+    return published
 
 
-def claims(
-    errors: Errors, close: Errors, losses: Sequence[str] = tuple(LOSS_NAMES)
-) -> list:
-    """The paper's claim and ours, decided by the numbers; `close` are of more seeds."""
-    simple = "the constant mean, nearest neighbours and the shallow design"
-    same = "the Cholesky MLP trained with the same loss"
+def make_duel_table(errors: Errors) -> dict:
+    """Make a table of our network and the Cholesky MLP, over more seeds."""
+    n, errors = tables.select_largest(errors)
+    rows = []
+    n_seeds = 0
+    for (setting, d, _), rows_of_case in errors.items():
+        ours = rows_of_case[OURS][:, QRE]
+        rival = rows_of_case[CHOLESKY][:, QRE]
+        n_seeds = len(ours)
+        mean, error = paired_advantage(ours, rival)
+        log_mean, log_error = paired_advantage(np.log(ours), np.log(rival))
+        cells = [
+            mean_cell(ours.tolist()),
+            mean_cell(rival.tolist()),
+            {"mean": mean, "error": error},
+            {"mean": log_mean, "error": log_error},
+        ]
+        rows.append({"name": f"{setting}, d0 = {d}", "cells": cells})
+    return {
+        "title": f"Head to head: E_QRE over {n_seeds} seeds, n = {n}",
+        "note": "Mean paired differences; positive: ours is better.",
+        "columns": ["setting", OURS, CHOLESKY, "difference", "of logarithms"],
+        "rows": rows,
+    }
+
+
+def judge_claims(
+    errors: Errors, duel_errors: Errors, losses: Sequence[str] = tuple(LOSS_NAMES)
+) -> list[dict | None]:
+    """Judge the paper's claim and ours; `duel_errors` have more seeds."""
     return [
-        claim_on_losses(errors, [LOSS_NAMES[loss] for loss in losses]),
-        claim_on_floor(errors),
-        claim_to_be_ahead(errors, (MEAN_ROW, NEIGHBOURS_ROW, SHALLOW), simple),
-        claim_to_be_ahead(close, (CHOLESKY,), same),
+        claim_best_loss(errors, [LOSS_NAMES[loss] for loss in losses]),
+        claim_near_floor(errors),
+        claim_ahead_of(
+            errors,
+            (MEAN_ROW, NEIGHBOURS_ROW, SHALLOW),
+            "the constant mean, nearest neighbours and the shallow design",
+        ),
+        claim_ahead_of(
+            duel_errors, (CHOLESKY,), "the Cholesky MLP trained with the same loss"
+        ),
     ]
 
 
-def claim_on_losses(errors: Errors, losses: Sequence[str]) -> dict | None:
-    outcomes, recipes = [], {"ours": NARROW, "the paper's": PAPERS}
-    for (case, rows), (whose, recipe) in itertools.product(
+def claim_best_loss(errors: Errors, losses: Sequence[str]) -> dict | None:
+    """Judge whether the QRE loss gives the smallest errors in all measures."""
+    recipes = {"ours": NARROW, "the paper's": PAPERS}
+    outcomes = []
+    for ((setting, d, n), rows), (owner, recipe) in itertools.product(
         errors.items(), recipes.items()
     ):
         means = np.array([rows[f"{recipe}, {loss}"].mean(0) for loss in losses])
-        for heading, best in zip(
-            HEADINGS.values(), np.argmin(means, axis=0), strict=True
-        ):
-            factors = {"measure": heading, "recipe": whose, "d0": case[1], "n": case[2]}
-            outcomes.append(
-                (factors | {"setting": case[0]}, losses[int(best)] == "QRE")
-            )
-    text = "Training with the QRE (von Neumann) loss gives the smallest errors in all measures."
-    evidence = f"Smallest of the losses by measure: {shares(outcomes, 'measure')}. By setting: "
-    evidence += (
-        f"{shares(outcomes, 'setting')}. By recipe: {shares(outcomes, 'recipe')}."
+        best_losses = np.argmin(means, axis=0)
+        for heading, best in zip(HEADINGS.values(), best_losses, strict=True):
+            factors = {
+                "measure": heading,
+                "recipe": owner,
+                "d0": d,
+                "n": n,
+                "setting": setting,
+            }
+            outcomes.append((factors, losses[int(best)] == "QRE"))
+    return judge_claim(
+        "Training with the QRE (von Neumann) loss gives the smallest errors in all "
+        "measures.",
+        outcomes,
+        f"Smallest of the losses by measure: {format_shares(outcomes, 'measure')}. By "
+        f"setting: {format_shares(outcomes, 'setting')}. By recipe: "
+        f"{format_shares(outcomes, 'recipe')}.",
     )
-    return judged(text, outcomes, evidence)
 
 
-def claim_on_floor(errors: Errors) -> dict | None:
-    n, largest = tables.largest(errors)
+def claim_near_floor(errors: Errors) -> dict | None:
+    """Judge whether our network comes within twice the noise floor."""
+    n, errors = tables.select_largest(errors)
     cases = []
-    for (setting, d, _), rows in largest.items():
-        ours, floor = (rows[row][:, QRE].mean() for row in (OURS, FLOOR_ROW))
-        text = f"{setting}, d0 = {d}: {ours / floor:.2f}"
-        cases.append(({"d0": d, "setting": setting}, ours <= 2 * floor, text))
-    text = f"Ours: with QRE and n = {n} samples the joint matrix MLP comes within twice the floor."
-    return judged_cases(text, "E_QRE over the floor: ", cases)
+    for (setting, d, _), rows in errors.items():
+        ours = rows[OURS][:, QRE].mean()
+        floor = rows[FLOOR_ROW][:, QRE].mean()
+        evidence = f"{setting}, d0 = {d}: {ours / floor:.2f}"
+        cases.append(({"d0": d, "setting": setting}, ours <= 2 * floor, evidence))
+    return judge_claim_by_cases(
+        f"Ours: with QRE and n = {n} samples the joint matrix MLP comes within twice "
+        "the floor.",
+        "E_QRE over the floor: ",
+        cases,
+    )
 
 
-def claim_to_be_ahead(
-    errors: Errors, others: Sequence[str], name: str, *, logarithm=False
-):
-    """With `logarithm` ratios decide: a rival that fails on some seeds has a wide difference."""
-    n, largest = tables.largest(errors)
+def claim_ahead_of(
+    errors: Errors, rivals: Sequence[str], description: str, *, compare_logs=False
+) -> dict | None:
+    """Judge whether our network is ahead of other rows.
+
+    Parameters
+    ----------
+    errors : Errors
+    rivals : sequence of str
+        Rows of the table.
+    description : str
+        The rivals, in words.
+    compare_logs : bool, default=False
+        Compare logarithms of errors, because a rival that fails on some seeds has a
+        difference of large variance.
+
+    Returns
+    -------
+    dict or None
+    """
+    n, errors = tables.select_largest(errors)
     cases = []
-    for ((setting, d, _), rows), other in itertools.product(largest.items(), others):
-        pair = [rows[row][:, QRE] for row in (OURS, other)]
-        logs = [np.log(x) for x in pair]
-        (difference, error), (ratio, spread) = advantage(*pair), advantage(*logs)
-        text = f"{setting}, d0 = {d}, {other}: {difference:.2e} ± {error:.1e}"
-        text += (
-            f", of logarithms {ratio:.2f} ± {spread:.2f}" if len(others) == 1 else ""
-        )
-        holds = ahead(*(logs if logarithm else pair))
-        factors = {"setting": setting, "d0": d, "rival": other}
-        cases.append((factors, holds, f"{text} ({len(pair[0])} seeds)"))
-    text = f"Ours: with n = {n} samples the joint matrix MLP is ahead of {name}, in "
-    text += f"{'log ' if logarithm else ''}E_QRE by more than two standard errors."
-    return judged_cases(text, "Paired differences (positive: ours is better): ", cases)
+    for ((setting, d, _), rows), rival in itertools.product(errors.items(), rivals):
+        ours = rows[OURS][:, QRE]
+        other = rows[rival][:, QRE]
+        mean, error = paired_advantage(ours, other)
+        log_mean, log_error = paired_advantage(np.log(ours), np.log(other))
+        if compare_logs:
+            holds = is_smaller(np.log(ours), np.log(other))
+        else:
+            holds = is_smaller(ours, other)
+
+        evidence = f"{setting}, d0 = {d}, {rival}: {mean:.2e} ± {error:.1e}"
+        if len(rivals) == 1:
+            evidence += f", of logarithms {log_mean:.2f} ± {log_error:.2f}"
+        factors = {"setting": setting, "d0": d, "rival": rival}
+        cases.append((factors, holds, f"{evidence} ({len(ours)} seeds)"))
+    measure = "log E_QRE" if compare_logs else "E_QRE"
+    return judge_claim_by_cases(
+        f"Ours: with n = {n} samples the joint matrix MLP is ahead of {description}, "
+        f"in {measure} by more than two standard errors.",
+        "Paired differences (positive: ours is better): ",
+        cases,
+    )
 
 
-def matrices(task: Task, losses: Sequence[str]) -> dict[str, list]:
-    """Target and predictions of two test samples of the first setting and seed."""
-    (setting,), T = task.budget.settings, data_of(task)[0].sampled[:2]
-    narrow = tuned("matrix 3 x 20", task.dim, setting)
-    shown = {f"{LOSS_NAMES[loss]} loss": narrow._replace(loss=loss) for loss in losses}
-    shown["the paper's MLP"] = PAPERS_MLP
-    images = {name: model.outcome(task).samples[0, 0] for name, model in shown.items()}
-    target = {"target": np.swapaxes(T, 1, 2) @ T}
-    return {name: round_digits(pair, 3) for name, pair in (target | images).items()}
+def predict_matrices(task: Task, losses: Sequence[str]) -> dict[str, list]:
+    """Return target and predictions of two test samples, of the first seed."""
+    (setting,) = task.budget.settings
+    narrow = tuned_model("matrix 3 x 20", task.dim, setting)
+    models = {f"{LOSS_NAMES[loss]} loss": narrow._replace(loss=loss) for loss in losses}
+    models["the paper's MLP"] = PAPERS_MLP
+
+    T = generate_data(task)[0].sampled[:2]
+    matrices = {"target": np.swapaxes(T, 1, 2) @ T}
+    for name, model in models.items():
+        matrices[name] = model.train(task).samples[0, 0]
+    return {name: round_digits(pair, 3) for name, pair in matrices.items()}
 
 
 def draw(record: dict, out: Path) -> None:
-    images = {
+    """Draw the matrices: a row for each sample, a column for each predictor."""
+    matrices = {
         name: np.array(pair) for name, pair in record["result"]["matrices"].items()
     }
-    figure = Figure(figsize=(2 * len(images), 4.4), layout="constrained")
-    axes = figure.subplots(2, len(images), squeeze=False)
-    for row, sample in enumerate(axes):
-        most = np.abs(images["target"][row]).max()
-        for axis, (name, pair) in zip(sample, images.items(), strict=True):
-            axis.imshow(pair[row], cmap="RdBu_r", vmin=-most, vmax=most)
-            axis.set(xticks=[], yticks=[])
-            axis.set_title(name if row == 0 else "", fontsize=10)
+    figure = Figure(figsize=(2 * len(matrices), 4.4), layout="constrained")
+    axes = figure.subplots(2, len(matrices), squeeze=False)
+    for sample, row_of_axes in enumerate(axes):
+        max_value = np.abs(matrices["target"][sample]).max()
+        for ax, (name, pair) in zip(row_of_axes, matrices.items(), strict=True):
+            ax.imshow(pair[sample], cmap="RdBu_r", vmin=-max_value, vmax=max_value)
+            ax.set(xticks=[], yticks=[])
+            ax.set_title(name if sample == 0 else "", fontsize=10)
     figure.savefig(out / "example1.png", dpi=110)

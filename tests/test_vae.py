@@ -1,4 +1,4 @@
-"""VAE: bounds, known answers, the three forms of the KL term, the paper's six models."""
+"""VAE: bounds, known answers, three forms of the KL term, the paper's six models."""
 
 import equinox as eqx
 import jax
@@ -24,7 +24,7 @@ KEYS = jax.random.split(jax.random.key(2), len(X))
 
 
 class LinearGaussian(eqx.Module):
-    """x = L s + noise with known evidence N(0, L L' + sigma^2 I); the encoder is given."""
+    """x = L s + noise, with known evidence N(0, L L' + sigma^2 I)."""
 
     L: jax.Array
     sigma: float = eqx.field(static=True)
@@ -38,7 +38,7 @@ class LinearGaussian(eqx.Module):
 
 
 class Posterior(eqx.Module):
-    """The exact posterior of the linear-Gaussian model, widened by `wider` so that weights vary."""
+    """The exact posterior of the linear-Gaussian model, widened by `wider`."""
 
     decoder: LinearGaussian
     wider: float = eqx.field(static=True)
@@ -78,9 +78,9 @@ def test_with_the_exact_posterior_every_weight_is_the_evidence():
     )
 
 
-def test_the_importance_weighted_bound_agrees_with_the_exact_evidence_within_its_standard_error():
-    # 6 samples, 20000 draws, seed 2: each must be within 4.5 standard errors, which fails once in
-    # 20,000 for a right program
+def test_the_importance_weighted_bound_agrees_with_the_exact_evidence():
+    # 6 samples, 20000 draws, seed 2: each must be within 4.5 standard errors, which
+    # fails once in 20,000 for a right program
     vae = linear_gaussian(1.5)
     log_w = jax.jit(jax.vmap(lambda x, key: vae.log_weights(x, key, 20_000)))(X, KEYS)
     estimate = jax.jit(jax.vmap(lambda x, key: vae.log_evidence(x, key, 20_000)))(
@@ -111,8 +111,8 @@ def test_the_bound_is_never_below_the_elbo_of_the_same_draws(name):
 
 @pytest.mark.slow
 def test_the_bound_rises_with_the_number_of_samples():
-    # from the same 4096 draws, groups of 1, 4, 16, 64: Jensen makes the mean over groups rise, for
-    # any draws
+    # from the same 4096 draws, groups of 1, 4, 16, 64: Jensen makes the mean over
+    # groups rise, for any draws
     vae = small("EfEf")
     log_w = np.asarray(jax.jit(lambda x: vae.log_weights(x, KEY, 4096))(X[0]))
     means = [

@@ -1,6 +1,8 @@
-"""Docstrings, plain text with `code`, indented formulas and doctests, as reStructuredText.
+"""Docstrings as reStructuredText.
 
-Names of public objects in backticks become links. `{header} FILE` shows the docstring of a program.
+Their text is plain, with `code`, indented formulas and doctests, and NumPy sections such
+as Parameters. Names of public objects in backticks become links. `{header} FILE` shows
+the docstring of a program.
 """
 
 import ast
@@ -19,9 +21,22 @@ PUBLIC = {*mmlp.__all__, *mmlp.estimators.__all__}
 ARRAY_LIKE = stringify_annotation(ArrayLike, "smart")
 
 
+# Sections that list entries "name : type", each with an indented description.
+SECTIONS_OF_ENTRIES = {
+    "Parameters",
+    "Other Parameters",
+    "Attributes",
+    "Returns",
+    "Yields",
+    "Raises",
+    "Warns",
+    "See Also",
+}
+
+
 def inline(text: str) -> str:
-    """`Gram` becomes a link where it is public, `other code` a literal; all else stays as it is."""
-    parts = re.split(r"`([^`]+)`", text)
+    """Convert `Gram` to a link where it is public, and `other code` to a literal."""
+    parts = re.split(r"`([^`]+)`", text.replace("``", "`"))
     for i, part in enumerate(parts):
         if i % 2 == 0:
             parts[i] = re.sub(r"([\\*|_])", r"\\\1", part)
@@ -33,8 +48,37 @@ def inline(text: str) -> str:
 
 
 def to_rst(lines: list[str]) -> list[str]:
-    """Paragraphs by `inline`, indented blocks as literal blocks, doctests and lists unchanged."""
-    out, block = [], None
+    """Convert a docstring, section by section."""
+    summary, sections = split_sections(lines)
+    out = convert_text(summary)
+    for title, content in sections:
+        out += ["", f".. rubric:: {title}", ""]
+        if title in SECTIONS_OF_ENTRIES:
+            out += convert_entries(content)
+        else:
+            out += convert_text(content)
+    return [*out, ""]
+
+
+def split_sections(lines: list[str]) -> tuple[list[str], list[tuple[str, list[str]]]]:
+    """Split a docstring at its underlined titles."""
+    summary: list[str] = []
+    sections: list[tuple[str, list[str]]] = []
+    content = summary
+    for i, line in enumerate(lines):
+        following = lines[i + 1] if i + 1 < len(lines) else ""
+        if re.fullmatch(r"-{3,}", following) and re.fullmatch(r"[A-Z][\w ]*", line):
+            content = []
+            sections.append((line, content))
+        elif not (re.fullmatch(r"-{3,}", line) and sections and not content):
+            content.append(line)
+    return summary, sections
+
+
+def convert_text(lines: list[str]) -> list[str]:
+    """Convert paragraphs by `inline`, and indented blocks to literal blocks."""
+    out = []
+    block = None
     for line in lines:
         if not line.strip():
             block = None
@@ -50,6 +94,32 @@ def to_rst(lines: list[str]) -> list[str]:
             out += ["", "::", ""]
         out.append(inline(line) if block == "text" else line)
     return out
+
+
+def convert_entries(lines: list[str]) -> list[str]:
+    """Convert entries "name : type", with indented descriptions, to a bullet list."""
+    out = []
+    for line in lines:
+        if line.startswith("    "):
+            out.append(f"  {inline(line.strip())}")
+        elif line.strip():
+            names, _, kind = line.partition(" : ")
+            linked = [link_name(name) for name in names.split(", ")]
+            entry = f"* {', '.join(linked)}"
+            # A blank line would start a new paragraph of the entry.
+            out += ["", f"{entry} : {inline(kind)}" if kind else entry, ""]
+        else:
+            out.append("")
+    return out
+
+
+def link_name(name: str) -> str:
+    """Return a public name as a link, a name of a parameter in bold, others as text."""
+    if name in PUBLIC:
+        return f":py:obj:`~mmlp.{name}`"
+    if re.fullmatch(r"\*{0,2}[\w.]+", name):
+        return "**" + name.replace("*", r"\*") + "**"
+    return inline(name)
 
 
 def process_docstring(app, what, name, obj, options, lines):

@@ -1,5 +1,6 @@
 """What the commands do: read files, apply an estimator, write files."""
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator
@@ -28,6 +29,7 @@ from mmlp.cli.output_files import (
 )
 from mmlp.cli.table_problems import explain_problems
 from mmlp.cli.training_rows import read_matrices
+from mmlp.errors import CellError, FileError
 from mmlp.estimators.model_files import kinds
 from mmlp.tables.encoder import TableEncoder
 from mmlp.tables.kinds import Categories
@@ -87,6 +89,25 @@ class LoadedModel:
         has_codes = any(isinstance(kind, Categories) for kind in column_kinds)
         return tables.read(path, number_format, keep_faults=True, has_codes=has_codes)
 
+    @contextlib.contextmanager
+    def explain_errors(self, table: tables.Table | None) -> Iterator[None]:
+        """Name the lines and columns of the file in errors about cells of the table."""
+        try:
+            with explain_problems(table):
+                yield
+        except CellError as error:
+            if table is None:
+                raise
+            names = self.targets
+            if error.argument == "X":
+                names = self.inputs
+                if self.encoder is not None:
+                    names = self.encoder.get_feature_names_out(self.inputs)
+            place = f"{table.place(error.row)}, column {str(names[error.column])!r}"
+            raise FileError(
+                f"{table.path}, {place}", error.problem, remedy=error.remedy
+            ) from None
+
 
 @functools.singledispatch
 def execute(command: Any) -> int:
@@ -137,9 +158,9 @@ def predict(command: Predict) -> int:
     is_text = out is None or tables.check_output(out, result_names) == ".csv"
 
     table = model.read_table(command.data, command)
-    with explain_problems(table):
+    with model.explain_errors(table):
         data = prepare_prediction_data(table, model.inputs, (), model.encoder)
-        chunks = model.estimator.predicted_pieces(data.inputs, text=is_text)
+        chunks = model.estimator.predict_results_in_chunks(data.inputs, text=is_text)
         chunks = blank_incomplete_rows(chunks, data.is_incomplete)
         chunks = show_progress(chunks, len(table))
         # The first chunk checks all rows.
@@ -166,7 +187,7 @@ def score(command: Score) -> int:
             )
         data = (X, y) if model.targets else (X,)
 
-    with explain_problems(table):
+    with model.explain_errors(table):
         scores = fitting.score_rows(model.estimator, *data)
     about_model = {"model": str(command.model), "kind": model.estimator.kind}
     info.print_entries(about_model | scores, as_json=command.json)
@@ -201,7 +222,7 @@ def report(command: Report) -> int:
         data = (X, all_rows.targets[rows]) if model.targets else (X,)
         place = functools.partial(_place_in_table, table, rows)
 
-    with explain_problems(table):
+    with model.explain_errors(table):
         page = model_report.report(
             model.estimator,
             *data,

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mmlp.cli.names import parse_names
+from mmlp.cli.column_names import parse_names
 
 REQUIRED = dataclasses.MISSING
 T = TypeVar("T")

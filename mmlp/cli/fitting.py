@@ -157,7 +157,7 @@ def warn_of_constant_targets(estimator: Any, rows: TrainingRows) -> None:
 
 def warn_of_unfinished_training(estimator: Any) -> None:
     """Say that more epochs may help, if networks were still improving."""
-    n_unfinished, n_networks = estimator.unfinished()
+    n_unfinished, n_networks = estimator.count_unfinished()
     if n_unfinished:
         warnings.warn(
             f"{n_unfinished} of {n_networks} networks were still improving when training "

@@ -21,7 +21,7 @@ def execute(command: Info) -> int:
 
 def summarize_model(path: Path) -> dict[str, Any]:
     """Return the kind, columns, size and settings of a model, from the header of its file."""
-    summary = header.about(path, _summarize_by_loading)
+    summary = header.summarize_estimator(path, _summarize_by_loading)
     for name in UNSHOWN_PARAMETERS:
         summary["settings"].pop(name, None)
     return {"model": str(path), **summary}

@@ -83,7 +83,11 @@ class Watcher:
         text = f"mmlp: {REASONS[signal.Signals(number)]}"
         if self.checkpoint is None:
             return text
-        if not any(self.checkpoint.rglob("checkpoint-*.safetensors")):
+        try:
+            has_checkpoint = any(self.checkpoint.rglob("checkpoint-*.safetensors"))
+        except OSError:  # the main thread removes folders while they are listed
+            has_checkpoint = False
+        if not has_checkpoint:
             return text
         return f"{text}. The same command resumes from {self.checkpoint}."
 

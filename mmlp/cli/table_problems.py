@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from mmlp.cli.names import format_argument
+from mmlp.cli.column_names import format_argument
 from mmlp.tables import Table
 from mmlp.tables.preparation import Leak
 from mmlp.tables.problems import ProblemsError, Remedy, Wording

@@ -10,11 +10,11 @@ import numpy as np
 
 from mmlp import tables
 from mmlp.cli.arguments import WORDS_FOR_CATEGORIES, FitOptions
+from mmlp.cli.column_names import explain_split_name
 from mmlp.cli.messages import describe
-from mmlp.cli.names import explain_split_name
 from mmlp.cli.table_problems import OPTION_WORDING, describe_leak, explain_problems
 from mmlp.estimators.outliers import Cell, Columns, check_cells
-from mmlp.estimators.spd import factored
+from mmlp.estimators.spd import factorize
 from mmlp.tables.encoder import ColumnTable, TableEncoder, find_declared_categories
 from mmlp.tables.number_format import FORMAT_BY_COLUMN, NumberFormat
 from mmlp.tables.preparation import (
@@ -79,7 +79,7 @@ def read_matrices(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Read X and Y of an .npz, and check all matrices before any is used."""
     X, Y = tables.read_matrices(path)
     try:
-        factored(Y)
+        factorize(Y)
     except ValueError as error:
         raise ValueError(f"{path}: {describe(error)}") from None
     return X, Y

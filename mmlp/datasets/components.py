@@ -175,7 +175,7 @@ def random_split(n: int, train: int, seed: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def _check_rows(X: np.ndarray, method: str, n_columns: int | None = None) -> np.ndarray:
-    """Return a finite matrix in float64, or raise a ValueError that names the method."""
+    """Return a finite matrix in float64, or raise a ValueError."""
     letter = "S" if method == "decode" else "X"
     argument = f"Components.{method}({letter}=...)"
     X = np.asarray(X, np.float64)

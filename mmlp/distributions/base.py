@@ -1,7 +1,7 @@
 """`Elliptical`, the abstract base class of the distributions.
 
     x = loc + sqrt(eta) omega.color(r v),   v uniform on the unit sphere, radius r >= 0
-    log p(x) = g(u) - log det(eta omega) / 2,   u = |omega.whiten(x - loc)|^2 / eta = r^2
+    log p(x) = g(u) - log det(eta omega) / 2,  u = |omega.whiten(x - loc)|^2 / eta = r^2
 
 The dispersion omega has trace one. A family defines the distribution of the radius r;
 everything else follows from it.
@@ -70,6 +70,17 @@ class Elliptical(Batched):
         dimensions do not broadcast.
     TypeError
         If a parameter of the tail is missing or unknown.
+
+    Examples
+    --------
+    Every family has the same methods:
+
+    >>> from mmlp import Gram, TraceOneStudentT
+    >>> omega = Gram.trace_one(jnp.array([[1.0, 0.5], [0.0, 1.0]]))
+    >>> p = TraceOneStudentT(jnp.zeros(2), omega, eta=2.0, df=5.0)
+    >>> x = p.sample(jax.random.key(0), 100)
+    >>> p.log_prob(x).shape, p.covariance.shape
+    ((100,), (2, 2))
     """
 
     loc: Array
@@ -344,7 +355,7 @@ class Elliptical(Batched):
         loc = select(self.loc, self.loc.shape[:-1])
         tail = [select(x, x.shape) for x in self.tail]
 
-        # eta always gets the whole batch shape, because no other parameter need have it.
+        # eta always gets the whole batch shape: no other parameter need have it.
         eta = jnp.broadcast_to(self.eta, batch_shape)[place]
 
         omega_shape = self.omega.batch_shape

@@ -1,11 +1,11 @@
 """Differentiable draws of log gamma variables, and stable ratios of gamma functions.
 
-The draws are of y = a log x with x ~ Gamma(a, 1), and are differentiable with respect to
-a. The radius of a power exponential needs this product, r = exp((y + a log 2) / d) with
-a = d / (2 beta), and unlike log x it stays of order one for tiny a. With s = log x, P
-and p the distribution function and density of x, and psi the digamma function, its
-derivative at a fixed quantile (implicit reparameterisation; Figurnov, Mohamed and Mnih,
-2018) is
+The draws are of y = a log x with x ~ Gamma(a, 1), and are differentiable with respect
+to a. The radius of a power exponential needs this product, r = exp((y + a log 2) / d)
+with a = d / (2 beta), and unlike log x it stays of order one for tiny a. With
+s = log x, P and p the distribution function and density of x, and psi the digamma
+function, its derivative at a fixed quantile (implicit reparameterisation; Figurnov,
+Mohamed and Mnih, 2018) is
 
     dy/da = s - a (dP/da) / (x p)
           = s + a int_0^inf (s - psi(a) + w) exp(a w - x (e^w - 1)) dw
@@ -13,10 +13,11 @@ derivative at a fixed quantile (implicit reparameterisation; Figurnov, Mohamed a
           = psi(b) + x int_0^inf (psi(b) - s + w) exp(-b w + x (1 - e^-w)) dw
                                                                       s <= psi(a + 1)
 
-with b = a + 1, where 1 - P and P are written as integrals over t = x e^w and x e^-w. All
-terms under the integrals are positive, so nothing cancels, and x may underflow. Measured
-against 40 digits, for shapes from 1e-4 to 1e4 and quantiles from 1e-12 to 1 - 1e-12, the
-error relative to 1 + |dy/da| is at most 1e-12 in float64 and 1e-5 in float32.
+with b = a + 1, where 1 - P and P are written as integrals over t = x e^w and x e^-w.
+All terms under the integrals are positive, so nothing cancels, and x may underflow.
+Measured against 40 digits, for shapes from 1e-4 to 1e4 and quantiles from 1e-12 to
+1 - 1e-12, the error relative to 1 + |dy/da| is at most 1e-12 in float64 and 1e-5 in
+float32.
 """
 
 from functools import partial
@@ -139,7 +140,7 @@ def _width_above(a: Array, x: Array) -> Array:
 
 
 def log_gamma_ratio(z: Array, delta: Array) -> Array:
-    """Return log Gamma(z + delta) - log Gamma(z) for z, delta > 0, without cancellation.
+    """Return log Gamma(z + delta) - log Gamma(z) without cancellation, z, delta > 0.
 
     Eight steps of Gamma(z + 1) = z Gamma(z) are followed by the difference of two
     Stirling series at z + 8.
@@ -153,7 +154,7 @@ def log_gamma_ratio(z: Array, delta: Array) -> Array:
     z = z + STIRLING_SHIFT
     y = z + delta
     stirling = delta * jnp.log(z) + (y - 0.5) * jnp.log1p(delta / z) - delta
-    return steps + stirling + _stirling_tail(y) - _stirling_tail(z)
+    return steps + stirling + stirling_tail(y) - stirling_tail(z)
 
 
 def log_scaled_gamma_ratio(z: Array, delta: Array) -> Array:
@@ -174,7 +175,7 @@ def log_scaled_gamma_ratio(z: Array, delta: Array) -> Array:
     z = z + STIRLING_SHIFT
     y = z + delta
     stirling = (y - 0.5) * jnp.log1p(delta / z) - delta
-    return steps + stirling + _stirling_tail(y) - _stirling_tail(z)
+    return steps + stirling + stirling_tail(y) - stirling_tail(z)
 
 
 def digamma_difference(z: Array, delta: Array) -> Array:
@@ -192,10 +193,10 @@ def digamma_difference(z: Array, delta: Array) -> Array:
     z = z + STIRLING_SHIFT
     y = z + delta
     leading = jnp.log1p(delta / z) + delta / (2 * z * y)
-    return steps + leading + _digamma_tail(z) - _digamma_tail(y)
+    return steps + leading + digamma_tail(z) - digamma_tail(y)
 
 
-def _digamma_tail(z: Array) -> Array:
+def digamma_tail(z: Array) -> Array:
     """Return sum_k B_2k / (2k z^2k): seven terms leave less than 2e-15 for z >= 8."""
     tail = jnp.zeros_like(z)
     for coefficient in DIGAMMA_COEFFICIENTS:
@@ -203,7 +204,7 @@ def _digamma_tail(z: Array) -> Array:
     return tail
 
 
-def _stirling_tail(z: Array) -> Array:
+def stirling_tail(z: Array) -> Array:
     """Return sum_k B_2k / (2k (2k - 1) z^(2k - 1)).
 
     Seven terms leave less than 2e-16 for z >= 8.

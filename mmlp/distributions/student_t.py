@@ -25,8 +25,8 @@ from mmlp.spd import SPD
 WIDTH_BISECTION_STEPS = 24
 
 # Gauss-Legendre quadrature on [0, 1] in the root of w, because the tails of a small df
-# are long and the integrand changes near w = 0 only. 48 nodes leave an error below 1e-12
-# for df >= 0.2 and below 1e-10 for df >= 0.02.
+# are long and the integrand changes near w = 0 only. 48 nodes leave an error below
+# 1e-12 for df >= 0.2 and below 1e-10 for df >= 0.02.
 _ROOTS, _ROOT_WEIGHTS = np.polynomial.legendre.leggauss(48)
 NODES = ((_ROOTS + 1) / 2) ** 2
 WEIGHTS = _ROOT_WEIGHTS * (_ROOTS + 1) / 2
@@ -40,23 +40,23 @@ class TraceOneStudentT(Elliptical):
         log c = log Gamma((df + d) / 2) - log Gamma(df / 2) - d / 2 log(pi df)
         x = loc + sqrt(eta df / g) omega.color(eps),   eps ~ N(0, I),  g ~ chi^2(df)
 
-    with u = |omega.whiten(x - loc)|^2 / eta. Each coordinate follows a univariate t with
-    the same df, and so do marginals of several coordinates. As df grows, the distribution
-    tends to `TraceOneGaussian(loc, omega, eta)`; all methods keep their digits on the way,
-    in float32 too. `df=1` is the multivariate Cauchy distribution.
+    with u = |omega.whiten(x - loc)|^2 / eta. Each coordinate follows a univariate t
+    with the same df, and so do marginals of several coordinates. As df grows, the
+    distribution tends to `TraceOneGaussian(loc, omega, eta)`; all methods keep their
+    digits on the way, in float32 too. `df=1` is the multivariate Cauchy distribution.
 
     Moments exist only for light enough tails:
 
-    - The covariance is df / (df - 2) eta omega for df > 2. For df <= 2 the second moment
-      is infinite: `variance_factor()` is inf, and `covariance`, `from_moments`,
+    - The covariance is df / (df - 2) eta omega for df > 2. For df <= 2 the second
+      moment is infinite: `variance_factor()` is inf, and `covariance`, `from_moments`,
       `marginal_cdf` and `marginal_quantile` (which are in units of standard deviations)
       and `kl_divergence` raise a ValueError where df is concrete.
     - The expectation is loc for df > 1. `mean` returns loc, the centre of symmetry, for
       every df.
 
-    `log_prob`, `sample`, `entropy`, `mahalanobis` and the distribution of the radius hold
-    for every df > 0. In float32 the square u overflows beyond 1.8e19 scales from loc,
-    where `log_prob` returns -inf; draws with df below 0.2 can be larger than that.
+    `log_prob`, `sample`, `entropy`, `mahalanobis` and the distribution of the radius
+    hold for every df > 0. In float32 the square u overflows beyond 1.8e19 scales from
+    loc, where `log_prob` returns -inf; draws with df below 0.2 can be larger than that.
 
     Parameters
     ----------
@@ -175,7 +175,8 @@ def _radius_cdf(log_u: Array, df: Array, dim: int) -> Array:
 
         int_0^inf f(log u -+ w) dw,   f(log u -+ w) = f(log u) exp(-D(w)),
 
-    with D convex and increasing from D(0) = 0. The integral is cut where exp(-D) is 2e-16.
+    with D convex and increasing from D(0) = 0. The integral is cut where exp(-D) is
+    2e-16.
     """
     a = dim / 2
     b = df / 2

@@ -1,35 +1,40 @@
-"""What will be needed later is compiled by another thread, while the first networks train."""
+"""Compile in another thread what training needs later, while it is still busy."""
 
 import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
 
-FEW = 10_000  # rows up to which compiling is a good part of the time
+# With more rows, training takes so much longer than compiling that it does not pay.
+MAX_ROWS = 10_000
 
 
 @contextlib.contextmanager
-def ahead(compiles: Callable[[], object], n: int) -> Iterator[None]:
-    """Call `compiles` meanwhile, where n rows are few and there is a core for it.
+def compile_in_background(
+    compile_program: Callable[[], object], n_rows: int
+) -> Iterator[None]:
+    """Call `compile_program` in another thread while the body of `with` runs.
 
-    Whatever goes wrong there goes wrong again, and is told, where the result is needed.
+    This is done for at most `MAX_ROWS` rows, and if there is a second core. Errors are
+    ignored: what fails here fails again, visibly, where the result is needed.
     """
-    if n > FEW or cores() < 2:
+    if n_rows > MAX_ROWS or count_cores() < 2:
         yield
         return
 
-    def quietly() -> None:
+    def compile_quietly() -> None:
         with contextlib.suppress(Exception):
-            compiles()
+            compile_program()
 
-    thread = threading.Thread(target=quietly, name="mmlp compiles ahead")
+    thread = threading.Thread(target=compile_quietly, name="mmlp compiles ahead")
     thread.start()
-    yield  # after an error nobody waits for it
+    # An error in the body is raised at once, without waiting for the thread.
+    yield
     thread.join()
 
 
-def cores() -> int:
-    """How many this process may use."""
+def count_cores() -> int:
+    """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

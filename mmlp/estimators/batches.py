@@ -1,56 +1,98 @@
-"""The rows of several networks as `fit_many` takes them.
+"""Arrange the rows that each of several networks is trained on, for `fit_many`.
 
-Rows are padded with rows of weight zero, to whole batches: few shapes mean few compilations.
+Rows are padded with rows of weight zero to whole batches: few shapes mean few
+compilations.
 """
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from mmlp.estimators.chunks import one_of_few
+from mmlp.estimators.chunks import round_up_to_few_sizes
 
-EPOCH = (
-    2**17
-)  # rows at most: where a network has more, each epoch takes the next part of them
-JUDGES = 20_000  # held rows at most that a network is judged by after an epoch
+# If a network has more rows than this, each epoch takes the next part of them.
+MAX_ROWS_PER_EPOCH = 2**17
+
+# A network is validated on at most this many held-out rows after each epoch.
+MAX_VALIDATION_ROWS = 20_000
 
 
-def some_of_them(rows: np.ndarray, seed: int) -> np.ndarray:
-    """At most `JUDGES` of these rows, any of them."""
-    if len(rows) <= JUDGES:
+class ArrangedRows(NamedTuple):
+    """Rows as `fit_many` takes them.
+
+    Attributes
+    ----------
+    data : pair of a tuple of arrays and an array of weights
+        With a leading axis of networks, unless `rows` is given.
+    rows : array of int, shape (n_networks, n_parts, n_rows_per_part), optional
+        The indices of the rows of `data` that each network sees in an epoch; the parts
+        take turns.
+    """
+
+    data: tuple[tuple[np.ndarray, ...], np.ndarray]
+    rows: np.ndarray | None = None
+
+
+def sample_validation_rows(rows: np.ndarray, seed: int) -> np.ndarray:
+    """Return at most `MAX_VALIDATION_ROWS` of these row indices, drawn at random."""
+    if len(rows) <= MAX_VALIDATION_ROWS:
         return rows
-    return np.sort(np.random.default_rng(seed).choice(rows, JUDGES, replace=False))
+    rng = np.random.default_rng(seed)
+    return np.sort(rng.choice(rows, MAX_VALIDATION_ROWS, replace=False))
 
 
-def own_rows(
-    data: tuple, weight: np.ndarray, parts: list, batch_size: int
-) -> dict[str, Any]:
-    """For each network a copy of its rows."""
-    index, weights = _padded(parts, weight, batch_size)
-    return {"data": (tuple(x[index] for x in data), weights.astype(data[0].dtype))}
+def arrange_training_rows(
+    arrays: tuple[np.ndarray, ...],
+    row_weights: np.ndarray,
+    rows_by_network: list[np.ndarray],
+    batch_size: int,
+) -> ArrangedRows:
+    """Copy the rows of each network, or share one table where there are too many."""
+    if max(map(len, rows_by_network)) > MAX_ROWS_PER_EPOCH:
+        return share_rows(arrays, row_weights, rows_by_network, batch_size)
+    return copy_rows(arrays, row_weights, rows_by_network, batch_size)
 
 
-def shared_rows(
-    data: tuple, weight: np.ndarray, parts: list, batch_size: int
-) -> dict[str, Any]:
-    """The rows once, and the numbers (networks, parts, m) of those that each sees in an epoch."""
-    count = -(-max(map(len, parts)) // EPOCH)
-    m = -(-max(map(len, parts)) // (count * batch_size)) * batch_size
-    rows = np.full((len(parts), count * m), len(weight))  # the last one, of weight zero
-    for k, part in enumerate(parts):
-        rows[k, : len(part)] = np.random.default_rng(k).permutation(part)
-    table = tuple(np.concatenate([x, x[:1]]) for x in data)
-    weights = np.append(weight / weight.mean(), 0).astype(data[0].dtype)
-    spread = rows.reshape(len(parts), m, count).swapaxes(1, 2)  # padding in each part
-    return {"data": (table, weights), "rows": spread}
+def copy_rows(
+    arrays: tuple[np.ndarray, ...],
+    row_weights: np.ndarray,
+    rows_by_network: list[np.ndarray],
+    batch_size: int,
+) -> ArrangedRows:
+    """Give each network a copy of its rows, with weights of mean one."""
+    n_networks = len(rows_by_network)
+    n_padded = round_up_to_few_sizes(max(map(len, rows_by_network)), batch_size)
+    indices = np.zeros((n_networks, n_padded), int)
+    weights = np.zeros((n_networks, n_padded))
+    for k, rows in enumerate(rows_by_network):
+        indices[k, : len(rows)] = rows
+        weights[k, : len(rows)] = row_weights[rows]
+    weights = weights * (n_padded / weights.sum(axis=1, keepdims=True))
+
+    copies = tuple(array[indices] for array in arrays)
+    return ArrangedRows((copies, weights.astype(arrays[0].dtype)))
 
 
-def _padded(
-    parts, weight: np.ndarray, batch_size: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Indices and weights (parts, m), m whole batches; of mean one, and zero for padding."""
-    m = one_of_few(max(map(len, parts)), batch_size)
-    index, weights = np.zeros((len(parts), m), int), np.zeros((len(parts), m))
-    for k, rows in enumerate(parts):
-        index[k, : len(rows)], weights[k, : len(rows)] = rows, weight[rows]
-    return index, weights * (m / weights.sum(axis=1, keepdims=True))
+def share_rows(
+    arrays: tuple[np.ndarray, ...],
+    row_weights: np.ndarray,
+    rows_by_network: list[np.ndarray],
+    batch_size: int,
+) -> ArrangedRows:
+    """Give all networks one table, and each the indices of its rows in every epoch."""
+    n_networks = len(rows_by_network)
+    most_rows = max(map(len, rows_by_network))
+    n_parts = -(-most_rows // MAX_ROWS_PER_EPOCH)
+    rows_per_part = -(-most_rows // (n_parts * batch_size)) * batch_size
+
+    # Padding refers to an additional last row, of weight zero.
+    indices = np.full((n_networks, n_parts * rows_per_part), len(row_weights))
+    for k, rows in enumerate(rows_by_network):
+        indices[k, : len(rows)] = np.random.default_rng(k).permutation(rows)
+
+    table = tuple(np.concatenate([array, array[:1]]) for array in arrays)
+    weights = np.append(row_weights / row_weights.mean(), 0)
+
+    # The order of the axes spreads the padding over all parts.
+    parts = indices.reshape(n_networks, rows_per_part, n_parts).swapaxes(1, 2)
+    return ArrangedRows((table, weights.astype(arrays[0].dtype)), parts)

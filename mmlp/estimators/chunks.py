@@ -1,4 +1,10 @@
-"""Stacked networks applied to rows, a piece of them at a time."""
+"""Apply stacked networks to rows, a chunk of rows at a time.
+
+Chunks keep memory small, and because every chunk has the same number of rows, each
+function is compiled once and no prediction depends on how many rows there are.
+
+A *stack* of networks is one network whose arrays have a leading axis of networks.
+"""
 
 import functools
 from collections.abc import Callable
@@ -11,17 +17,22 @@ import numpy as np
 from mmlp.compilation import Compiled, combine_model, partition_model
 from mmlp.errors import CallError
 
-PIECE = 256  # rows that are predicted at once: one shape, and no row depends on how many others
-PIECES, BYTES = 16, 2**20  # of them, where what goes in and comes out has no more bytes
-LARGEST = 4 * 2**30  # bytes of covariances that are made at once
+ROWS_PER_CHUNK = 256
+
+# Chunks are taken together while their inputs and outputs stay this small.
+MAX_CHUNKS_TOGETHER = 16
+MAX_BYTES_TOGETHER = 2**20
+
+MAX_BYTES_OF_COVARIANCES = 4 * 2**30
 
 
-def one_of_few(n: int, unit: int) -> int:
-    """n, rounded up to one of few sizes: whole units, up to 16 all, then 8 for each doubling.
+def round_up_to_few_sizes(n: int, unit: int) -> int:
+    """Round n up to a multiple of `unit` of which there are few.
 
-    So another number of rows is seldom another program, and at most an eighth is added.
+    All multiples up to 16 units are used, and then 8 for each doubling. Another number
+    of rows is then seldom another compiled program, and at most an eighth is added.
 
-    >>> [one_of_few(n, 64) // 64 for n in (1, 640, 641, 1100, 2100)]
+    >>> [round_up_to_few_sizes(n, 64) // 64 for n in (1, 640, 641, 1100, 2100)]
     [1, 10, 11, 18, 36]
     """
     units = -(-n // unit)
@@ -29,83 +40,119 @@ def one_of_few(n: int, unit: int) -> int:
     return -(-units // step) * step * unit
 
 
-def check_memory(call: str, n: int, d: int) -> None:
-    """Refuse matrices (n, d, d) in float64 that are too large."""
-    size = 8 * n * d**2
-    if size > LARGEST:
+def check_memory(call: str, n_rows: int, n_columns: int) -> None:
+    """Raise a CallError if float64 matrices (n, d, d) would need too much memory."""
+    size = 8 * n_rows * n_columns**2
+    if size > MAX_BYTES_OF_COVARIANCES:
         raise CallError(
-            f"{n} matrices of {d} x {d} would take {size / 2**30:.1f} GiB, more than the "
-            f"limit of {LARGEST / 2**30:g} GiB",
+            f"{n_rows} matrices of {n_columns} x {n_columns} would take "
+            f"{size / 2**30:.1f} GiB, more than the limit of "
+            f"{MAX_BYTES_OF_COVARIANCES / 2**30:g} GiB",
             call=call,
             remedy="give fewer rows",
             python_remedy="give fewer rows, or the `columns` that are wanted; "
-            "`predict_distribution(X).covariance` has `diagonal()`, `marginal(columns)` "
-            "and products without it",
+            "`predict_distribution(X).covariance` has `diagonal()`, "
+            "`marginal(columns)` and products without it",
         )
 
 
-def as_one(models):
-    """Stacked models as a stack of one, which is all of them."""
-    return jax.tree.map(lambda x: np.asarray(x)[None] if eqx.is_array(x) else x, models)
-
-
-def only(models, k: int):
-    """Of stacked models number k, from 0, as a stack of one."""
+def nest_stack(networks: Any) -> Any:
+    """Return a stack of one, whose only member is the given stack."""
     return jax.tree.map(
-        lambda x: np.asarray(x)[k : k + 1] if eqx.is_array(x) else x, models
+        lambda leaf: np.asarray(leaf)[None] if eqx.is_array(leaf) else leaf, networks
     )
 
 
-def by_pieces(function: Callable, *arrays: np.ndarray):
-    """function(*arrays), a tree of arrays (n, ...), row by row: it is given some rows at a time.
+def select_networks(networks: Any, indices: slice) -> Any:
+    """Return the stack of some networks of a stack."""
+    return jax.tree.map(
+        lambda leaf: np.asarray(leaf)[indices] if eqx.is_array(leaf) else leaf, networks
+    )
 
-    First `PIECE`, then up to `PIECES` times as many, as long as these are few bytes. So no more is
-    held at once than the result and what one piece needs.
+
+def select_network(networks: Any, index: int) -> Any:
+    """Return one network of a stack, as a stack of one."""
+    return select_networks(networks, slice(index, index + 1))
+
+
+def map_in_chunks(function: Callable, *arrays: np.ndarray) -> Any:
+    """Return `function(*arrays)`, computed for some rows at a time.
+
+    The function maps arrays with n rows to a tree of arrays with n rows. No more is
+    held at once than the result and what one call needs: the first call gets
+    `ROWS_PER_CHUNK` rows, later ones up to `MAX_CHUNKS_TOGETHER` times as many if these
+    are few bytes.
     """
-    n, start, size = len(arrays[0]), 0, PIECE
-    whole: Any = None
-    while start < n:
-        rows = slice(start, start + size)
-        piece, form = jax.tree.flatten(function(*(array[rows] for array in arrays)))
-        if whole is None:
-            whole = form.unflatten(
-                [np.empty((n, *x.shape[1:]), x.dtype) for x in piece]
-            )
-            each_row = sum(x[:1].nbytes for x in (*arrays, *piece))
-            size = PIECE * min(max(BYTES // (PIECE * each_row), 1), PIECES)
-        for target, values in zip(jax.tree.leaves(whole), piece, strict=True):
+    n_rows = len(arrays[0])
+    n_rows_together = ROWS_PER_CHUNK
+    result: Any = None
+    start = 0
+    while start < n_rows:
+        rows = slice(start, start + n_rows_together)
+        outputs = function(*(array[rows] for array in arrays))
+        leaves, treedef = jax.tree.flatten(outputs)
+
+        if result is None:
+            empty = [np.empty((n_rows, *x.shape[1:]), x.dtype) for x in leaves]
+            result = treedef.unflatten(empty)
+            bytes_per_row = sum(x[:1].nbytes for x in (*arrays, *leaves))
+            chunks = MAX_BYTES_TOGETHER // (ROWS_PER_CHUNK * bytes_per_row)
+            n_rows_together = ROWS_PER_CHUNK * min(max(chunks, 1), MAX_CHUNKS_TOGETHER)
+
+        for target, values in zip(jax.tree.leaves(result), leaves, strict=True):
             target[rows] = values
         start = rows.stop
-    return whole
+    return result
 
 
-def predictions(function: Callable, models, X: np.ndarray):
-    """function(model, x) of rows x of X and stacked models: a tree of arrays (n, models, ...)."""
-    n = len(X)
-    padded = np.concatenate([X, np.broadcast_to(X[:1], (-n % PIECE, X.shape[1]))])
-    params, frozen, static = partition_model(models)
-    weights, starts = jax.device_put((params, frozen)), range(0, len(padded), PIECE)
-    apply = _applied.program((function, static), *weights, padded[:PIECE])
-    pieces = [apply(*weights, padded[i : i + PIECE]) for i in starts]
-    return jax.tree.map(
-        lambda *x: np.concatenate([np.asarray(piece) for piece in x])[:n], *pieces
+def apply_networks(function: Callable, networks: Any, X: np.ndarray) -> Any:
+    """Return `function(network, x)` for every row and every network.
+
+    Parameters
+    ----------
+    function : callable
+        Maps a network and one row x to a tree of arrays.
+    networks : stack of networks
+    X : array of shape (n_rows, n_inputs)
+
+    Returns
+    -------
+    tree of arrays of shape (n_rows, n_networks, ...)
+    """
+    n_rows = len(X)
+    padding = np.broadcast_to(X[:1], (-n_rows % ROWS_PER_CHUNK, X.shape[1]))
+    padded = np.concatenate([X, padding])
+
+    params, frozen, static = partition_model(networks)
+    weights = jax.device_put((params, frozen))
+    program = _apply_to_chunk.program(
+        (function, static), *weights, padded[:ROWS_PER_CHUNK]
     )
+    chunks = [
+        program(*weights, padded[start : start + ROWS_PER_CHUNK])
+        for start in range(0, len(padded), ROWS_PER_CHUNK)
+    ]
+
+    def join_chunks(*leaves: Any) -> np.ndarray:
+        return np.concatenate([np.asarray(leaf) for leaf in leaves])[:n_rows]
+
+    return jax.tree.map(join_chunks, *chunks)
 
 
 @functools.partial(Compiled, effort="less")
-def _applied(static, params, frozen, X):
-    function, rest = static
-    return each(function, combine_model(params, frozen, rest), X)
+def _apply_to_chunk(function_and_static, params, frozen, X):
+    function, static = function_and_static
+    return apply_traced(function, combine_model(params, frozen, static), X)
 
 
-def each(function: Callable, models, X):
-    """`predictions` without pieces, to be traced."""
-    over_models = eqx.filter_vmap(function, in_axes=(eqx.if_array(0), None))
-    return jax.vmap(lambda x: over_models(models, x))(X)
+def apply_traced(function: Callable, networks: Any, X: Any) -> Any:
+    """Return what `apply_networks` does, for use inside a compiled function."""
+    over_networks = eqx.filter_vmap(function, in_axes=(eqx.if_array(0), None))
+    return jax.vmap(lambda x: over_networks(networks, x))(X)
 
 
-def output_types(
-    function: Callable, models, X: np.ndarray
+def trace_outputs(
+    function: Callable, networks: Any, X: np.ndarray
 ) -> list[jax.ShapeDtypeStruct]:
-    """Return what `each` would give, by tracing, which computes nothing."""
-    return jax.tree.leaves(eqx.filter_eval_shape(each, function, models, X))
+    """Return shapes and dtypes of what `apply_networks` gives, without computing it."""
+    return jax.tree.leaves(eqx.filter_eval_shape(apply_traced, function, networks, X))

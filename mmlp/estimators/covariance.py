@@ -1,229 +1,389 @@
-"""The networks of `MultivariateRegressor`, and what a form of its covariances has to provide."""
+"""Fit the conditional covariance of `MultivariateRegressor`.
+
+Networks learn it from out-of-fold residuals of the mean, by maximum likelihood. What a
+form of covariances, full or low rank, must provide for that is the abstract class
+`CovarianceForm`.
+"""
 
 import abc
 import dataclasses
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax.typing import DTypeLike
 
-from mmlp.errors import ArgumentError, CallError
-from mmlp.estimators.chunks import as_one, predictions
-from mmlp.estimators.cross_fitting import compile_folds
-from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP, Perceptron
-from mmlp.networks.calibration import calibrate
+from mmlp.distributions import Elliptical
+from mmlp.estimators.chunks import apply_networks, nest_stack
+from mmlp.estimators.covariance_networks import MatrixNetworkSizes
+from mmlp.estimators.cross_fitting import (
+    CrossFit,
+    Fold,
+    compile_networks,
+    fit_networks,
+)
+from mmlp.estimators.mean import FittedMean
+from mmlp.estimators.scaling import StandardizedTable
+from mmlp.estimators.target_columns import TargetColumns
+from mmlp.estimators.training_settings import TrainingSettings
 from mmlp.networks.heads import GaussianHead, Head, PowerExponentialHead, StudentTHead
-from mmlp.networks.kernels import Linear
-from mmlp.registry import register
-from mmlp.spd import SPD, Gram
+from mmlp.spd import SPD
 
+# The heads of the families of distributions.
 FAMILIES = {
     "gaussian": GaussianHead,
     "power_exponential": PowerExponentialHead,
     "student_t": StudentTHead,
 }
-# How far, in standard deviations given the other targets, rounding may move a mean: half a unit in
-# the last place, h. With that of the target y it costs a Gaussian h^2 / 3 of its mean log density
-# for each target on average: at 0.05 this is 0.0008, and at the very worst 0.005.
-ROUNDING = 0.05
-FEW = 30  # targets up to which covariances are full by default
-FLOOR = 0.5  # of the output's kernel: a row unlike the others must not get a singular covariance
+
+MAX_TARGETS_FOR_FULL = 30
 
 
-@register
-class Separated(eqx.Module):
-    """x -> ((log eta, ...), Omega) for the covariance D A D: scales D by an MLP, A by a joint one.
+class CovarianceBatch(Protocol):
+    """The covariances of n rows, in float64."""
 
-        eta Omega = D A D,  D = diag(exp(v)),  tr Omega = tr A = 1   (Barnard, McCulloch, Meng 2000)
+    def in_units(self, scale: np.ndarray) -> "CovarianceBatch":
+        """Return the covariances after each target is multiplied by its scale (d,)."""
+        ...
 
-    What the MLP puts out beyond the d numbers v is passed on.
+    def with_constant_targets(self, columns: TargetColumns) -> "CovarianceBatch":
+        """Return those of all targets: zero in rows and columns of constant ones."""
+        ...
+
+    def dense(self, columns: Any = slice(None)) -> np.ndarray:
+        """Return the matrices (n, k, k) of some targets."""
+        ...
+
+    def std(self) -> np.ndarray:
+        """Return the standard deviations (n, d)."""
+        ...
+
+    def as_spd(self, call: str, dtype: DTypeLike, mean: np.ndarray) -> SPD:
+        """Return them in a dtype, if it holds them and the means (n, d) precisely.
+
+        A ValueError that names `call` is raised if it does not.
+        """
+        ...
+
+
+class Calibration(NamedTuple):
+    """What turns outputs of networks into covariances of the standardized targets.
+
+    Attributes
+    ----------
+    shape : array
+        Standardizes residuals to total variance one; see `CovarianceForm.fit_shape`.
+    contrast : float or array
+        For full covariances the factor, from 0 to 1, of the deviations of log V from
+        its centre. For low-rank ones, the factors (a, b) of diag(s^2) and U'U.
+    gain : float
+        Multiplies the covariances, because the mean of all networks errs less than the
+        out-of-fold predictions.
     """
 
-    scales: Perceptron
-    shape: Any  # a `JointMatrixMLP` without a vector
-
-    @property
-    def out_features(self) -> int:
-        return len(self.scales.b[-1]) - self.shape.dim + 1
-
-    def __call__(self, x: Array) -> tuple[Array, SPD]:
-        vector, d = self.scales(x), self.shape.dim
-        T = self.shape(x).factor * jnp.exp(vector[:d])
-        log_eta = jnp.log(jnp.sum(T**2))
-        return jnp.concatenate([log_eta[None], vector[d:]]), Gram.trace_one(T)
-
-
-@register
-class Centred(eqx.Module):
-    """A network whose head has mean zero: x -> ((0, vector), SPD)."""
-
-    network: Any  # x -> (vector, SPD)
-    dim: int = eqx.field(static=True)
-
-    @property
-    def out_features(self) -> int:
-        return self.dim + self.network.out_features
-
-    def __call__(self, x: Array) -> tuple[Array, SPD]:
-        vector, A = self.network(x)
-        return jnp.concatenate([jnp.zeros(self.dim, vector.dtype), vector]), A
+    shape: np.ndarray
+    contrast: Any
+    gain: float
 
 
 @dataclasses.dataclass(frozen=True)
-class Covariance:
-    """Builds a head about zero."""
+class CovarianceSettings:
+    """How to train the networks of the covariance.
 
-    head: type[Head]
-    network: str
-    features: int
-    dim: int
-    hidden_dims: tuple[int, ...]
-    hidden_features: tuple[int, ...]
-
-    def __call__(self, key, X):
-        head, keys, p, d = self.head, jax.random.split(key, 3), self.features, self.dim
-        if self.network == "cholesky" or not self.hidden_dims:
-            network = CholeskyMLP(p, d, self.hidden_features, head.extra, key=keys[0])
-            network = calibrate(network, X, key=keys[2])
-        else:
-            sizes, widths = (
-                (p, *self.hidden_features, d + head.extra - 1),
-                self.hidden_features,
-            )
-            options = {"output": Dense(Linear(floor=FLOOR)), "key": keys[1]}
-            shape = JointMatrixMLP(p, d, self.hidden_dims, None, widths, **options)
-            parts = (Perceptron(sizes, key=keys[0]), shape)
-            network = Separated(*(calibrate(part, X, key=keys[2]) for part in parts))
-        return head(Centred(network, d))
-
-
-def minus_log_density(model, key, t, x, e):
-    return -model(x).log_prob(e)
-
-
-class Form(abc.ABC):
-    """A form of covariances: how `MultivariateRegressor` learns, corrects and predicts them.
-
-    It is stateless. What is fitted are `shape_`, by which residuals are made standard, of total
-    variance one, `contrast_` and `gain_`, by which held residuals correct what was learnt. The
-    function `learnt` gives the parts of one row's covariance in standard units, then the tail.
+    Parameters
+    ----------
+    form : CovarianceForm
+        Full or low rank.
+    head : subclass of Head
+        Family of distributions.
+    architecture : "joint" or "cholesky"
+    hidden_dims, hidden_features : tuples of int
+        Sizes of hidden matrices and vectors.
+    rank : int or None
+        Loadings of a low-rank covariance; None is chosen from the residuals.
+    training : TrainingSettings
+    seed : int
+        Seed of weights and batches.
+    stage : str
+        Name under which progress is shown.
+    checkpoint : Path, optional
+        Directory in which interrupted training is kept.
+    initial_networks, initial_shape : optional
+        Networks from which training resumes, and the shape that they were trained with.
     """
 
-    together: ClassVar[bool]  # whether `learnt` takes all networks at once, or one
+    form: "CovarianceForm"
+    head: type[Head]
+    architecture: str
+    hidden_dims: tuple[int, ...]
+    hidden_features: tuple[int, ...]
+    rank: int | None
+    training: TrainingSettings
+    seed: int
+    stage: str = ""
+    checkpoint: Path | None = None
+    initial_networks: Any = None
+    initial_shape: np.ndarray | None = None
+
+    def network_sizes(self, n_inputs: int, n_targets: int) -> MatrixNetworkSizes:
+        """Return the sizes of the networks for these numbers of columns."""
+        return MatrixNetworkSizes(
+            architecture=self.architecture,
+            n_inputs=n_inputs,
+            dim=n_targets,
+            hidden_dims=self.hidden_dims,
+            hidden_features=self.hidden_features,
+        )
+
+
+class ResidualTable(NamedTuple):
+    """Out-of-fold residuals, from which covariances are learnt and calibrated.
+
+    Attributes
+    ----------
+    inputs : array of shape (n_rows, n_inputs), in the dtype of the networks
+    residuals : array of shape (n_rows, n_targets)
+    disagreement : array of shape (n_rows, n_targets)
+        Difference of the out-of-fold predictions of the two partitions.
+    row_weights : array of shape (n_rows,)
+    folds : list of Fold
+    """
+
+    inputs: np.ndarray
+    residuals: np.ndarray
+    disagreement: np.ndarray
+    row_weights: np.ndarray
+    folds: list[Fold]
+
+
+class FittedCovariance(NamedTuple):
+    """The trained networks of the covariance, and the residuals they were trained on.
+
+    Attributes
+    ----------
+    networks : stack of heads, one per fold
+    shape : array
+        Standardizes the residuals.
+    table : ResidualTable
+    history : dict of arrays
+    """
+
+    networks: Any
+    shape: np.ndarray
+    table: ResidualTable
+    history: dict[str, np.ndarray]
+
+
+class CovarianceForm(abc.ABC):
+    """A form of covariances: how they are learnt, calibrated and predicted.
+
+    A form is stateless. It is fitted in three steps: `fit_shape` standardizes residuals
+    to total variance one, networks learn the covariances of these, and `calibrate`
+    corrects them by held-out residuals.
+
+    The *tail* are the parameters of the family beyond mean and covariance, such as the
+    degrees of freedom of Student's t; there may be none.
+    """
+
+    # Whether the residuals decide on the sizes of networks (`choose_network`).
+    sizes_depend_on_residuals: ClassVar[bool]
+
+    # Whether `predict_parts` gets all networks at once, or one of them.
+    combines_networks: ClassVar[bool]
 
     @abc.abstractmethod
-    def shape(self, residuals: np.ndarray, weight: np.ndarray) -> np.ndarray: ...
+    def fit_shape(self, residuals: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
+        """Return the common shape by which residuals are standardized."""
 
     @abc.abstractmethod
-    def standard(self, shape: np.ndarray, residuals: np.ndarray) -> np.ndarray: ...
+    def standardize(self, shape: np.ndarray, residuals: np.ndarray) -> np.ndarray:
+        """Return residuals (n, d) in units of the shape."""
 
     @abc.abstractmethod
-    def builder(self, regressor, p: int, e: np.ndarray, weight) -> tuple[Callable, Any]:
-        """What makes a network, and the rows of e that it starts from, if it needs any."""
+    def choose_network(
+        self,
+        settings: CovarianceSettings,
+        n_inputs: int,
+        residuals: np.ndarray,
+        row_weights: np.ndarray,
+    ) -> tuple[Callable, np.ndarray | None]:
+        """Return a builder of networks, and the residuals it starts from, if any."""
 
     @abc.abstractmethod
-    def corrections(
-        self, family, models, inputs, e, apart, weight, parts
+    def calibrate(
+        self, family: type[Elliptical], networks: Any, table: ResidualTable
     ) -> tuple[Any, float]:
-        """The contrast and the gain."""
-
-    def stack(self, networks):
-        """As `learnt` takes them."""
-        return as_one(networks) if self.together else networks
-
-    def compile(self, regressor, x, z, weight, parts, **how) -> None:
-        """Compile what learns from rows like these: those of residuals are not known yet."""
-        if not self.together:  # or the residuals decide on the network
-            build, start = self.builder(regressor, x.shape[1], z, weight)
-            data = (x, np.zeros_like(z))
-            models = compile_folds(
-                build, minus_log_density, data, weight, parts, start=start, **how
-            )
-            predictions(self.learnt, models, x.astype(regressor.dtype))
+        """Return contrast and gain that suit the held-out residuals."""
 
     @staticmethod
     @abc.abstractmethod
-    def learnt(model, x) -> tuple: ...
+    def predict_parts(network: Any, x: Any) -> tuple:
+        """Return the parts of one row's standardized covariance, then its tail."""
 
     @abc.abstractmethod
-    def assembled(
-        self, learnt, shape, contrast, gain, family
-    ) -> tuple[Any, list[np.ndarray]]:
-        """V of the standardised targets, as a batch in float64, and the tail of the family."""
+    def assemble(
+        self,
+        parts: Sequence[np.ndarray],
+        calibration: Calibration,
+        family: type[Elliptical],
+    ) -> tuple[CovarianceBatch, list[np.ndarray]]:
+        """Return the covariances of the standardized targets, and the tail.
+
+        `parts` are arrays of shape (n_rows, n_networks, ...), as `predict_parts` gives.
+        """
 
     @abc.abstractmethod
-    def results(self, *, text: bool) -> dict[str, Callable]:
-        """What is told of V, by name: functions of it; with `text` those for a table of text."""
+    def named_results(self, *, text: bool) -> dict[str, Callable]:
+        """Return functions of a `CovarianceBatch` by the name of what they return.
+
+        `text` restricts them to what a table of text should hold.
+        """
 
     @abc.abstractmethod
-    def check(self, shape, contrast, d: int) -> tuple[tuple, ...]:
-        """Refuse numbers, of a file, that cannot be; gives the shapes of what `learnt` gives."""
+    def check_fitted(
+        self, shape: Any, contrast: Any, n_targets: int
+    ) -> tuple[tuple, ...]:
+        """Return the shapes of the parts; raise a ValueError for impossible numbers."""
+
+    def prepare_networks(self, networks: Any) -> Any:
+        """Return a stack of networks as `predict_parts` takes them."""
+        return nest_stack(networks) if self.combines_networks else networks
 
 
-def form_for(estimator, d: int) -> str:
-    """The form of covariances of d columns, after the arguments that say it are checked."""
-    estimator._one_of("covariance", ("auto", "full", "low_rank"))
-    rank, form = estimator.rank, estimator.covariance
-    if rank is not None:
-        estimator._size("rank")
-        if form == "full":
-            name = type(estimator).__name__
-            raise ArgumentError(
-                "is the number of loadings of a low-rank covariance, but "
-                f'covariance="full", got {rank!r}',
-                call=name,
-                argument="rank",
-                remedy='use covariance="low_rank", or leave out rank',
-            )
-        if rank > d:
-            name = type(estimator).__name__
-            raise ArgumentError(
-                f"must be at most {d}, the number of columns that vary, got {rank!r}: so "
-                "many loadings hold every covariance",
-                call=name,
-                argument="rank",
-                remedy="use a smaller rank, or leave it out",
-            )
-    thin = rank is not None or d > FEW
-    return ("low_rank" if thin else "full") if form == "auto" else form
+def minus_log_density(network, key, t, x, residual):
+    """Return the loss of one row."""
+    return -network(x).log_prob(residual)
 
 
-def check_range(
-    call: str, dtype, eta: np.ndarray, diagonal: np.ndarray, mean: np.ndarray
+def fit_covariance(
+    table: StandardizedTable,
+    mean: FittedMean,
+    folds: list[Fold],
+    settings: CovarianceSettings,
+    validation: StandardizedTable | None = None,
+) -> FittedCovariance:
+    """Train networks for the covariance of the out-of-fold residuals of the mean.
+
+    Parameters
+    ----------
+    table : StandardizedTable
+    mean : FittedMean
+    folds : list of Fold
+        The first partition of the mean: a network for the covariance does not see
+        residuals of its held-out rows.
+    settings : CovarianceSettings
+    validation : StandardizedTable, optional
+        Other rows, which decide when to stop in place of the held-out ones.
+    """
+    form = settings.form
+    shape = settings.initial_shape
+    if shape is None:
+        shape = form.fit_shape(mean.residuals, table.row_weights)
+    residual_table = ResidualTable(
+        inputs=table.inputs.astype(settings.training.dtype),
+        residuals=form.standardize(shape, mean.residuals),
+        disagreement=form.standardize(shape, mean.disagreement),
+        row_weights=table.row_weights,
+        folds=folds,
+    )
+
+    validation_arrays = None
+    if validation is not None:
+        assert mean.validation_residuals is not None
+        validation_arrays = (
+            validation.inputs,
+            form.standardize(shape, mean.validation_residuals),
+        )
+
+    build, initial_targets = form.choose_network(
+        settings, table.n_inputs, residual_table.residuals, table.row_weights
+    )
+    task = CrossFit(
+        build=build,
+        sample_loss=minus_log_density,
+        arrays=(table.inputs, residual_table.residuals),
+        row_weights=table.row_weights,
+        folds=folds,
+        seed=settings.seed,
+        initial_targets=initial_targets,
+        validation_arrays=validation_arrays,
+        initial_networks=settings.initial_networks,
+        learning_rate_factors=mean.learning_rate_factor,
+    )
+    result = fit_networks(
+        task,
+        settings.training,
+        checkpoint=settings.checkpoint,
+        stage=settings.stage,
+    )
+    return FittedCovariance(result.model, shape, residual_table, result.history)
+
+
+def compile_covariance(
+    table: StandardizedTable,
+    folds: list[Fold],
+    settings: CovarianceSettings,
+    validation: StandardizedTable | None = None,
 ) -> None:
-    """Refuse means and covariances (traces eta, roots of the rest) that the dtype cannot hold."""
-    limits = np.finfo(dtype)
-    smallest = min(eta.min(), diagonal.min())
-    largest = max(eta.max(), diagonal.max(), np.abs(mean).max())
-    if not (limits.tiny <= smallest and largest <= limits.max):
-        raise CallError(
-            f"means and scales range from {smallest:.3g} to {largest:.3g}, which "
-            f"{limits.dtype} cannot hold",
-            call=call,
-            remedy="fit targets in other units",
-            python_remedy='fit targets in other units, or use dtype="float64"',
-        )
+    """Compile what `fit_covariance` will run, before the residuals are known."""
+    form = settings.form
+    if form.sizes_depend_on_residuals:
+        return
+    validation_arrays = None
+    if validation is not None:
+        validation_arrays = (validation.inputs, validation.targets)
+
+    # Targets and zeros stand for the residuals, because only shapes matter.
+    build, initial_targets = form.choose_network(
+        settings, table.n_inputs, table.targets, table.row_weights
+    )
+    task = CrossFit(
+        build=build,
+        sample_loss=minus_log_density,
+        arrays=(table.inputs, np.zeros_like(table.targets)),
+        row_weights=table.row_weights,
+        folds=folds,
+        seed=settings.seed,
+        initial_targets=initial_targets,
+        validation_arrays=validation_arrays,
+    )
+    networks = compile_networks(task, settings.training)
+    inputs = table.inputs.astype(settings.training.dtype)
+    apply_networks(form.predict_parts, networks, inputs)
 
 
-def check_rounding(call: str, dtype, mean: np.ndarray, precision: np.ndarray) -> None:
-    """Refuse means (n, d) that the dtype rounds too much: `precision` is 1 / deviation."""
-    limits = np.finfo(dtype)
-    half = np.spacing(np.abs(mean).astype(dtype)).astype(np.float64) / 2
-    share = half * precision
-    row, target = np.unravel_index(np.argmax(share), share.shape)
-    if share[row, target] > ROUNDING:
-        better = ', fit with dtype="float64"' if limits.dtype == np.float32 else ""
-        raise CallError(
-            f"{limits.dtype} rounds the mean of target {target} in row {row} (from 0), "
-            f"{mean[row, target]:.6g}, by up to {share[row, target]:.2g} of its standard "
-            "deviations given the other targets",
-            call=call,
-            remedy="subtract an offset from the targets before fitting",
-            python_remedy="subtract an offset from the targets before "
-            f"`fit`{better}, or use `predict`, `predict_covariance` and `log_density`, "
-            "which lose no digits",
-        )
+def calibrate_covariance(
+    covariance: FittedCovariance, settings: CovarianceSettings
+) -> Calibration:
+    """Correct the learnt covariances by held-out residuals."""
+    family: Any = settings.head.distribution
+    contrast, gain = settings.form.calibrate(
+        family, covariance.networks, covariance.table
+    )
+    return Calibration(covariance.shape, contrast, gain)
+
+
+def predict_covariance(
+    networks: Any,
+    form: CovarianceForm,
+    calibration: Calibration,
+    family: type[Elliptical],
+    inputs: np.ndarray,
+) -> tuple[CovarianceBatch, list[np.ndarray]]:
+    """Return covariances and tails of standardized targets at standardized inputs."""
+    stack = form.prepare_networks(networks)
+    parts = apply_networks(form.predict_parts, stack, inputs)
+    return form.assemble(parts, calibration, family)
+
+
+def choose_form(covariance: str, rank: int | None, n_columns: int) -> str:
+    """Return "full" or "low_rank" for checked arguments of an estimator.
+
+    "auto" is low rank with a `rank`, or for more than `MAX_TARGETS_FOR_FULL` columns.
+    """
+    if covariance != "auto":
+        return covariance
+    if rank is not None or n_columns > MAX_TARGETS_FOR_FULL:
+        return "low_rank"
+    return "full"

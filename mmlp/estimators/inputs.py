@@ -15,6 +15,7 @@ from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import validate_data
 
 from mmlp.errors import CallError, CallWarning
+from mmlp.estimators.arguments import check_choice
 from mmlp.tables.encoder import (
     CATEGORY_CHOICES,
     DATE_CHOICES,
@@ -98,20 +99,21 @@ def read_training_table(estimator: Any, X: Any, y: Any, weights: Any) -> Trainin
         multi_output=True,
         y_numeric=True,
         ensure_min_samples=MIN_ROWS,
-        reset=not estimator._warm,
+        reset=not estimator._resumes,
         **LOOSE_VALIDATION,
     )
     is_vector = np.ndim(y) == 1
     y = np.asarray(y, np.float64).reshape(len(y), -1)
 
-    rows, weights, X, y = estimator._weighted(weights, np.asarray(X), y)
-    row_indices = known_rows[rows]
+    used = estimator._select_weighted_rows(weights, np.asarray(X), y)
+    X, y = used.arrays
+    row_indices = known_rows[used.indices]
     table = ColumnTable(X, name_columns(estimator), is_category, kinds)
-    encoded = encode_training_rows(estimator, table, row_indices)
+    encoded = encode_training_rows(estimator, table, row_indices, stacklevel=5)
     estimator.columns_ = encoded.encoder
     return TrainingTable(
         row_indices=row_indices[encoded.kept],
-        weights=weights[encoded.kept],
+        weights=used.weights[encoded.kept],
         inputs=encoded.values,
         targets=y[encoded.kept],
         is_vector=is_vector,
@@ -126,7 +128,7 @@ def read_columns(estimator: Any, X: Any) -> ColumnTable:
         estimator,
         keep_cells(X),
         ensure_min_samples=MIN_ROWS,
-        reset=not estimator._warm,
+        reset=not estimator._resumes,
         **LOOSE_VALIDATION,
     )
     names = name_columns(estimator)
@@ -134,7 +136,7 @@ def read_columns(estimator: Any, X: Any) -> ColumnTable:
 
 
 def encode_training_rows(
-    estimator: Any, table: ColumnTable, row_indices: np.ndarray
+    estimator: Any, table: ColumnTable, row_indices: np.ndarray, *, stacklevel: int
 ) -> EncodedRows:
     """Fit an encoder to a table and encode it, or with a warm start use the fitted one.
 
@@ -144,10 +146,12 @@ def encode_training_rows(
     table : ColumnTable
     row_indices : array of int, shape (n_rows,)
         Where the rows stand in the X of `fit`, for errors.
+    stacklevel : int
+        Of the frame to which warnings are attributed; 1 is the caller.
     """
     kept = np.arange(len(table))
     try:
-        if estimator._warm:
+        if estimator._resumes:
             encoder = estimator.columns_
             _check_same_encoding(estimator, encoder.kinds_, table.is_category)
             if estimator.missing == "drop":
@@ -160,7 +164,7 @@ def encode_training_rows(
                 dates=estimator.dates,
             )
             kept = encoder.fit_table(table)
-        _warn_of_dropped_rows(estimator, len(kept), len(table))
+        _warn_of_dropped_rows(estimator, len(kept), len(table), stacklevel + 1)
         row_indices = row_indices[kept]
         values = encoder.encode(table.values[kept], table.names)
     except ProblemsError as error:
@@ -185,14 +189,15 @@ def encode_rows(estimator: Any, X: Any) -> np.ndarray:
 
 def check_column_arguments(estimator: Any, X: Any) -> list[bool]:
     """Check the arguments about columns; return which columns hold categories."""
-    estimator._one_of("missing", MISSING_CHOICES)
-    estimator._one_of("dates", DATE_CHOICES)
+    call = type(estimator).__name__
+    check_choice(call, "missing", estimator.missing, MISSING_CHOICES)
+    check_choice(call, "dates", estimator.dates, DATE_CHOICES)
     if not isinstance(estimator.categories, Sequence | np.ndarray) or isinstance(
         estimator.categories, str
     ):
-        estimator._one_of("categories", CATEGORY_CHOICES)
+        check_choice(call, "categories", estimator.categories, CATEGORY_CHOICES)
     return find_declared_categories(
-        X, estimator.categories, names=estimator.names, who=type(estimator).__name__
+        X, estimator.categories, names=estimator.names, who=call
     )
 
 
@@ -223,9 +228,10 @@ def _leave_out_unknown_targets(
     except (TypeError, ValueError):  # `validate_data` refuses it, if it must
         return X, y, weights, np.arange(np.shape(y)[0] if np.ndim(y) else 0)
 
-    is_unknown = np.zeros(0, bool)
+    is_unknown: Any = np.zeros(0, bool)
     if values.ndim and values.size:
-        is_unknown = np.isnan(values.reshape(len(values), -1)).any(axis=1)
+        is_missing = np.isnan(values.reshape(len(values), -1))
+        is_unknown = np.asarray(is_missing.any(axis=1))
     n_rows = len(is_unknown)
     if not is_unknown.any():
         return X, y, weights, np.arange(n_rows)
@@ -241,12 +247,14 @@ def _leave_out_unknown_targets(
         f"{n_rows - len(rows)} of {n_rows} rows are left out: a target is missing",
         call=call,
     )
-    warnings.warn(warning, stacklevel=5)  # at the call of `fit`
+    warnings.warn(warning, stacklevel=6)  # at the call of `fit`
     known_weights = None if weights is None else _safe_indexing(weights, rows)
     return _safe_indexing(X, rows), _safe_indexing(y, rows), known_weights, rows
 
 
-def _warn_of_dropped_rows(estimator: Any, n_kept: int, n_rows: int) -> None:
+def _warn_of_dropped_rows(
+    estimator: Any, n_kept: int, n_rows: int, stacklevel: int
+) -> None:
     """Warn of rows that are left out since a value is missing."""
     if n_kept == n_rows:
         return
@@ -258,7 +266,7 @@ def _warn_of_dropped_rows(estimator: Any, n_kept: int, n_rows: int) -> None:
         f"{n_rows - n_kept} of {n_rows} rows are left out: a value is missing",
         call=f"{type(estimator).__name__}.fit",
     )
-    warnings.warn(warning, stacklevel=5)  # at the call of `fit`
+    warnings.warn(warning, stacklevel=stacklevel + 1)
 
 
 def _check_same_encoding(

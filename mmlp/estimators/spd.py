@@ -1,250 +1,471 @@
 """`SPDRegressor`: from vectors to symmetric positive definite matrices of any trace."""
 
 import dataclasses
+import os
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 
 from mmlp import divergences
-from mmlp.argument_checks import check_floats
+from mmlp.argument_checks import check_floats, check_sizes
 from mmlp.errors import CallError, MatrixError
 from mmlp.estimators import model_files
-from mmlp.estimators.base import NetworkEstimator, guarded
-from mmlp.estimators.cross_fitting import Scaling, check_alike, fit_folds, folds
+from mmlp.estimators.arguments import (
+    check_choice,
+    check_hidden_sizes,
+    check_n_models,
+    check_validation_pair,
+)
+from mmlp.estimators.base import NetworkEstimator, restore_on_error
+from mmlp.estimators.covariance_networks import (
+    MatrixNetworkSizes,
+    MatrixRegressionBuilder,
+)
+from mmlp.estimators.cross_fitting import (
+    CrossFit,
+    check_same_architecture,
+    fit_networks,
+    split_into_folds,
+)
 from mmlp.estimators.inputs import encode_training_rows, read_columns
 from mmlp.estimators.outliers import Columns
-from mmlp.networks import CholeskyMLP, Dense, JointMatrixMLP
-from mmlp.networks.calibration import calibrate
+from mmlp.estimators.scaling import Scaling
 from mmlp.spd import Gram
 
-WIDTH = 100  # of the layers of the vector path, by default
+LOSSES = ("von_neumann", "stein", "quadratic", "log_euclidean")
+DEFAULT_HIDDEN_WIDTH = 100
 
 
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
+class MatrixTable(NamedTuple):
+    """The rows to learn from, checked.
+
+    Attributes
+    ----------
+    inputs : array of shape (n_rows, n_inputs)
+    factors : array of shape (n_rows, d, d)
+        Upper triangular factors of the matrices over their traces.
+    log_traces : array of shape (n_rows, 1)
+    row_weights : array of shape (n_rows,)
+    """
+
+    inputs: np.ndarray
+    factors: np.ndarray
+    log_traces: np.ndarray
+    row_weights: np.ndarray
+
+    @property
+    def dim(self) -> int:
+        """The size of the matrices."""
+        return self.factors.shape[1]
+
+
 class SPDRegressor(RegressorMixin, NetworkEstimator):
-    """x -> an SPD matrix: its shape of trace one by a network, and the logarithm of its trace.
+    """Regression for symmetric positive definite matrices.
 
-        loss(y / tr y, prediction of trace one) + (standardised log tr y - its prediction)^2
+    A network predicts the matrix over its trace, and the logarithm of the trace:
 
-    Shapes: X (n, p), y (n, d, d). `loss` is "von_neumann", "stein", "quadratic" or "log_euclidean".
-    The network is a `JointMatrixMLP` with matrices of the sizes `hidden_dims` and a vector path of
-    the widths `hidden_features`, by default 100 for each of them; with `network="cholesky"`, the
-    baseline, a `CholeskyMLP` of those widths. `n_models` networks are averaged; each stops when its
-    own fold of the rows has not improved for `patience` epochs (`None`: never). With `warm_start`
-    another `fit` goes on from the networks that were fitted; `n_iter_` are its epochs.
+        loss(y / tr y, prediction of trace one) + (standardized log tr y - prediction)^2
 
+    Columns of X may hold numbers, text, dates and missing values.
+
+    Parameters
+    ----------
+    loss : {"von_neumann", "stein", "quadratic", "log_euclidean"}, default="von_neumann"
+        Divergence between matrices of trace one.
+    network : {"joint", "cholesky"}, default="joint"
+        A `JointMatrixMLP`, with a path of matrices and a path of vectors, or, as a
+        baseline, a `CholeskyMLP`.
+    hidden_dims : tuple of int, default=(20, 20)
+        Sizes of the hidden matrices.
+    hidden_features : tuple of int or None, default=None
+        Widths of the hidden vectors; None is 100 for each of `hidden_dims`.
+    n_models : int, default=5
+        Number of networks, which are averaged. Each is trained without one fold of the
+        rows.
+    max_epochs : int, default=500
+        Limit of epochs.
+    batch_size : int, default=64
+        Rows in a batch.
+    learning_rate : float, default=0.01
+        Learning rate.
+    patience : int or None, default=50
+        A network stops when its held-out rows have not improved for this many epochs;
+        None is never.
+    missing : {"impute", "drop", "refuse"}, default="impute"
+        Missing values of X are filled by the median and marked by an indicator, or
+        their rows are left out of training, or they raise a ValueError.
+    categories : {"auto", "ignore"} or list of column names, default="auto"
+        Columns of text become indicators. A list names further columns whose numbers
+        are codes; "ignore" leaves text out.
+    dates : {"auto", "day-first", "month-first"}, default="auto"
+        Order of dates such as 05/03/2024, if no cell tells it.
+    random_state : int, RandomState or None, default=None
+        Seed of folds, weights and batches.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision of the networks.
+    verbose : int, default=0
+        Show progress.
+    warm_start : bool, default=False
+        Whether another `fit` resumes from the fitted networks.
+
+    Attributes
+    ----------
+    n_features_in_, feature_names_in_
+        Number and names of the columns of X, as in scikit-learn.
+    n_iter_ : int
+        Epochs of the last `fit`, of the networks that took most.
+    history_ : dict of arrays
+        Losses by epoch.
+    models_ : stack of networks
+        The fitted networks.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.standard_normal((40, 3))
     >>> Y = np.eye(2) + X[:, :2, None] * X[:, None, :2]
-    >>> sizes = {"hidden_dims": (4,), "hidden_features": (8,), "n_models": 2}
-    >>> model = SPDRegressor(**sizes, max_epochs=30, random_state=0).fit(X, Y)
-    >>> model.predict(X).shape
+    >>> model = SPDRegressor(
+    ...     hidden_dims=(4,),
+    ...     hidden_features=(8,),
+    ...     n_models=2,
+    ...     max_epochs=30,
+    ...     random_state=0,
+    ... )
+    >>> model.fit(X, Y).predict(X).shape
     (40, 2, 2)
     """
 
     kind = "spd"
     targets = "matrices"
     any_columns = True
-    _numbers = ("columns_", "input_", "trace_", "history_")
+    _fitted_attributes = ("columns_", "input_", "trace_", "history_")
 
-    # What becomes of columns that are not plain numbers: see `TableEncoder`.
-    missing: str = "impute"
-    categories: Any = "auto"
-    dates: str = "auto"
-    loss: str = "von_neumann"
-    network: str = "joint"
-    hidden_dims: tuple[int, ...] = (20, 20)
-    hidden_features: tuple[int, ...] | None = None
-    n_models: int = 5
-    learning_rate: float = 0.01
+    def __init__(
+        self,
+        *,
+        loss: str = "von_neumann",
+        network: str = "joint",
+        hidden_dims: tuple[int, ...] = (20, 20),
+        hidden_features: tuple[int, ...] | None = None,
+        n_models: int = 5,
+        max_epochs: int = 500,
+        batch_size: int = 64,
+        learning_rate: float = 0.01,
+        patience: int | None = 50,
+        missing: str = "impute",
+        categories: Any = "auto",
+        dates: str = "auto",
+        random_state: Any = None,
+        dtype: str = "float32",
+        verbose: int = 0,
+        warm_start: bool = False,
+    ):
+        self.loss = loss
+        self.network = network
+        self.hidden_dims = hidden_dims
+        self.hidden_features = hidden_features
+        self.n_models = n_models
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.missing = missing
+        self.categories = categories
+        self.dates = dates
+        self.random_state = random_state
+        self.dtype = dtype
+        self.verbose = verbose
+        self.warm_start = warm_start
 
-    @guarded
+    @restore_on_error
     def fit(
-        self, X, y, sample_weight=None, *, X_val=None, y_val=None, checkpoint=None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
     ) -> "SPDRegressor":
-        """Learn from X (n, p) and y (n, d, d); `checkpoint`: a folder, to go on from.
+        """Fit the networks.
 
-        With rows `X_val`, `y_val` networks stop by these, not by their own folds.
+        Parameters
+        ----------
+        X : array or data frame of shape (n, p)
+            Inputs.
+        y : array of shape (n, d, d)
+            Symmetric positive definite matrices.
+        sample_weight : array of shape (n,), optional
+            Weights of the rows.
+        X_val, y_val : array or data frame, optional
+            Validation rows, which decide when networks stop, in place of the held-out
+            rows of their folds.
+        checkpoint : path, optional
+            Directory from which an interrupted fit resumes.
+
+        Returns
+        -------
+        self
         """
-        seed = self._checked_seed(checkpoint)
-        self._one_of("loss", ("von_neumann", "stein", "quadratic", "log_euclidean"))
-        if y is None:
-            raise ValueError(
-                "`SPDRegressor.fit(X, y)` requires y to be passed, but the target y is None."
-            )
-        table = read_columns(self, X)
-        Y = _matrices(table.values, y, "fit")
-        self._one_of("network", ("joint", "cholesky"))
-        same = self.hidden_features is None
-        features = (
-            (WIDTH,) * len(self._sizes("hidden_dims")) if same else self.hidden_features
+        seed = self._check_training_arguments(checkpoint)
+        hidden_dims, hidden_features = self._check_model_arguments()
+        table = self._check_table(X, y, sample_weight)
+        n_rows, n_inputs = table.inputs.shape
+        n_folds = check_n_models(type(self).__name__, self.n_models, n_rows)
+        sizes = MatrixNetworkSizes(
+            architecture=self.network,
+            n_inputs=n_inputs,
+            dim=table.dim,
+            hidden_dims=hidden_dims,
+            hidden_features=hidden_features,
         )
-        paths = self._paths(self.network, features)
-        diagonal = np.diagonal(Y, axis1=1, axis2=2)  # which bounds the other entries
-        arrays = (diagonal, *factored(Y))
-        rows, weight, diagonal, factor, log_trace = self._weighted(
-            sample_weight, *arrays
-        )
-        encoded = encode_training_rows(self, table.take(rows), rows)
-        self.columns_ = encoded.encoder
-        X = encoded.values
-        kept = encoded.kept
-        rows, weight, diagonal, factor, log_trace = (
-            array[kept] for array in (rows, weight, diagonal, factor, log_trace)
-        )
-        build = _Build(self.network, X.shape[1], Y.shape[1], *paths)
-        log_trace = _but_for_rounding(log_trace, Y.shape[1])
-        self._check_cells(
-            rows, X, Columns("the diagonal of y", diagonal, squared=False)
-        )
-        self._warn_of_few_rows(len(X))
 
-        how: Any = {"training": self, "seed": seed, "checkpoint": checkpoint}
-        count = self._folds(len(X))
-        if self._warm:
-            check_alike(
-                type(self).__name__, self.models_, build, count, X.astype(self.dtype)
+        initial_networks = None
+        if self._resumes:
+            initial_networks = self.models_
+            check_same_architecture(
+                initial_networks,
+                MatrixRegressionBuilder(sizes),
+                n_folds,
+                table.inputs.astype(self.dtype),
+                estimator=type(self).__name__,
             )
-            how["models"] = self.models_
         else:
-            self.input_, self.trace_ = (
-                self._scaling(X, weight),
-                Scaling.of(log_trace, weight),
-            )
-        data = (self.input_.forward(X), factor, self.trace_.forward(log_trace))
-        parts = folds(len(X), count, np.random.default_rng(seed))
-        loss = _Loss(getattr(divergences, self.loss))
-        how["judges"] = self._judges(X_val, y_val, Y.shape[1])
-        fitted = fit_folds(build, loss, data, weight, parts, **how)
-        self.models_, self.history_ = fitted
+            self.input_ = self._scale_inputs(table.inputs, table.row_weights)
+            self.trace_ = Scaling.of(table.log_traces, table.row_weights)
+
+        task = CrossFit(
+            build=MatrixRegressionBuilder(sizes),
+            sample_loss=MatrixLoss(getattr(divergences, self.loss)),
+            arrays=(
+                self.input_.forward(table.inputs),
+                table.factors,
+                self.trace_.forward(table.log_traces),
+            ),
+            row_weights=table.row_weights,
+            folds=split_into_folds(n_rows, n_folds, np.random.default_rng(seed)),
+            seed=seed,
+            validation_arrays=self._standardize_validation(X_val, y_val, table.dim),
+            initial_networks=initial_networks,
+        )
+        self.models_, self.history_ = fit_networks(
+            task, self._training_settings(), checkpoint=checkpoint
+        )
         return self
 
-    def _judges(self, X_val, y_val, d: int) -> tuple[np.ndarray, ...] | None:
-        """Rows of validation as those of training, if there are any."""
-        if not self._both(X_val, y_val):
-            return None
-        x = self._standard(X_val)
-        Y = _matrices(x, y_val, "fit", "y_val")
-        if Y.shape[1] != d:
-            raise ValueError(
-                f"`SPDRegressor.fit(y_val=...)` must hold matrices of {d} x {d}, as y does, got "
-                f"shape {Y.shape}."
-            )
-        factor, log_trace = factored(Y, "y_val")
-        return x, factor, self.trace_.forward(log_trace)
+    def _check_model_arguments(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Check the arguments apart from the rows, and return the hidden sizes."""
+        call = type(self).__name__
+        check_choice(call, "loss", self.loss, LOSSES)
+        check_choice(call, "network", self.network, ("joint", "cholesky"))
+        hidden_features = self.hidden_features
+        if hidden_features is None:
+            hidden_dims = check_sizes(self.hidden_dims, f"{call}(hidden_dims=...)")
+            hidden_features = (DEFAULT_HIDDEN_WIDTH,) * len(hidden_dims)
+        return check_hidden_sizes(call, self.network, self.hidden_dims, hidden_features)
 
-    def predict(self, X) -> np.ndarray:
-        """The matrices, (n, d, d)."""
-        log_trace, factor = self._predict(_outputs, X)
+    def _check_table(self, X: Any, y: Any, sample_weight: Any) -> MatrixTable:
+        """Check the rows, encode the inputs and factorize the matrices."""
+        if y is None:
+            raise ValueError(
+                "`SPDRegressor.fit(X, y)` requires y to be passed, but the target y is "
+                "None."
+            )
+        table = read_columns(self, X)
+        Y = check_matrices(y, len(table), "fit")
+        # The diagonal bounds the other entries.
+        diagonal = np.diagonal(Y, axis1=1, axis2=2)
+        used = self._select_weighted_rows(sample_weight, diagonal, *factorize(Y))
+
+        # Warnings are attributed to the caller of `fit`: above this method are `fit`,
+        # its decorator, and the caller.
+        encoded = encode_training_rows(
+            self, table.take(used.indices), used.indices, stacklevel=4
+        )
+        self.columns_ = encoded.encoder
+        diagonal, factors, log_traces = (array[encoded.kept] for array in used.arrays)
+        self._check_cells(
+            used.indices[encoded.kept],
+            encoded.values,
+            Columns("the diagonal of y", diagonal, squared=False),
+            stacklevel=4,
+        )
+        self._warn_of_few_rows(len(encoded.values), stacklevel=4)
+        return MatrixTable(
+            inputs=encoded.values,
+            factors=factors,
+            log_traces=remove_rounding(log_traces, Y.shape[1]),
+            row_weights=used.weights[encoded.kept],
+        )
+
+    def _standardize_validation(
+        self, X_val: Any, y_val: Any, dim: int
+    ) -> tuple[np.ndarray, ...] | None:
+        """Return the validation rows as those of training, if there are any."""
+        if not check_validation_pair(type(self).__name__, X_val, y_val):
+            return None
+        inputs = self._standardize(X_val)
+        Y = check_matrices(y_val, len(inputs), "fit", "y_val")
+        if Y.shape[1] != dim:
+            raise ValueError(
+                f"`SPDRegressor.fit(y_val=...)` must hold matrices of {dim} x {dim}, "
+                f"as y does, got shape {Y.shape}."
+            )
+        factors, log_traces = factorize(Y, "y_val")
+        return inputs, factors, self.trace_.forward(log_traces)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict the matrices.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, p)
+
+        Returns
+        -------
+        array of shape (n, d, d)
+        """
+        log_trace, factor = self._apply_networks(predict_factor, X)
         scale = np.exp(self.trace_.back(log_trace) / 2)[..., None]
-        factor = scale * factor.astype(np.float64)  # (n, models, d, d)
+        factor = scale * factor.astype(np.float64)  # (n, networks, d, d)
         return np.mean(factor.mT @ factor, axis=1)
 
-    def score(self, X, y, sample_weight=None) -> float:
-        """R squared over all entries: 1 - sum |y - prediction|^2 / sum |y - mean of y|^2."""
-        from sklearn.metrics import r2_score  # here: predictions start without it
+    def score(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Return R squared over all entries of the matrices.
+
+            1 - sum |y - prediction|^2 / sum |y - mean of y|^2
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, p)
+        y : array of shape (n, d, d)
+        sample_weight : array of shape (n,), optional
+
+        Returns
+        -------
+        float
+        """
+        # Imported here, because predictions start faster without it.
+        from sklearn.metrics import r2_score
 
         prediction = self.predict(X)
-        Y = _matrices(prediction, y, "score")
-        # About one of the matrices, as that of `MultivariateRegressor`: equal ones are then zero.
-        flat = ((values - Y[:1]).reshape(len(values), -1) for values in (Y, prediction))
+        Y = check_matrices(y, len(prediction), "score")
+
+        # R squared is the same about any origin. About one of the matrices, matrices
+        # that are all equal are zero, and have no variance from rounding.
+        origin = Y[:1]
         return float(
             r2_score(
-                *flat, sample_weight=sample_weight, multioutput="variance_weighted"
+                (Y - origin).reshape(len(Y), -1),
+                (prediction - origin).reshape(len(prediction), -1),
+                sample_weight=sample_weight,
+                multioutput="variance_weighted",
             )
         )
 
-    def scores(self, X, y: Any = None) -> dict[str, float]:
-        """The mean von Neumann divergence (smaller is better), and R squared."""
-        divergence = divergences.von_neumann(
-            *map(Gram.from_dense, (self.predict(X), y))
-        )
-        r2 = (
-            {"r2": self.score(X, y)} if len(X) > 1 else {}
-        )  # of one row it is not defined
-        return {"von_neumann": float(jnp.mean(divergence)), **r2}
+    def scores(self, X: Any, y: Any = None) -> dict[str, float]:
+        """Return scores of the predicted matrices.
+
+        Parameters
+        ----------
+        X : array or data frame of shape (n, p)
+        y : array of shape (n, d, d)
+
+        Returns
+        -------
+        dict
+            "von_neumann", the mean divergence, smaller is better; and, for more than
+            one row, "r2".
+        """
+        prediction = Gram.from_dense(self.predict(X))
+        divergence = divergences.von_neumann(prediction, Gram.from_dense(y))
+        scores = {"von_neumann": float(jnp.mean(divergence))}
+        if len(X) > 1:
+            scores["r2"] = self.score(X, y)
+        return scores
 
     results: ClassVar = {"covariance": predict}
 
     def _check_fitted(self) -> None:
         model_files.check_scaling(self.trace_, "trace_", 1)
-        self._check_outputs("network", _outputs, self.models_, (1,), (None, None))
+        self._check_outputs("network", predict_factor, self.models_, (1,), (None, None))
 
 
 @dataclasses.dataclass(frozen=True)
-class _Build:
-    network: str
-    features: int
-    dim: int
-    hidden_dims: tuple[int, ...]
-    hidden_features: tuple[int, ...]
+class MatrixLoss:
+    """The loss of one row: divergence of matrices plus squared error of log trace."""
 
-    def __call__(self, key, X):
-        keys, sizes = jax.random.split(key), (self.features, self.dim)
-        # what is left of a joint one without hidden layers is a linear map to a triangle
-        if self.network == "cholesky" or not self.hidden_dims:
-            model = CholeskyMLP(*sizes, self.hidden_features, 1, key=keys[0])
-        else:
-            widths = self.hidden_dims, 1, self.hidden_features
-            model = JointMatrixMLP(*sizes, *widths, output=Dense(), key=keys[0])
-        return calibrate(model, X, key=keys[1])
-
-
-@dataclasses.dataclass(frozen=True)
-class _Loss:
     divergence: Callable
 
-    def __call__(self, model, key, t, x, factor, log_trace):
-        vector, A = model(x)
-        return self.divergence(A, Gram(factor, upper=True)) + jnp.sum(
-            (vector - log_trace) ** 2
-        )
+    def __call__(self, network, key, t, x, factor, log_trace):
+        vector, A = network(x)
+        divergence = self.divergence(A, Gram(factor, upper=True))
+        return divergence + jnp.sum((vector - log_trace) ** 2)
 
 
-def _outputs(model, x):
-    log_trace, A = model(x)
+def predict_factor(network, x):
+    """Return the standardized log trace and the factor of a matrix of trace one."""
+    log_trace, A = network(x)
     return log_trace, A.factor
 
 
-def _matrices(X: np.ndarray, Y, call: str, what: str = "y") -> np.ndarray:
-    """Y as (n, d, d), as many as rows of X."""
+def check_matrices(Y: Any, n_rows: int, method: str, argument: str = "y") -> np.ndarray:
+    """Return matrices (n, d, d) as float64, or raise a CallError."""
     Y = np.asarray(Y, np.float64)
-    if Y.ndim != 3 or Y.shape[1] != Y.shape[2] or not Y.shape[1] or len(Y) != len(X):
+    is_square = Y.ndim == 3 and Y.shape[1] == Y.shape[2] > 0
+    if not is_square or len(Y) != n_rows:
         raise CallError(
-            f"{what} must hold as many matrices (n, d, d) as X has rows, got {len(X)} rows and "
-            f"{what} of shape {Y.shape}",
-            call=f"SPDRegressor.{call}",
+            f"{argument} must hold as many matrices (n, d, d) as X has rows, got "
+            f"{n_rows} rows and {argument} of shape {Y.shape}",
+            call=f"SPDRegressor.{method}",
         )
     return Y
 
 
-def _but_for_rounding(log_trace: np.ndarray, d: int) -> np.ndarray:
-    """Their mean, where they differ by no more than the d roundings of a sum in float32.
+def remove_rounding(log_traces: np.ndarray, dim: int) -> np.ndarray:
+    """Return the mean, where log traces differ by no more than rounding in float32.
 
-    Matrices that were made to have trace one do: what is left must not be learnt.
+    Matrices that were scaled to trace one do so, by the roundings of a sum of `dim`
+    numbers. The differences must not be learnt.
     """
-    alike = np.ptp(log_trace) <= 2 * d * np.finfo(np.float32).eps
-    return np.full_like(log_trace, log_trace.mean()) if alike else log_trace
+    if np.ptp(log_traces) <= 2 * dim * np.finfo(np.float32).eps:
+        return np.full_like(log_traces, log_traces.mean())
+    return log_traces
 
 
-def factored(Y: np.ndarray, what: str = "y") -> tuple[np.ndarray, np.ndarray]:
-    """Upper triangular factors (n, d, d) of Y / tr Y, in float64, and log tr Y (n, 1)."""
-    check_floats(Y, f"SPDRegressor.fit({what}=...)", "(n, d, d)", ndim=3)
-    trace = np.trace(Y, axis1=1, axis2=2)
-    size = np.where(trace == 0, 1.0, np.abs(trace))[:, None, None]
+def factorize(Y: np.ndarray, argument: str = "y") -> tuple[np.ndarray, np.ndarray]:
+    """Return upper triangular factors of Y / tr Y, and log tr Y.
+
+    Parameters
+    ----------
+    Y : array of shape (n, d, d)
+    argument : str
+        What errors name.
+
+    Returns
+    -------
+    factors : array of float64, shape (n, d, d)
+    log_traces : array of shape (n, 1)
+    """
+    check_floats(Y, f"SPDRegressor.fit({argument}=...)", "(n, d, d)", ndim=3)
+    traces = np.trace(Y, axis1=1, axis2=2)
+    scale = np.where(traces == 0, 1.0, np.abs(traces))[:, None, None]
     try:
-        factor = Gram.from_dense(Y / size).factor
+        factors = Gram.from_dense(Y / scale).factor
     except MatrixError as error:
         raise MatrixError(
             error.requirement,
             f"{error.deviation} when scaled to trace one",
             index=error.index,
             call="SPDRegressor.fit",
-            argument=what,
+            argument=argument,
             remedy=error.remedy,
         ) from None
-    return np.asarray(factor), np.log(trace)[:, None]
+    return np.asarray(factors), np.log(traces)[:, None]

@@ -1,8 +1,9 @@
 """The columns of y: their names, and which of them are constant.
 
-A constant target has no density, and a covariance that is learnt for it shrinks towards zero until
-training fails; on the way it spoils those of the other targets. So constant targets are kept out of
-everything that is learnt, and are put back into what is predicted.
+A constant target has no density, and a covariance that is learnt for it shrinks towards
+zero until training fails; on the way it spoils those of the other targets. So constant
+targets are kept out of everything that is learnt, and are put back into what is
+predicted.
 """
 
 import warnings
@@ -13,17 +14,25 @@ import numpy as np
 
 from mmlp.argument_checks import check_floats
 from mmlp.errors import CallError, CallWarning
-from mmlp.estimators.covariance import ROUNDING
+from mmlp.estimators.precision import MAX_ROUNDING_IN_DEVIATIONS
 
 MAX_NAMES_SHOWN = 5
 
 
 class ConstantTargetWarning(CallWarning):
-    """A target is constant, so that it is predicted but has no part in densities and scores."""
+    """A target is constant: it is predicted, but densities and scores leave it out."""
 
 
 class TargetColumns(NamedTuple):
-    """Which of the d columns of y are constant, with their values (m,), and which vary."""
+    """Which of the columns of y vary, and which are constant.
+
+    Attributes
+    ----------
+    varying : array of int, shape (n_varying,)
+    constant : array of int, shape (n_constant,)
+    values : array of shape (n_constant,)
+        The values of the constant columns.
+    """
 
     varying: np.ndarray
     constant: np.ndarray
@@ -33,7 +42,8 @@ class TargetColumns(NamedTuple):
     def of(cls, y: np.ndarray) -> "TargetColumns":
         """Return those of y (n, d).
 
-        The value of a constant column is its median: where all values are equal, exactly this one.
+        The value of a constant column is its median, which is exact if all values are
+        equal.
         """
         constant = is_constant(y)
         columns = np.flatnonzero(constant)
@@ -45,7 +55,7 @@ class TargetColumns(NamedTuple):
         return len(self.varying) + len(self.constant)
 
     def with_constants(self, values: np.ndarray) -> np.ndarray:
-        """Return (n, d): `values` (n, k) of the varying targets beside the constants."""
+        """Return values (n, d) of all targets, from those of the varying ones."""
         if not len(self.constant):
             return values
         whole = np.empty((len(values), self.count))
@@ -54,7 +64,10 @@ class TargetColumns(NamedTuple):
         return whole
 
     def with_zeros(self, values: np.ndarray) -> np.ndarray:
-        """Return (..., d): `values` (..., k), such as deviations, and zero for constant targets."""
+        """Return values (..., d) of all targets: zero for constant ones.
+
+        `values` are those of the varying targets, such as deviations.
+        """
         if not len(self.constant):
             return values
         whole = np.zeros((*values.shape[:-1], self.count), values.dtype)
@@ -62,7 +75,7 @@ class TargetColumns(NamedTuple):
         return whole
 
     def differing(self, y: np.ndarray) -> np.ndarray:
-        """Return which rows of y (n, d) have another value where a target was constant, (n,)."""
+        """Return which rows of y (n, d) differ from a constant of `fit`, (n,)."""
         distance = np.abs(y[:, self.constant] - self.values)
         return np.any(distance > rounding_range(self.values), axis=1)
 
@@ -70,14 +83,16 @@ class TargetColumns(NamedTuple):
 def rounding_range(size: np.ndarray) -> np.ndarray:
     """Return the range of values of this size within which they count as one number.
 
-    Values of float64 are rounded by up to half a spacing, and a mean that is rounded by more than
-    `ROUNDING` standard deviations is not held finely enough for a density. The standard deviation
-    is at most half the range (Popoviciu, 1935). So a column has no density, whatever its values
-    are, if
+    Values of float64 are rounded by up to half a spacing, and a mean that is rounded by
+    more than `MAX_ROUNDING_IN_DEVIATIONS` standard deviations is not precise enough for
+    a density. The standard deviation is at most half the range (Popoviciu, 1935). So a
+    column has no density, whatever its values are, if
 
-        spacing / 2 >= ROUNDING * range / 2,    that is    range <= spacing / ROUNDING
+        spacing / 2 >= MAX_ROUNDING_IN_DEVIATIONS * range / 2
+
+    that is, if range <= spacing / MAX_ROUNDING_IN_DEVIATIONS.
     """
-    return np.spacing(np.abs(size)) / ROUNDING
+    return np.spacing(np.abs(size)) / MAX_ROUNDING_IN_DEVIATIONS
 
 
 def is_constant(y: np.ndarray) -> np.ndarray:
@@ -104,8 +119,8 @@ def find_columns(
     if not len(columns.varying):
         which = "the target is" if y.shape[1] == 1 else f"all {y.shape[1]} targets are"
         raise CallError(
-            f"{which} constant over the {len(y)} rows that are used: there is nothing to "
-            "learn",
+            f"{which} constant over the {len(y)} rows that are used: there is nothing "
+            "to learn",
             call=call,
             remedy="give a target that varies",
         )
@@ -116,22 +131,20 @@ def find_columns(
 
 
 def describe_constants(columns: TargetColumns, names: Sequence[str] | None) -> str:
-    """Return a sentence that names constant targets and says what is predicted for them."""
-    listed = name_columns(columns.constant, names)
-    several = len(columns.constant) > 1
-    verb = (
-        "are constant, and are"
-        if several
-        else f"is constant, {columns.values[0]:.6g}, and is"
-    )
-    whose = "their" if several else "its"
+    """Return a sentence about the constant targets and their predictions."""
+    listed = describe_columns(columns.constant, names)
+    verb = f"is constant, {columns.values[0]:.6g}, and is"
+    whose = "its"
+    if len(columns.constant) > 1:
+        verb = "are constant, and are"
+        whose = "their"
     return (
-        f"{listed} {verb} kept out of the covariance that is learnt: {whose} variance is predicted "
-        "as zero, and densities and scores are those of the other targets"
+        f"{listed} {verb} kept out of the covariance that is learnt: {whose} variance "
+        "is predicted as zero, and densities and scores are those of the other targets"
     )
 
 
-def name_columns(
+def describe_columns(
     columns: np.ndarray, names: Sequence[str] | None, word: str = "target"
 ) -> str:
     """Return columns as text, such as "target 'u'" or "targets 0, 1, 2 (from 0)"."""
@@ -147,11 +160,12 @@ def name_columns(
     return f"{word}{plural} {', '.join(labels)}{more}{from_zero}"
 
 
-def frame_columns(y: Any) -> list[str] | None:
+def text_names(y: Any) -> list[str] | None:
     """Return the names of the columns of a data frame, where all of them are text.
 
-    This is scikit-learn's rule for X. The name of a series is not one of them: with a single target
-    there is no order to get wrong, and scikit-learn's tools pass series of any name.
+    This is scikit-learn's rule for X. The name of a series is not one of them: with a
+    single target there is no order to get wrong, and scikit-learn's tools pass series
+    of any name.
     """
     columns = getattr(y, "columns", None)
     if columns is None or callable(columns):
@@ -160,11 +174,11 @@ def frame_columns(y: Any) -> list[str] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
-def numeric_targets(call: str, y: Any, argument: str = "y") -> Any:
+def convert_to_numbers(call: str, y: Any, argument: str = "y") -> Any:
     """Return y, with floats in the place of pandas' own types of numbers.
 
-    NumPy makes numbers of dates and durations without a word, in whatever unit they are stored, and
-    a large negative one of a missing date.
+    NumPy makes numbers of dates and durations without a word, in whatever unit they are
+    stored, and a large negative one of a missing date.
 
     Raises
     ------
@@ -181,11 +195,14 @@ def numeric_targets(call: str, y: Any, argument: str = "y") -> Any:
     ]
     if timed:
         where = (
-            "" if len(dtypes) == 1 else f" in {name_columns(np.array(timed), names)}"
+            ""
+            if len(dtypes) == 1
+            else f" in {describe_columns(np.array(timed), names)}"
         )
         raise ValueError(
-            f"`{call}({argument}=...)` holds dates or durations{where}, and must hold numbers: "
-            "count them in a unit, such as `(y - y.min()) / np.timedelta64(1, 'D')`."
+            f"`{call}({argument}=...)` holds dates or durations{where}, and must hold "
+            "numbers: count them in a unit, such as `(y - y.min()) / np.timedelta64(1, "
+            "'D')`."
         )
     if is_frame and not all(isinstance(dtype, np.dtype) for dtype in dtypes):
         try:
@@ -200,15 +217,16 @@ def numeric_targets(call: str, y: Any, argument: str = "y") -> Any:
 def check_names(
     call: str, y: Any, fitted: Sequence[str] | None, argument: str = "y"
 ) -> None:
-    """Refuse a data frame whose columns have other names, or another order, than those of `fit`.
+    """Raise a ValueError if the columns of a data frame are not those of `fit`.
 
     An array or a series has no names, and is taken as it is.
     """
-    names = frame_columns(y)
+    names = text_names(y)
     if names is None or fitted is None or names == list(fitted):
         return
     texts = [
-        f"`{call}({argument}=...)`: the target names should match those that were passed to `fit`."
+        f"`{call}({argument}=...)`: the target names should match those that were "
+        "passed to `fit`."
     ]
     unseen = [name for name in names if name not in fitted]
     missing = [name for name in fitted if name not in names]
@@ -228,7 +246,7 @@ def check_names(
 
 
 def column_labels(call: str, y: Any) -> list[Any] | None:
-    """Return the labels of the columns of a data frame, of any type, which must be different."""
+    """Return the labels of the columns of a data frame, of any type, if they differ."""
     columns = getattr(y, "columns", None)
     if columns is None or callable(columns):
         return None
@@ -246,10 +264,10 @@ def column_labels(call: str, y: Any) -> list[Any] | None:
 def check_order(
     call: str, y: Any, fitted: Sequence[Any] | None, argument: str = "y"
 ) -> None:
-    """Refuse a data frame with the labels of `fit` in another order.
+    """Raise a ValueError if a data frame has the labels of `fit` in another order.
 
-    This is for labels that are not text, such as numbers or those of a MultiIndex: `check_names`
-    does not know them, and other labels are no error.
+    This is for labels that are not text, such as numbers or those of a MultiIndex:
+    `check_names` does not know them, and other labels are no error.
     """
     columns = getattr(y, "columns", None)
     if columns is None or callable(columns) or fitted is None:
@@ -261,8 +279,8 @@ def check_order(
         and set(labels) == set(fitted)
     ):
         raise ValueError(
-            f"`{call}({argument}=...)`: the columns must be in the same order as they were in "
-            f"`fit`: {_join_names(list(fitted))}; got {_join_names(labels)}."
+            f"`{call}({argument}=...)`: the columns must be in the same order as they "
+            f"were in `fit`: {_join_names(list(fitted))}; got {_join_names(labels)}."
         )
 
 
@@ -276,64 +294,100 @@ def _join_names(names: Sequence[Any]) -> str:
     return ", ".join(map(repr, names[:MAX_NAMES_SHOWN])) + more
 
 
-def checked_targets(
-    regressor: Any, y: Any, n: int, call: str = "log_density", argument: str = "y"
-) -> np.ndarray:
-    """Return y (n, d) of a call of a fitted regressor as finite float64, its names checked.
+class FittedTargets(NamedTuple):
+    """What `fit` has learnt about the columns of y.
 
-    Where a target was constant in `fit` and differs here, there is a warning: the density of all
-    targets is zero there, and what is returned is that of the others.
+    Attributes
+    ----------
+    columns : TargetColumns
+    names : names of the targets, if y was a data frame with names of text
+    labels : labels of any type, if y was a data frame
     """
-    name = type(regressor).__name__
-    d = regressor.n_targets
-    check_names(
-        f"{name}.{call}", y, getattr(regressor, "target_names_", None), argument
-    )
-    check_order(
-        f"{name}.{call}", y, getattr(regressor, "_target_labels", None), argument
-    )
-    y = np.asarray(numeric_targets(f"{name}.{call}", y, argument), np.float64)
-    if y.shape != (n, d) and (y.shape, d) != ((n,), 1):
-        raise ValueError(
-            f"`{name}.{call}({argument}=...)` needs {argument} of shape ({n}, {d}), a row for each "
-            f"of X and a column for each target of `fit`, got shape {y.shape}."
-        )
-    y = check_floats(
-        y.reshape(n, d), f"{name}.{call}({argument}=...)", "(n, d)", ndim=2
-    )
-    y = np.asarray(y)
 
-    columns = regressor._target_columns
-    differing = columns.differing(y)
-    if differing.any():
-        names = getattr(regressor, "target_names_", None)
-        warning = ConstantTargetWarning(
-            f"{differing.sum()} of {n} rows differ from the constant of training in "
-            f"{name_columns(columns.constant, names)}. The density of all targets is zero "
-            "there; densities and scores are those of the other targets",
-            call=f"{name}.{call}",
+    columns: TargetColumns
+    names: Sequence[str] | None
+    labels: Sequence[Any] | None
+
+
+def check_targets(
+    y: Any, n_rows: int, fitted: FittedTargets, *, call: str, argument: str = "y"
+) -> np.ndarray:
+    """Return targets of a fitted regressor as finite float64, with their names checked.
+
+    Parameters
+    ----------
+    y : array or data frame of shape (n_rows, d), or (n_rows,) for a single target
+    n_rows : int
+    fitted : FittedTargets
+    call, argument : str
+        What errors and warnings name.
+
+    Returns
+    -------
+    array of shape (n_rows, d)
+
+    Raises
+    ------
+    ValueError
+        If names, shape or numbers do not suit the fit.
+
+    Warns
+    -----
+    ConstantTargetWarning
+        If a target was constant in `fit` and differs here: the density of all targets
+        is zero there, and what is returned is that of the others.
+    """
+    n_targets = fitted.columns.count
+    check_names(call, y, fitted.names, argument)
+    check_order(call, y, fitted.labels, argument)
+    y = np.asarray(convert_to_numbers(call, y, argument), np.float64)
+    is_single = n_targets == 1 and y.shape == (n_rows,)
+    if y.shape != (n_rows, n_targets) and not is_single:
+        raise ValueError(
+            f"`{call}({argument}=...)` needs {argument} of shape ({n_rows}, "
+            f"{n_targets}), a row for each of X and a column for each target of `fit`, "
+            f"got shape {y.shape}."
         )
-        warnings.warn(warning, stacklevel=3)
+    y = y.reshape(n_rows, n_targets)
+    y = np.asarray(check_floats(y, f"{call}({argument}=...)", "(n, d)", ndim=2))
+
+    differing = fitted.columns.differing(y)
+    if differing.any():
+        constant = describe_columns(fitted.columns.constant, fitted.names)
+        warning = ConstantTargetWarning(
+            f"{differing.sum()} of {n_rows} rows differ from the constant of training "
+            f"in {constant}. The density of all targets is zero there; densities and "
+            "scores are those of the other targets",
+            call=call,
+        )
+        # Predictions call this through `_check_targets`: attributed to their caller.
+        warnings.warn(warning, stacklevel=4)
     return y
 
 
-def check_constants(regressor: Any) -> None:
-    """Refuse constant targets that a damaged or crafted model file gives."""
-    columns = regressor.constant_targets_
-    values = regressor.constant_values_
+def check_constants(
+    columns: Any, values: Any, n_varying: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return constant targets and their values from a file, or raise a ValueError.
+
+    Parameters
+    ----------
+    columns, values : Any
+        What a damaged or crafted file may give for `constant_targets_` and
+        `constant_values_`.
+    n_varying : int
+        The number of targets that vary.
+    """
     if not (isinstance(columns, np.ndarray) and isinstance(values, np.ndarray)):
         raise ValueError("its constant_targets_ and constant_values_ are not arrays")
-    count = len(regressor.target_.scale) + columns.size
-    whole = columns.ndim == 1 and (columns.dtype.kind in "iu" or not columns.size)
-    ascending = whole and np.all(np.diff(columns) > 0)
-    if not ascending or np.any((columns < 0) | (columns >= count)):
+    count = n_varying + columns.size
+    is_whole = columns.ndim == 1 and (columns.dtype.kind in "iu" or not columns.size)
+    is_ascending = is_whole and np.all(np.diff(columns) > 0)
+    if not is_ascending or np.any((columns < 0) | (columns >= count)):
         raise ValueError(
             f"its constant_targets_ are not some of {count} columns, in order"
         )
-    if (
-        values.shape != columns.shape
-        or not np.isfinite(values.astype(np.float64)).all()
-    ):
+    is_matching = values.shape == columns.shape
+    if not is_matching or not np.isfinite(values.astype(np.float64)).all():
         raise ValueError(f"its constant_values_ are not {columns.size} finite numbers")
-    regressor.constant_targets_ = columns.astype(int)
-    regressor.constant_values_ = values.astype(np.float64)
+    return columns.astype(int), values.astype(np.float64)

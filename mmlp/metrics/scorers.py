@@ -209,14 +209,14 @@ def _final_estimator(estimator: Any, X: Any, scorer: str) -> tuple[Any, Any]:
         raise ValueError(
             f"`{scorer}` cannot score a {type(estimator).__name__}: it transforms only "
             "means back, so there is no density of y. Leave it out, because "
-            "`MultivariateRegressor` standardises targets itself; or transform y before "
-            "`fit`, and score the transformed y."
+            "`MultivariateRegressor` standardises targets itself; or transform y "
+            "before `fit`, and score the transformed y."
         )
     return estimator, X
 
 
 def _select_scored_targets(estimator: Any, X: Any, y: Any) -> Any:
-    """Return the columns of y that the distribution covers, with their names checked."""
+    """Return the columns of y that the distribution covers; check their names."""
     if hasattr(estimator, "scored_targets"):
         return estimator.scored_targets(X, y)
     return y

@@ -489,15 +489,15 @@ def _check_probabilities(pit: ArrayLike, call: str) -> np.ndarray:
     return pit
 
 
-def rescaled_weights(weight: np.ndarray) -> np.ndarray:
-    """Return weights times a power of two, so that the largest lies between one and two.
+def rescale_weights(weight: np.ndarray) -> np.ndarray:
+    """Return weights times a power of two: the largest lies between one and two.
 
     Only the ratios of weights count. This rounds nothing, and sums of weights cannot
     overflow.
 
     Examples
     --------
-    >>> print(rescaled_weights(np.array([3e300, 0.75e300])).round(2))
+    >>> print(rescale_weights(np.array([3e300, 0.75e300])).round(2))
     [1.12 0.28]
     """
     largest = float(np.max(weight, initial=0.0))
@@ -507,8 +507,8 @@ def rescaled_weights(weight: np.ndarray) -> np.ndarray:
     return np.ldexp(weight, 1 - int(exponent))
 
 
-def checked_weight(sample_weight: ArrayLike, n: int, call: str) -> np.ndarray:
-    """Return the weights of n rows, or one number for all, as `rescaled_weights`.
+def check_sample_weight(sample_weight: ArrayLike, n: int, call: str) -> np.ndarray:
+    """Return the weights of n rows, or one number for all, as `rescale_weights`.
 
     Raises
     ------
@@ -533,7 +533,7 @@ def checked_weight(sample_weight: ArrayLike, n: int, call: str) -> np.ndarray:
             f"`{call}(sample_weight=...)` must be finite and not negative, and not "
             "zero for all rows."
         )
-    return rescaled_weights(weight)
+    return rescale_weights(weight)
 
 
 def weighted_mean(
@@ -543,5 +543,5 @@ def weighted_mean(
     values = np.asarray(values, np.float64)
     if sample_weight is None:
         return float(np.mean(values))
-    weight = checked_weight(sample_weight, len(values), call)
+    weight = check_sample_weight(sample_weight, len(values), call)
     return float(np.average(values, weights=weight))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mmlp.estimators.outliers import names_of
+from mmlp.estimators.outliers import column_names
 from mmlp.tables.cells import Cells
 from mmlp.tables.classification import classify_column
 from mmlp.tables.kinds import MISSING_LEVEL, Categories, Dates, LeftOut, Numbers
@@ -31,7 +31,7 @@ class Rows:
         Position of each row in the user's table, from 0.
     describe_row : callable
         Turns such a position into the words that a reader knows it by.
-    kinds : sequence, default ()
+    kinds : sequence, default=()
         Kinds of the columns, if the model has classified them.
     """
 
@@ -158,7 +158,7 @@ def choose_names(
     >>> choose_names(None, None, None, letter="x", n=2)
     ('x0', 'x1')
     """
-    for candidates in (names, names_of(table), model_names):
+    for candidates in (names, column_names(table), model_names):
         if candidates is not None and len(candidates) == n:
             return tuple(str(name) for name in candidates)
     return tuple(f"{letter}{i}" for i in range(n))

@@ -130,10 +130,10 @@ def score_baselines(
         reason = f"Baselines need {MIN_ROWS} training rows, got {n_training_rows}."
         return BaselineScores({}, reason)
 
-    x = np.asarray(model._standard(rows.X), float)
+    x = np.asarray(model._standardize(rows.X), float)
     training_rows = None
     if train is not None:
-        training_rows = (np.asarray(model._standard(train.X), float), train.y)
+        training_rows = (np.asarray(model._standardize(train.X), float), train.y)
 
     scores = {}
     for name, fit in BASELINES.items():

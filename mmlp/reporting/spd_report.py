@@ -118,10 +118,10 @@ def predict_all(
     predictions = {"this model": predicted}
     if len(rows if train is None else train) < MIN_ROWS_OF_BASELINES:
         return predictions
-    x = np.asarray(model._standard(rows.X), float)
+    x = np.asarray(model._standardize(rows.X), float)
     training_rows = None
     if train is not None:
-        training_rows = (np.asarray(model._standard(train.X), float), train.y)
+        training_rows = (np.asarray(model._standardize(train.X), float), train.y)
     return predictions | predict_matrices(x, rows.y, training_rows)
 
 

@@ -1,71 +1,102 @@
-"""Files that are whole or absent: safetensors with a checksum, written aside and then renamed.
+"""Files of arrays and metadata: safetensors with a checksum, written in one step.
 
-Nothing in such a file is code. What is read is checked before it is believed: the length that the
-header claims against the size of the file, the format by the safetensors library, and names,
-shapes, numbers and metadata by SHA-256.
+Nothing in such a file is code, and it is checked before it is used: the length that the
+header claims against the size of the file, the format by the safetensors library, and
+names, shapes, numbers and metadata by SHA-256.
 """
 
 import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mmlp import atomic_files
 from mmlp.errors import FileError
 
-HEADER_LIMIT = 100 * 2**20  # bytes; safetensors' own limit
+MAX_HEADER_BYTES = 100 * 2**20  # the limit of the safetensors library
+LENGTH_BYTES = 8  # at the start of a file, for the length of the header
 FORMAT = "mmlp"  # the entry of the header that holds the metadata
 VERSION = 2  # of the format; 1 was that of 0.1.0, whose networks had other parts
-DTYPES = {"bool", "float16", "float32", "float64"}
-DTYPES |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+DTYPES = frozenset(
+    "bool float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 "
+    "uint64".split()
+)
 
 
 def write(path: Path, arrays: dict[str, np.ndarray], metadata: dict) -> None:
-    """Write arrays and metadata (anything JSON): the file is complete, or what was there before."""
+    """Write a file that is complete, or leave what was there before.
+
+    Parameters
+    ----------
+    path : Path
+    arrays : dict of arrays
+    metadata : dict
+        Anything that JSON can hold.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
     from safetensors.numpy import save
 
     text = json.dumps(metadata, sort_keys=True)
-    arrays = {
+    contiguous = {
         name: np.require(array, requirements="C") for name, array in arrays.items()
     }
-    atomic_files.replace_file(
-        path, save(arrays, {FORMAT: text, "sha256": _digest(arrays, text)})
-    )
+    header = {FORMAT: text, "sha256": _digest(contiguous, text)}
+    atomic_files.replace_file(path, save(contiguous, header))
 
 
 def read(path: Path) -> tuple[dict[str, np.ndarray], dict]:
-    """What `write` wrote. A `ValueError` names the file and what is wrong with it."""
+    """Return the arrays and the metadata of a file that `write` wrote.
+
+    Raises
+    ------
+    ValueError
+        If it is another file, or a damaged one.
+    OSError
+        If it cannot be read.
+    """
     with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        claimed = int.from_bytes(file.read(8), "little")
-        if size < 8 or claimed > size - 8 or claimed > HEADER_LIMIT:
+        n_bytes = os.fstat(file.fileno()).st_size
+        header_bytes = int.from_bytes(file.read(LENGTH_BYTES), "little")
+        array_bytes = n_bytes - LENGTH_BYTES - header_bytes
+        # Checked before anything of that size is read.
+        is_complete = n_bytes >= LENGTH_BYTES and array_bytes >= 0
+        if not is_complete or header_bytes > MAX_HEADER_BYTES:
             raise ValueError(
-                f"{path} is not a complete safetensors file: it has {size} bytes, its header "
-                f"claims {claimed}. Only files written by this library can be read (no pickles); "
-                "if it was one, use an older copy."
+                f"{path} is not a complete safetensors file: it has {n_bytes} bytes, "
+                f"its header claims {header_bytes}. Only files written by this library "
+                "can be read (no pickles); if it was one, use an older copy."
             )
-        metadata = _metadata(path, file.read(claimed), size - 8 - claimed)
+        header = _read_header(path, file.read(header_bytes), array_bytes)
         file.seek(0)
-        arrays = _arrays(path, file.read())
-    if _digest(arrays, metadata[FORMAT]) != metadata.get("sha256"):
-        raise _damaged(path, "its content does not match its checksum")
-    content = _json(metadata[FORMAT])
-    if content is None:
-        raise _damaged(path, f"the entry {FORMAT!r} of its header is not a JSON object")
-    return arrays, content
+        arrays = _read_arrays(path, file.read())
+
+    text = header[FORMAT]
+    if _digest(arrays, text) != header.get("sha256"):
+        raise _damage_error(path, "its content does not match its checksum")
+    metadata = _parse_object(text)
+    if metadata is None:
+        raise _damage_error(
+            path, f"the entry {FORMAT!r} of its header is not a JSON object"
+        )
+    return arrays, metadata
 
 
 def check_version(path: Path, metadata: dict) -> None:
-    """Refuse a file in another version of the format.
+    """Raise unless a file has the present version of the format.
 
     Parameters
     ----------
     path : Path
         The file, which the error names.
     metadata : dict
-        What the file says of itself.
+        The metadata of the file.
 
     Raises
     ------
@@ -80,56 +111,80 @@ def check_version(path: Path, metadata: dict) -> None:
         remedy = "fit again"
     elif type(version) is int and version < VERSION:
         problem = (
-            f"has format version {version}, which is older than the version {VERSION} that "
-            "this matrix-mlp reads"
+            f"has format version {version}, which is older than the version {VERSION} "
+            "that this matrix-mlp reads"
         )
         remedy = "fit again, or use the matrix-mlp that wrote it"
     else:
-        problem = f"has format version {version!r:.80}, but this matrix-mlp reads version {VERSION}"
+        problem = (
+            f"has format version {version!r:.80}, but this matrix-mlp reads version "
+            f"{VERSION}"
+        )
         remedy = "update matrix-mlp"
     raise FileError(path, problem, remedy=remedy)
 
 
-def check_dtypes(arrays: dict, argument: str) -> None:
-    """Refuse what would not come back as it was; `arrays` may be those of NumPy or JAX."""
+def check_dtypes(arrays: dict[str, Any], argument: str) -> None:
+    """Raise if an array has a dtype that the file format cannot hold.
+
+    Parameters
+    ----------
+    arrays : dict of arrays of NumPy or JAX
+    argument : str
+        The argument that they come from, for the message.
+    """
     for name, array in arrays.items():
         if array.dtype.name not in DTYPES:
             raise ValueError(
-                f"`{argument}` has {name!r} of dtype {array.dtype}, which the file format cannot "
-                "hold; cast it first, such as to float32 (`astype`), and a random key to numbers "
-                "(`jax.random.key_data`)."
+                f"`{argument}` has {name!r} of dtype {array.dtype}, which the file "
+                "format cannot hold; cast it first, such as to float32 (`astype`), and "
+                "a random key to numbers (`jax.random.key_data`)."
             )
 
 
-def _metadata(path: Path, text: bytes, rest: int) -> dict[str, str]:
-    """The metadata in the header, which must account for the `rest` of the file."""
-    header = _json(text)
+def _read_header(path: Path, text: bytes, array_bytes: int) -> dict[str, str]:
+    """Return the entries of this library in a header that fits the size of the file."""
+    header = _parse_object(text)
     if header is None:
         raise ValueError(
             f"{path} is not a safetensors file: its header is not a JSON object."
         )
-    metadata = header.pop("__metadata__", None)
-    if not isinstance(metadata, dict) or not isinstance(metadata.get(FORMAT), str):
+    entries = header.pop("__metadata__", None)
+    if not isinstance(entries, dict) or not isinstance(entries.get(FORMAT), str):
         raise ValueError(
-            f"{path} is a safetensors file of another library, or damaged: its header lacks the "
-            f"entry {FORMAT!r}. Read it with the library that wrote it."
+            f"{path} is a safetensors file of another library, or damaged: its header "
+            f"lacks the entry {FORMAT!r}. Read it with the library that wrote it."
         )
     try:
-        length = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+        ends = [tensor["data_offsets"][1] for tensor in header.values()]
+        claimed_bytes = max(ends, default=0)
     except (TypeError, KeyError, IndexError):
-        length = None
-    if length != rest:
-        raise _damaged(
-            path, f"it has {rest} bytes of numbers, its header claims {length!r:.80}"
+        claimed_bytes = None
+    if claimed_bytes != array_bytes:
+        raise _damage_error(
+            path,
+            f"it has {array_bytes} bytes of numbers, its header claims "
+            f"{claimed_bytes!r:.80}",
         )
-    return metadata
+    return entries
 
 
-def _damaged(path: Path, what: str) -> ValueError:
-    return ValueError(f"{path} is damaged: {what}. Use an older copy.")
+def _read_arrays(path: Path, content: bytes) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        return load(content)
+    except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as error:
+        raise _damage_error(path, f"{error!s:.200}") from None
 
 
-def _json(text: bytes | str) -> dict | None:
+def _damage_error(path: Path, problem: str) -> ValueError:
+    return ValueError(f"{path} is damaged: {problem}. Use an older copy.")
+
+
+def _parse_object(text: bytes | str) -> dict | None:
+    """Return a JSON object, or None if the text is something else."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -137,17 +192,8 @@ def _json(text: bytes | str) -> dict | None:
     return value if isinstance(value, dict) else None
 
 
-def _arrays(path: Path, content: bytes) -> dict[str, np.ndarray]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    try:
-        return load(content)
-    except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise _damaged(path, f"{error!s:.200}") from None
-
-
 def _digest(arrays: dict[str, np.ndarray], text: str) -> str:
+    """Return the checksum of arrays and metadata."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(arrays):
         array = arrays[name]

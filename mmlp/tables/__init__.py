@@ -1,4 +1,4 @@
-"""Tables: files of them, and columns of any type as numbers.
+"""Read and write tables, and encode columns of any type as numbers.
 
 Readers and writers of files are imported at once. `TableEncoder`, which needs
 scikit-learn, is imported on first use.

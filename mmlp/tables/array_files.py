@@ -13,7 +13,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 # What NumPy raises for a damaged file. An OverflowError comes from a shape such as
-# (10**20, 0), of which no array can be.
+# (10**20, 0), which no array can have.
 DAMAGE_ERRORS = (
     ValueError,
     EOFError,
@@ -89,7 +89,7 @@ def _load_npz(path: Path, take: Callable[[Any], Any]) -> Any:
         with open(path, "rb") as file:
             content = np.load(file, allow_pickle=False)
             if not isinstance(content, np.lib.npyio.NpzFile):
-                raise ValueError("the content is of the other kind")
+                raise ValueError("this is an .npy")  # `_explain_damage` rewords it
             return take(content)
 
     return _explain_damage(path, load)
@@ -127,6 +127,7 @@ def _check_numbers(path: Path, name: str, array: Any) -> None:
             f"{path}: {name} has the shape {array.shape}; it needs rows and columns."
         )
 
+    # The matrices Y must be complete; X and y may have missing values.
     places = _find_bad_numbers(array, may_be_missing=name != "Y")
     if places:
         place = places[0]
@@ -140,9 +141,9 @@ def _check_numbers(path: Path, name: str, array: Any) -> None:
 def _find_bad_numbers(
     array: np.ndarray, *, may_be_missing: bool
 ) -> list[tuple[int, ...]]:
-    """Return the places of numbers that are infinite or, if it must not be, NaN.
+    """Return the places of infinite numbers, and of NaN where none may be missing.
 
-    Some rows are checked after the other, because the array may be mapped into memory.
+    The array is checked in chunks, because it may be mapped into memory.
     """
     n_rows = max(1, NUMBERS_PER_CHUNK * len(array) // array.size)
     places = []

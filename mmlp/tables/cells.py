@@ -55,7 +55,9 @@ class Cells(NamedTuple):
         # Python compares True, 1 and 1.0 as equal, and the two times 02:30 of the night
         # in which clocks are set back. The keys tell them apart.
         cell_types = {type(cell) for cell in column}
-        has_times = any(issubclass(kind, datetime.datetime) for kind in cell_types)
+        has_times = any(
+            issubclass(cell_type, datetime.datetime) for cell_type in cell_types
+        )
         folds: Iterable[int] = repeat(0)
         if has_times:
             folds = [getattr(cell, "fold", 0) for cell in column]
@@ -72,7 +74,7 @@ class Cells(NamedTuple):
             normalized = [
                 (fold, normalize_cell(cell)) for _, fold, cell in index_of_cell
             ]
-            value_of_cell = [
+            value_indices = [
                 index_of_value.setdefault(
                     (isinstance(value, bool), fold, value), len(index_of_value)
                 )
@@ -85,7 +87,7 @@ class Cells(NamedTuple):
             ) from None
 
         values = [value for _, _, value in index_of_value]
-        return cls(values, np.array(value_of_cell, int)[codes])
+        return cls(values, np.array(value_indices, int)[codes])
 
     @property
     def counts(self) -> np.ndarray:

@@ -4,6 +4,9 @@
 cells of the column and returns how they are to be read, or the problem that keeps the
 column from being used. It learns no statistics: `Kind.learn` does, from the rows that
 a model is trained on.
+
+The functions work on the distinct values of a column: `present` lists the indices of
+those in `cells.values` that are not missing.
 """
 
 from collections.abc import Callable
@@ -32,8 +35,8 @@ from mmlp.tables.problems import Problem, Remedy, quote
 
 # If this share of the cells are numbers, or dates, the others are mistakes.
 MIN_SHARE_OF_KIND = 0.9
-# So few cells that are not numbers are mistakes even in a column of few distinct values,
-# which could otherwise be one of categories.
+# At most this many stray cells are mistakes even in a column of few distinct values,
+# which could otherwise hold categories.
 MAX_STRAY_CELLS = 3
 MAX_STRAY_SHARE = 0.02
 
@@ -74,17 +77,17 @@ def classify_column(
     if not present:
         return LeftOut("no values")
 
-    text_becomes = categories if isinstance(categories, str) else "auto"
+    text_choice = categories if isinstance(categories, str) else "auto"
     if not is_category:
         result = _classify_by_content(
-            name, cells, present, dates, may_be_text=text_becomes == "auto"
+            name, cells, present, dates, may_be_text=text_choice == "auto"
         )
         if result is not None:
             return result
 
-    if text_becomes == "ignore":
+    if text_choice == "ignore":
         return LeftOut("text")
-    if text_becomes == "refuse":
+    if text_choice == "refuse":
         complaint = Complaint(
             "text",
             f"{quote(cells.values[present[0]])} is text",
@@ -111,23 +114,23 @@ def _classify_by_content(
     if problem is not None:
         return problem
 
-    numbers = _describe_numbers(cells, present)
-    result = _accept(numbers, name, cells, present, may_be_text=may_be_text)
+    numbers = _propose_numbers(cells, present)
+    result = _match_kind(numbers, name, cells, present, may_be_text=may_be_text)
     if result is not None:
         return result
 
-    moments = _describe_dates(name, cells, present, dates)
-    if isinstance(moments, Dates):
-        result = _accept(moments, name, cells, present, may_be_text=may_be_text)
+    proposal = _propose_dates(name, cells, present, dates)
+    if isinstance(proposal, Dates):
+        result = _match_kind(proposal, name, cells, present, may_be_text=may_be_text)
         if result is not None:
             return result
-    elif moments is not None:
-        return moments
+    elif proposal is not None:
+        return proposal
 
     return _find_formatted_numbers(name, cells, present)
 
 
-def _accept(
+def _match_kind(
     kind: Numbers | Dates,
     name: str,
     cells: Cells,
@@ -135,7 +138,7 @@ def _accept(
     *,
     may_be_text: bool,
 ) -> Kind | Problem | None:
-    """Compare a column with a kind that it may be of.
+    """Check whether the cells of a column are of the proposed kind.
 
     Returns
     -------
@@ -199,7 +202,7 @@ def _find_formatted_numbers(
     """Return the problem of numbers such as 1,234.5, which would be taken for text."""
     formatted = [k for k in present if looks_like_number(cells.values[k])]
     plain = [k for k in present if parse_number(cells.values[k]) is not None]
-    unreadable = [k for k in formatted if k not in set(plain)]
+    unreadable = sorted({*formatted} - {*plain})
     numeric = sorted({*formatted, *plain})
     is_numeric_column = cells.count_rows(numeric) >= MIN_SHARE_OF_KIND * (
         cells.count_rows(present)
@@ -227,7 +230,7 @@ def _find_formatted_numbers(
     )
 
 
-def _describe_numbers(cells: Cells, present: list[int]) -> Numbers:
+def _propose_numbers(cells: Cells, present: list[int]) -> Numbers:
     """Return how the numbers of a column would be read."""
     values = [cells.values[k] for k in present]
     if all(parse_duration(value) is not None for value in values):
@@ -260,7 +263,7 @@ def _find_mixed_durations(
     )
 
 
-def _describe_dates(
+def _propose_dates(
     name: str, cells: Cells, present: list[int], dates: str
 ) -> Dates | LeftOut | Problem | None:
     """Return how the dates of a column would be read, None if there are too few.
@@ -303,7 +306,9 @@ def _describe_dates(
 
     kind = Dates(
         day_first=day_first,
-        alone=_are_most(cells, moments, lambda moment: moment.is_time_of_day),
+        alone=_holds_for_most_rows(
+            cells, moments, lambda moment: moment.is_time_of_day
+        ),
         aware=moments[first].is_aware,
     )
     kind = kind.with_order_of(cells)
@@ -313,7 +318,7 @@ def _describe_dates(
     return kind
 
 
-def _are_most(
+def _holds_for_most_rows(
     cells: Cells, moments: dict[int, Moment], condition: Callable[[Moment], bool]
 ) -> bool:
     """Return whether more than half of the rows with a moment fulfil a condition."""
@@ -325,7 +330,7 @@ def _find_mixed_zones(
     name: str, cells: Cells, moments: dict[int, Moment]
 ) -> Problem | None:
     """Return the problem of a column in which only some times have a time zone."""
-    are_aware = _are_most(cells, moments, lambda moment: moment.is_aware)
+    are_aware = _holds_for_most_rows(cells, moments, lambda moment: moment.is_aware)
     others = [k for k, moment in moments.items() if moment.is_aware != are_aware]
     if not others:
         return None

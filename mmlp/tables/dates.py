@@ -370,7 +370,7 @@ def _divide_into_days(seconds: int, nanoseconds: int) -> float:
 
 
 def _check_range(days: float) -> float | None:
-    """Return None outside of the years 1 to 9999, which Python cannot write."""
+    """Return the days, or None outside of the years 1 to 9999 that Python knows."""
     return days if FIRST_DAY <= days <= LAST_DAY else None
 
 

@@ -1,7 +1,7 @@
 """`TableEncoder`: a scikit-learn transformer from columns of any type to numbers.
 
-`fit` classifies each column once and learns its statistics. The fitted encoder is a
-list of kinds of columns and nothing else, so that a model file can hold it as JSON.
+`fit` classifies each column once and learns its statistics. The state of
+a fitted encoder is one kind for each column, which a model file can hold as JSON.
 """
 
 import copy
@@ -43,15 +43,17 @@ MIN_COMPLETE_ROWS = 2
 
 
 class ColumnsWarning(UserWarning):
-    """A table to predict has what the training table had not.
+    """A table to predict differs from the training table.
 
-    For instance unknown categories, or missing cells in a column that had none.
+    For instance, it has unknown categories, or missing cells in a column that had none.
     """
 
 
 @dataclasses.dataclass(frozen=True)
 class ColumnTable:
-    """A table of named columns, as an encoder reads it.
+    """The columns that an encoder reads.
+
+    A `Table` is the content of a file; this is an array of any origin.
 
     Parameters
     ----------
@@ -59,7 +61,7 @@ class ColumnTable:
         Numbers, or objects of any type.
     names : list of str
     is_category : list of bool
-        Which columns hold categories by the user's word or by their type.
+        Which columns hold categories, as declared by the user or by their type.
     kinds : tuple of Kind, optional
         The kinds of the columns, if they have been classified.
     """
@@ -222,10 +224,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         values = table.values[:, used] if problems else table.values
         names = [table.names[j] for j in used]
-        problems += find_ambiguous_columns(values, names, kinds)
+        problems += find_ambiguity_problems(values, names, kinds)
         if self.missing == "refuse":
+            # Only learning tells which columns are left out and may have missing cells.
             learnt = [kind.learn(values[:, j]) for j, kind in enumerate(kinds)]
-            problems += find_missing_cells(values, names, learnt)
+            problems += find_missing_problems(values, names, learnt)
         if problems:
             raise ProblemsError("X", problems)
         return dataclasses.replace(table, kinds=tuple(kinds))
@@ -303,11 +306,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         array of shape (n_rows, n_features), float64
         """
         if not self.fills_missing:
-            gaps = find_missing_cells(values, names, self.kinds_)
-            if gaps:
-                raise ProblemsError("X", gaps)
+            problems = find_missing_problems(values, names, self.kinds_)
+            if problems:
+                raise ProblemsError("X", problems)
 
-        problems = find_ambiguous_columns(
+        problems = find_ambiguity_problems(
             values, names, self.kinds_, expects_commas=self.expects_decimal_commas
         )
         features = []
@@ -422,7 +425,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = self.missing != "refuse"
+        tags.input_tags.allow_nan = self.fills_missing
         tags.input_tags.string = True
         tags.input_tags.categorical = True
         return tags
@@ -457,7 +460,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 n_flags = sum(kind.missing > 0 for kind in _select_numeric(self.kinds_))
                 blocks += [numbers, np.zeros((n_rows, n_flags))]
             else:
-                flagged = numbers[:, self._first_features()]
+                flagged = numbers[:, self._find_first_features()]
                 transformers = _make_transformers(self.kinds_)
                 blocks += [
                     transformers.imputer.transform(numbers),
@@ -468,7 +471,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             blocks.append(indicators.transform(np.column_stack(levels)))
         return np.concatenate(blocks, axis=1)
 
-    def _first_features(self) -> list[int]:
+    def _find_first_features(self) -> list[int]:
         """Return the index of the first feature of each number or date."""
         sizes = [len(kind.name_features("")) for kind in _select_numeric(self.kinds_)]
         return np.cumsum([0, *sizes[:-1]]).tolist()
@@ -477,7 +480,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 class _Transformers:
     """The transformers of scikit-learn that make the encoded table.
 
-    Each is fitted to a row or two that show it what the kinds know.
+    They are not fitted to a table, but to one or two synthetic rows that carry the
+    statistics of the kinds.
     """
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
@@ -508,8 +512,9 @@ class _Transformers:
         """Makes the indicators of categories."""
         from sklearn.preprocessing import OneHotEncoder
 
+        categories: Any = [np.array(levels, object) for levels in self._levels]
         encoder = OneHotEncoder(
-            categories=[np.array(levels, object) for levels in self._levels],
+            categories=categories,
             handle_unknown="ignore",
             sparse_output=False,
         )
@@ -551,11 +556,11 @@ def find_declared_categories(
     names: Sequence[str] | None = None,
     who: str = "TableEncoder",
 ) -> list[bool]:
-    """Return which columns hold categories by the user's word.
+    """Return which columns are declared to hold categories.
 
     Parameters
     ----------
-    X : data frame or array
+    X : data frame, array or ColumnTable
         Columns of pandas' type category hold categories.
     categories : str or sequence
         A sequence names columns, or gives their numbers in an array without names.
@@ -594,7 +599,8 @@ def keep_cells(X: Any) -> Any:
 
     Dates, durations, and pandas' own types (nullable, categorical, those of Arrow)
     become the objects that they stand for: the cells then have the same forms as those
-    of a text or an array. Anything but a data frame is returned as it is.
+    of a text or an array. Of a `ColumnTable`
+    the values are returned, and anything else as it is.
     """
     if isinstance(X, ColumnTable):
         return X.values
@@ -630,7 +636,7 @@ def find_incomplete_rows(kinds: Sequence[Kind], values: np.ndarray) -> np.ndarra
     return np.any([find_missing(values[:, j]) for j in used], axis=0)
 
 
-def find_missing_cells(
+def find_missing_problems(
     values: np.ndarray, names: Sequence[str], kinds: Sequence[Kind]
 ) -> list[Problem]:
     """Return a problem for each used column with missing cells."""
@@ -652,14 +658,14 @@ def find_missing_cells(
     return problems
 
 
-def find_ambiguous_columns(
+def find_ambiguity_problems(
     values: np.ndarray,
     names: Sequence[str],
     kinds: Sequence[Kind],
     *,
     expects_commas: bool = False,
 ) -> list[Problem]:
-    """Return the cells of numeric columns, such as "1.600", that may be two numbers."""
+    """Return a problem for each numeric column with cells such as "1.600"."""
     if is_numeric(values):
         return []
     columns = {
@@ -671,7 +677,10 @@ def find_ambiguous_columns(
 
 
 def _learn_kinds(table: ColumnTable) -> tuple[Kind, ...]:
-    """Return the kinds of a classified table with the statistics of its rows."""
+    """Return the kinds of a classified table with the statistics of its rows.
+
+    Raise a ValueError if all columns are left out.
+    """
     kinds = tuple(
         kind.learn(table.values[:, j]) for j, kind in enumerate(table.kinds or ())
     )
@@ -697,7 +706,10 @@ def _check_complete_rows(n_complete: int, n_rows: int) -> None:
 def _read_column(
     kind: Numbers | Dates, column: np.ndarray, name: str
 ) -> np.ndarray | Problem:
-    """Return a column as numbers, NaN where a value is missing."""
+    """Return a column as numbers, NaN where a value is missing, or its problem.
+
+    Warn if values are missing in a column that had none missing in training.
+    """
     if isinstance(kind, Numbers) and kind.can_take(column):
         values = column.astype(np.float64)
     else:

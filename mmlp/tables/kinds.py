@@ -8,6 +8,8 @@ Booleans are the numbers 1 and 0, in text as in NumPy and pandas: a column of Tr
 False, also mixed with 1 and 0, holds numbers. Among any other numbers a boolean is a
 mistake. In a column of categories True and 1 are the same level, "1". Durations are
 numbers of days, and are not mixed with numbers that have no unit.
+
+The fields of the kinds are keys in model files, so renaming one changes the format.
 """
 
 import dataclasses
@@ -39,7 +41,7 @@ from mmlp.tables.dates import (
 from mmlp.tables.number_format import find_mixed_marks, has_decimal_commas
 from mmlp.tables.problems import Problem, ProblemKind, Remedy, quote
 
-# A level in fewer rows than this one is pooled with the other rare ones.
+# A level in fewer rows than this is pooled with the other rare ones.
 MIN_ROWS_PER_LEVEL = 5
 MAX_LEVELS = 30
 # Rare levels are remembered, so that unknown ones can be told from them.
@@ -47,13 +49,13 @@ MAX_REMEMBERED_LEVELS = 1000
 MISSING_LEVEL = "(missing)"
 RARE_LEVEL = "(rare)"
 
-# More days from 1970 than there are until the year 9999.
+# A bound for days since 1970 in a model file; the year 9999 is within it.
 MAX_DAYS = 4e6
 WHOLE_NUMBER = re.compile(r"[-+]?\d+")
 
 
 class Complaint(NamedTuple):
-    """What is wrong with a cell that a kind cannot read."""
+    """What is wrong with a cell: a `Problem` without its place."""
 
     kind: ProblemKind
     message: str
@@ -121,7 +123,7 @@ class Numbers:
         )
 
     def make_features(self, values: np.ndarray) -> list[np.ndarray]:
-        """Return what networks see of the numbers, each (n_rows,)."""
+        """Return the features of the numbers, each (n_rows,)."""
         return [values]
 
     def name_features(self, column: str) -> list[str]:
@@ -242,7 +244,7 @@ class Dates:
         )
 
     def make_features(self, values: np.ndarray) -> list[np.ndarray]:
-        """Return what networks see of the days, each (n_rows,)."""
+        """Return the features of the days, each (n_rows,)."""
         features = [values - self.first]
         for period in self._periods().values():
             angle = 2 * np.pi * values / period
@@ -257,7 +259,10 @@ class Dates:
         return names
 
     def with_order_of(self, cells: Cells) -> "Dates":
-        """Return the kind with the order of day and month that only these cells tell."""
+        """Return the kind with the order of day and month that these cells show.
+
+        An order that is already known stays.
+        """
         if self.day_first is not None:
             return self
         moments = filter(None, map(parse_moment, cells.values))

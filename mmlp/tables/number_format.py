@@ -20,7 +20,7 @@ THOUSANDS_SEPARATORS = (".", ",", " ", "'", "_")
 # a quotation mark.
 SEPARATOR_VARIANTS = {" ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"}
 
-# A column shows how its numbers are written if this share of its values are numbers.
+# A column shows how its numbers are written if this share of its cells are numbers.
 MIN_NUMERIC_SHARE = 0.9
 
 EXPONENT = r"(?:[eE][-+]?\d+)?"
@@ -109,7 +109,7 @@ class NumberFormat:
         return float(digits.replace(self.decimal or ".", "."))
 
     def find_foreign(self, name: str, cells: Cells) -> Problem | None:
-        """Return the first number of a column that is written in another format.
+        """Return the problem of numbers of a column that are written in another format.
 
         Python may read such a cell, as "3.5" where the decimal mark is a comma, so that
         nothing else would notice it.
@@ -212,7 +212,7 @@ def has_decimal_commas(texts: Iterable[Any]) -> bool:
 
 
 def find_mixed_marks(texts: Sequence[Any]) -> tuple[int, int] | None:
-    """Return where a text such as "1,234" and one such as "2.5" stand.
+    """Return the indices of a text such as "1,234" and of one such as "2.5".
 
     In such a column the comma stands between thousands, also if the training table had
     decimal commas. None if there are not both, or if other cells settle it.
@@ -233,7 +233,7 @@ def find_mixed_marks(texts: Sequence[Any]) -> tuple[int, int] | None:
 
 
 def looks_like_number(cell: Any) -> bool:
-    """Return whether a text is a number for people: 1,234.5, 12 %, $3, (5).
+    """Return whether a text is a number as people write it: 1,234.5, 12 %, $3, (5).
 
     >>> texts = ("1,234.5", "12%", "$3", "1 234", "north", "A4")
     >>> [looks_like_number(text) for text in texts]
@@ -287,21 +287,21 @@ def find_ambiguous_numbers(
     if comma is not None:
         column, cell = comma
         evidence = f"as column {column!r} has decimal commas ({cell!r:.40})"
-        as_decimal = Remedy.READ_AS_DECIMAL_COMMA
+        decimal_remedy = Remedy.READ_AS_DECIMAL_COMMA
     elif expects_commas and _find_evidence(columns, _is_point_decimal) is None:
         evidence = "as the training table had decimal commas"
-        as_decimal = Remedy.READ_AS_DECIMAL_POINT
+        decimal_remedy = Remedy.READ_AS_DECIMAL_POINT
     else:
         return []
 
     return [
-        _describe_ambiguous_number(name, columns[name], index, evidence, as_decimal)
+        _describe_ambiguous_number(name, columns[name], index, evidence, decimal_remedy)
         for name, index in ambiguous.items()
     ]
 
 
 def _describe_ambiguous_number(
-    name: str, cells: Cells, index: int, evidence: str, as_decimal: Remedy
+    name: str, cells: Cells, index: int, evidence: str, decimal_remedy: Remedy
 ) -> Problem:
     """Return the problem of a cell such as "1.600"."""
     cell = cells.values[index]
@@ -311,7 +311,7 @@ def _describe_ambiguous_number(
         kind="ambiguous number",
         column=name,
         message=f"{cell!r} may be {' or '.join(readings)}, {evidence}",
-        remedies=(Remedy.READ_AS_THOUSANDS, as_decimal),
+        remedies=(Remedy.READ_AS_THOUSANDS, decimal_remedy),
         row=cells.find_first_row(index),
         value=cell,
         readings=readings,

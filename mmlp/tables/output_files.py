@@ -1,4 +1,4 @@
-"""Results, written by the extension of the file, a chunk of the rows at a time."""
+"""Write results in chunks, in the format that the extension of the file tells."""
 
 import csv
 import io
@@ -56,9 +56,9 @@ def write(
         with atomic_files.open_replacement(path) as file:
             file.writelines(text.encode() for text in _format_csv(chunks, axis))
     else:
-        every_chunk = list(chunks)
+        all_chunks = list(chunks)
         whole = {
-            name: np.concatenate([chunk[name] for chunk in every_chunk])
+            name: np.concatenate([chunk[name] for chunk in all_chunks])
             for name in first
         }
         _write_arrays(path, suffix, whole)

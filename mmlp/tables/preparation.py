@@ -1,4 +1,4 @@
-"""A table of a file, made ready for an estimator.
+"""Prepare the table of a file for an estimator.
 
 Choose columns, classify them, leave out rows that cannot be used, and collect
 everything that is wrong, so that a user can correct it in one go. The rows of problems
@@ -114,10 +114,10 @@ def prepare_training_data(
         columns, input_problems = _classify_inputs(table, inputs, encoder, problems)
     table.check_usable(join_problems(problems, input_problems))
 
-    has_targets = ~np.isnan(y).any(axis=1)
+    has_targets = ~find_rows_with_nan(y)
     has_inputs = np.ones(len(table), bool)
     if encoder is None:
-        has_inputs = ~np.isnan(columns.values).any(axis=1)
+        has_inputs = ~find_rows_with_nan(columns.values)
     rows = np.flatnonzero(has_targets & has_inputs)
 
     facts = [f"{len(table)} rows, {len(table.names)} columns"]
@@ -148,7 +148,7 @@ def prepare_prediction_data(
     targets: Sequence[str],
     encoder: TableEncoder | None,
 ) -> PredictionData:
-    """Read the inputs, and the targets if any are given, that an estimator knows.
+    """Read the inputs of a fitted estimator, and the targets if there are any.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def prepare_prediction_data(
     problems = table.find_number_problems([*numeric, *targets])
 
     X = _insert_absent_columns(table.columns(used), used, inputs)
-    X = _settle_numbers(X, encoder.kinds_)
+    X = _parse_numbers(X, encoder.kinds_)
     y, target_problems = table.numbers(targets)
     problems = join_problems(problems, target_problems)
     if problems or table.is_faulty:
@@ -204,7 +204,7 @@ def prepare_scored_data(
     targets : array of shape (n_rows, n_targets)
     """
     data = prepare_prediction_data(table, inputs, targets, encoder)
-    lacks_target = np.isnan(data.targets).any(axis=1)
+    lacks_target = find_rows_with_nan(data.targets)
     if lacks_target.any():
         warnings.warn(
             f"{table.path}: {lacks_target.sum()} of {len(table)} rows lack a target and "
@@ -213,7 +213,8 @@ def prepare_scored_data(
         )
     is_scored = ~(lacks_target | data.is_incomplete)
     if encoder is not None and not is_scored.all():
-        # The estimator would count the rows of the problems without those left out.
+        # Find problems here, with the rows of the table: the estimator would count
+        # only the rows that are scored.
         table.check_usable(_find_encoding_problems(encoder, data.inputs, inputs))
     if not is_scored.any():
         raise ValueError(f"{table.path} has no row with all values that a score needs.")
@@ -258,6 +259,11 @@ def find_leaks(data: TrainingData) -> list[Leak]:
     ]
 
 
+def find_rows_with_nan(values: np.ndarray) -> np.ndarray:
+    """Return which rows of numbers have a missing one, (n_rows,)."""
+    return np.asarray(np.isnan(values).any(axis=1))
+
+
 def _read_targets(
     table: Table,
     inputs: Sequence[str],
@@ -282,7 +288,7 @@ def _read_targets(
 def _list_declared_categories(
     table: Table, encoder: TableEncoder | None
 ) -> Sequence[str]:
-    """Return the columns that hold categories by the user's word."""
+    """Return the columns that the user declared to hold categories."""
     if encoder is None or isinstance(encoder.categories, str):
         return ()
     table.check_names(encoder.categories)
@@ -353,7 +359,7 @@ def _prepare_numeric_prediction(
     problems = join_problems(problems, [*target_problems, *input_problems])
     table.check_usable(problems)
 
-    is_incomplete = np.isnan(X).any(axis=1)
+    is_incomplete = find_rows_with_nan(X)
     if is_incomplete.any():
         warnings.warn(
             f"{table.path}: {is_incomplete.sum()} of {len(X)} rows lack a value; their "
@@ -390,8 +396,8 @@ def _insert_absent_columns(
     return whole
 
 
-def _settle_numbers(X: np.ndarray, kinds: Sequence[Kind]) -> np.ndarray:
-    """Turn the text of columns of numbers into numbers; other cells stay as they are.
+def _parse_numbers(X: np.ndarray, kinds: Sequence[Kind]) -> np.ndarray:
+    """Turn text into numbers in place, in the columns of numbers only.
 
     What "1.600" means has been settled by the whole table, of which the encoder sees
     the inputs only.

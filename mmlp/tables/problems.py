@@ -66,11 +66,11 @@ class Remedy(enum.Enum):
     WRITE_DURATION_AS_NUMBER = enum.auto()
 
 
-# `{readings[0]}` and `{readings[1]}` stand for what the cell may mean.
+# Format strings: `{readings[0]}` and `{readings[1]}` are what the cell may mean.
 Wording = Mapping[Remedy, str]
 
 # The words of the Python library. It has no way to give a decimal mark or a number
-# format, so that it does not offer these remedies.
+# format, so it does not offer these remedies.
 LIBRARY_WORDING: Wording = {
     Remedy.CORRECT_CELL: "correct it",
     Remedy.EMPTY_CELL: "empty the cell",

@@ -1,8 +1,8 @@
-"""Users' tables, read by the extension of the file.
+"""Read a table from a file, whose extension tells the format.
 
 A file that cannot be read raises a `ValueError` with the file, everything that is wrong
 with it, and what to do. The columns of arrays, which have no names, are called x0, x1,
-and so on. Nothing is guessed or filled in here.
+and so on. Missing values are not filled in here.
 """
 
 import difflib
@@ -384,7 +384,7 @@ def number_columns(letter: str, count: int) -> tuple[str, ...]:
 
 
 def _list_names(names: Sequence[str]) -> str:
-    """Return the first names of columns, and how many there are more."""
+    """Return the first names of columns, and how many more there are."""
     listed = ", ".join(map(repr, names[:MAX_LISTED_COLUMNS]))
     n_more = len(names) - MAX_LISTED_COLUMNS
     return f"{listed} and {n_more} more" if n_more > 0 else listed

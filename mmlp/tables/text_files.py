@@ -234,7 +234,7 @@ def find_faulty_names(names: Sequence[str]) -> list[str]:
 def _separate_ragged_rows(
     path: Path, faulty_names: list[str], names: Sequence[str], rows: Sequence[Row]
 ) -> TextTable:
-    """Set rows of another length apart; raise a ValueError if no others are left."""
+    """Set ragged rows apart; raise a ValueError if no whole rows are left."""
     whole = []
     ragged_lines = []
     for row in rows:
@@ -348,7 +348,7 @@ SUCCESSORS = {
 }
 
 
-def _number_classes() -> tuple[bytes, bytes]:
+def _make_byte_classes() -> tuple[bytes, bytes]:
     """Return the class of each byte, and the pairs of classes that are allowed.
 
     A pair is the number 8 a + b of the classes a and b; there are at most 8 classes.
@@ -366,11 +366,11 @@ def _number_classes() -> tuple[bytes, bytes]:
     return bytes(class_of_byte), bytes(pairs)
 
 
-CLASS_OF_BYTE, ALLOWED_PAIRS = _number_classes()
+CLASS_OF_BYTE, ALLOWED_PAIRS = _make_byte_classes()
 
 
 class _NotPlainError(Exception):
-    """The text needs the reader that takes one cell after the other."""
+    """The text must be read cell by cell."""
 
 
 def read_numeric_csv(path: Path) -> tuple[tuple[str, ...], np.ndarray, int] | None:
@@ -415,7 +415,7 @@ def _decode_header(header: bytes) -> str:
 
 
 def _read_header(header: bytes, separator: str | None) -> tuple[tuple[str, ...], str]:
-    """Return the names, and the separator unless the file declares it."""
+    """Return the names and the separator, which is guessed if none is declared."""
     text = _decode_header(header)
     if separator is None:
         separator = guess_separator(text)

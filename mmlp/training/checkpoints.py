@@ -134,7 +134,7 @@ class RunDirectory(contextlib.AbstractContextManager):
             self.lock = None
 
     def _remove_temporary_files(self) -> None:
-        """Remove what killed runs left: nobody else writes here while we have the lock."""
+        """Remove what killed runs left; the lock keeps other writers out."""
         for pattern in (".checkpoint-*.tmp", f".{HISTORY_FILE}*.tmp"):
             for file in self.path.glob(pattern):
                 file.unlink(missing_ok=True)
@@ -269,7 +269,7 @@ class RunDirectory(contextlib.AbstractContextManager):
             file.unlink(missing_ok=True)
 
     def is_write_due(self) -> bool:
-        """Whether a checkpoint may be written without exceeding its share of the time."""
+        """Whether another checkpoint stays within its share of the time."""
         seconds_between = self.seconds_to_write / MAX_SHARE_OF_TIME
         return time.monotonic() - self.written_at > seconds_between
 
@@ -334,7 +334,7 @@ class RunDirectory(contextlib.AbstractContextManager):
 
 
 def _create_and_lock(folder: Path) -> int | None:
-    """Lock a directory that another process may remove at any time; see `_open_lock`."""
+    """Lock a directory that other processes may remove; see `_open_lock`."""
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # removed since: create it again

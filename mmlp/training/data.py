@@ -27,7 +27,7 @@ USE_MORE_PRECISION = (
 
 
 class MappedArray:
-    """An array in a file, in JAX's precision, whose rows are read when they are indexed.
+    """An array in a file, in JAX's precision; indexing it reads rows.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def count_bytes_per_row(tree: Any) -> int:
 
 
 def is_mapped(array: Any) -> bool:
-    """Whether the numbers of an array, or of that which it is a view of, are in a file."""
+    """Whether an array, or the array that it is a view of, is mapped from a file."""
     while isinstance(array, np.ndarray):
         array = array.base
     return isinstance(array, mmap.mmap)
@@ -299,7 +299,7 @@ def _convert_or_map(name: str, leaf: Any, *, many: bool) -> np.ndarray | MappedA
 
 
 def _jax_dtype(array: np.ndarray) -> np.dtype:
-    """Return the dtype that JAX gives to an array, in the byte order of this machine."""
+    """Return the dtype that JAX gives to an array, in native byte order."""
     return np.dtype(jax.dtypes.canonicalize_dtype(array.dtype.newbyteorder("=")))
 
 

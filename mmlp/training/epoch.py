@@ -218,6 +218,7 @@ def _take_all_steps(
     program: Program, state: State, constants: Constants, epoch: Any
 ) -> tuple[State, list[BatchLosses]]:
     """Take a step for each batch of shuffled rows; the last batch may be smaller."""
+    # What is shuffled: a number of rows, or indices of rows.
     all_rows: Any = count_rows(constants.data)
     n_rows = all_rows
     if constants.rows is not None:

@@ -1,6 +1,7 @@
-"""JAX in a process that was forked: its threads are gone, and the first computation never ends.
+"""JAX in a forked process: its threads are gone, and computations never end.
 
-A process that is forked before JAX has computed anything works, as does one that is spawned.
+A process that is forked before JAX has computed anything works, as does one that is
+spawned.
 """
 
 import os
@@ -22,15 +23,16 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
 
 
 def check_not_forked(call: str) -> None:
-    """Refuse to compute in a process that was forked from one where this package had computed.
+    """Raise in a process that was forked after this package had computed.
 
-    `fit`, the estimators and the metrics call this first. A method of a distribution or of a
-    network does not: it may be called while JAX traces. There, and where only the user's own
-    program has computed with JAX before the fork, JAX itself warns of it.
+    `fit`, the estimators and the metrics call this first. A method of a distribution or
+    of a network does not: it may be called while JAX traces. There, and where only the
+    user's own program has computed with JAX before the fork, JAX itself warns of it.
 
     Parameters
     ----------
-    call : the function that the user called, for the message
+    call : str
+        The function that the user called, for the message.
 
     Raises
     ------
@@ -39,9 +41,10 @@ def check_not_forked(call: str) -> None:
     """
     if _Fork.lost_threads:
         raise RuntimeError(
-            f"`{call}` cannot run in this process: it was forked from one where JAX was running, "
-            'whose threads it does not have. Start it by multiprocessing.get_context("spawn") or '
-            '"forkserver", or use joblib\'s backend "loky", its default; or fork before anything '
-            "is fitted, loaded, predicted or scored."
+            f"`{call}` cannot run in this process: it was forked from one where JAX "
+            "was running, whose threads it does not have. Start it by "
+            'multiprocessing.get_context("spawn") or "forkserver", or use joblib\'s '
+            'backend "loky", its default; or fork before anything is fitted, loaded, '
+            "predicted or scored."
         )
     _Fork.has_computed = True

@@ -1,8 +1,8 @@
-"""Signals that ask training to stop: it finishes the running epoch and writes a checkpoint.
+"""Signals that stop training after the running epoch, with a checkpoint.
 
-Python calls a signal handler only when the main thread is back in the interpreter. A program that
-watches for signals in a thread of its own, as the command `mmlp` does, hears of one earlier, and
-asks with `stop_after_epoch`.
+Python calls a signal handler only when the main thread is back in the interpreter. A
+program that watches for signals in a thread of its own, as the command `mmlp` does,
+hears of one earlier, and asks with `stop_after_epoch`.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ _current: "Interrupts | None" = None  # the training that can be asked to stop
 class Interrupts(contextlib.AbstractContextManager):
     """Notes SIGINT and SIGTERM; a second one acts at once. In the main thread only.
 
-    A signal that the process ignores, as a command does that `nohup` or a script has started in the
-    background, stays ignored.
+    A signal that the process ignores, as a command does that `nohup` or a script has
+    started in the background, stays ignored.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Interrupts(contextlib.AbstractContextManager):
         self._restore_handlers()
 
     def begin_epochs(self) -> None:
-        """From now on a stop waits for the end of an epoch; before, nothing would be lost."""
+        """Let a stop wait for the end of an epoch; before, nothing would be lost."""
         global _current
         if self.active and _current is not self:
             with _lock:
@@ -64,7 +64,7 @@ class Interrupts(contextlib.AbstractContextManager):
 
 
 def stop_after_epoch(number: int) -> bool:
-    """Ask the training that runs epochs and keeps checkpoints to stop after the running one.
+    """Ask the training that keeps checkpoints to stop after the running epoch.
 
     Parameters
     ----------
@@ -74,8 +74,9 @@ def stop_after_epoch(number: int) -> bool:
     Returns
     -------
     bool
-        False if there is no such training: none runs, it keeps no checkpoint, or it has not begun
-        its first epoch, such as while it compiles. With True, training is sure to stop.
+        False if there is no such training: none runs, it keeps no checkpoint, or it has
+        not begun its first epoch, such as while it compiles. With True, training is
+        sure to stop.
     """
     with _lock:
         if _current is None:

@@ -63,34 +63,39 @@ def train(
         If a signal stopped a run that keeps checkpoints.
     """
     state = make_initial_state(run.program, run.params)
-    done: list[Metrics] = []  # one for each epoch
+    epoch_metrics: list[Metrics] = []
     finished = False
     if directory is not None:
-        state, done, finished = directory.restore(run.call, state)
+        state, epoch_metrics, finished = directory.restore(run.call, state)
     state, constants = _place_on_devices(run, state)
 
     def make_result() -> FitResult:
         params = state.best_params if run.has_validation else state.params
-        history = make_history(run, Metrics.stack(done))
+        history = make_history(run, Metrics.stack(epoch_metrics))
         return FitResult(_build_model(run, params), history)
 
     stop_signal = 0
     with (
-        Progress(run.epochs, len(done), show=progress, patience=run.patience) as bar,
+        Progress(
+            run.epochs, len(epoch_metrics), show=progress, patience=run.patience
+        ) as bar,
         Interrupts(active=directory is not None) as interrupts,
-        _open_epochs(run, state, constants, len(done)) as run_next_epoch,
+        _open_epochs(run, state, constants, len(epoch_metrics)) as run_next_epoch,
     ):
+        # While the first epoch compiles, a signal acts at once: nothing would be lost.
         if not _compiles_on_first_call(run_next_epoch):
             interrupts.begin_epochs()
 
         while not finished and not stop_signal:
-            state, metrics = run_next_epoch(state, constants, np.int32(len(done)))
+            epoch = np.int32(len(epoch_metrics))
+            state, metrics = run_next_epoch(state, constants, epoch)
             interrupts.begin_epochs()
-            done.append(_copy_to_host(metrics))
-            finished = len(done) == run.epochs or bool(np.all(done[-1].stopped))
+            epoch_metrics.append(_copy_to_host(metrics))
+            all_stopped = bool(np.all(epoch_metrics[-1].stopped))
+            finished = all_stopped or len(epoch_metrics) == run.epochs
 
-            report_bad_steps(run, state, done, make_result)
-            info = _make_epoch_info(run, state, done)
+            report_bad_steps(run, state, epoch_metrics, make_result)
+            info = _make_epoch_info(run, state, epoch_metrics)
             for callback in (bar.update, *callbacks):
                 callback(info)
 
@@ -98,18 +103,21 @@ def train(
             if directory is None:
                 continue
             if finished or stop_signal or directory.is_write_due():
-                metrics = Metrics.stack(done)
+                metrics = Metrics.stack(epoch_metrics)
                 history = make_history(run, metrics)
                 directory.write(state, metrics, history, finished=finished)
 
         if finished:
-            bar.end(done)
+            bar.end(epoch_metrics)
 
     if directory is not None:
         # A signal may also have come in the last epoch, or while it was being saved.
         stop_signal = stop_signal or max_over_processes(interrupts.received)
         if stop_signal:
-            _stop(stop_signal, _describe_stop(run, directory, done, finished=finished))
+            _stop(
+                stop_signal,
+                _describe_stop(run, directory, epoch_metrics, finished=finished),
+            )
     result = make_result()
     warn_if_nothing_was_learnt(run, state, result)
     return result
@@ -128,7 +136,7 @@ def compile_epoch(run: Run) -> None:
 def _open_epochs(
     run: Run, state: State, constants: Constants, first_epoch: int
 ) -> contextlib.AbstractContextManager:
-    """Return a context with a function (state, constants, epoch) -> (state, metrics)."""
+    """Return a context of a function (state, constants, epoch) -> (state, metrics)."""
     if run.is_streamed:
         return StreamedEpochs(run, first_epoch)
     program = run_epoch.program(run.program, state, constants, np.int32(0))
@@ -136,14 +144,14 @@ def _open_epochs(
 
 
 def _compiles_on_first_call(program: Any) -> bool:
-    """Whether this is a function of `jax.jit`, not a program that was compiled before."""
+    """Whether this is a function of `jax.jit`, not a compiled program."""
     return hasattr(program, "lower")
 
 
 def _place_on_devices(run: Run, state: State) -> tuple[State, Constants]:
-    """Put the arrays of a run on the devices, which share out the models if it has many.
+    """Put the arrays of a run on the devices; data in files stay there.
 
-    Data in files stay there.
+    If there are many models, the devices share them out.
     """
     mesh = run.program.mesh
     n_models = run.n_models
@@ -171,7 +179,7 @@ def _place_on_devices(run: Run, state: State) -> tuple[State, Constants]:
 
 def _copy_to_host(metrics: Metrics) -> Metrics:
     """Return metrics as numbers or arrays of NumPy."""
-    # All copies are started before the first is awaited: one by one takes twice as long.
+    # All copies start before the first is awaited: one by one takes twice as long.
     for array in metrics:
         array.copy_to_host_async()
     return Metrics(*(np.array(array)[()] for array in metrics))
@@ -181,12 +189,12 @@ def _build_model(run: Run, params: Any) -> Any:
     return run.build_model(collect(run.program.mesh, params))
 
 
-def _make_epoch_info(run: Run, state: State, done: list[Metrics]) -> EpochInfo:
+def _make_epoch_info(run: Run, state: State, epoch_metrics: list[Metrics]) -> EpochInfo:
     # The state itself must not be kept: the next epoch replaces it.
     params = state.params
-    history = make_history(run, done[-1])
+    history = make_history(run, epoch_metrics[-1])
     return EpochInfo(
-        epoch=len(done),
+        epoch=len(epoch_metrics),
         epochs=run.epochs,
         loss=history["loss"],
         validation=history.get("validation"),
@@ -197,7 +205,7 @@ def _make_epoch_info(run: Run, state: State, done: list[Metrics]) -> EpochInfo:
 
 
 def _describe_stop(
-    run: Run, directory: RunDirectory, done: list[Metrics], *, finished: bool
+    run: Run, directory: RunDirectory, epoch_metrics: list[Metrics], *, finished: bool
 ) -> str:
     remedy = "The same call or command resumes"
     if finished:
@@ -205,7 +213,7 @@ def _describe_stop(
             "The run is finished and saved; the same call or command returns its result"
         )
     return (
-        f"Training stopped after epoch {len(done)} of {run.epochs}. {remedy} from "
+        f"Training stopped after epoch {len(epoch_metrics)} of {run.epochs}. {remedy} from "
         f"{directory.path}."
     )
 

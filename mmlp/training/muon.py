@@ -28,7 +28,7 @@ MAX_WASTED_MULTIPLICATIONS = 2_000_000
 
 
 class Stack(NamedTuple):
-    """Matrices of one dtype, padded to one shape (rows, columns) with rows <= columns."""
+    """Matrices of one dtype, padded to one shape (rows, columns), rows <= columns."""
 
     dtype: Any
     shape: tuple[int, int]
@@ -36,7 +36,7 @@ class Stack(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """The leaves of a tree: matrices in stacks (k, rows, columns), others as vectors."""
+    """The leaves of a tree: stacks of matrices (k, rows, columns), and vectors."""
 
     stacks: tuple[Array, ...]
     vectors: tuple[Array, ...]  # one for each dtype
@@ -131,7 +131,7 @@ class Layout:
         return leaves
 
     def gains(self) -> list[Array]:
-        """Return sqrt(max(1, columns / rows)) of the members of each stack, (k, 1, 1)."""
+        """Return sqrt(max(1, columns / rows)) for each stack (k, 1, 1)."""
         all_gains = []
         for stack in self.stacks:
             shapes = [self.leaves[i].shape for i in stack.members]

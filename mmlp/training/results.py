@@ -23,7 +23,7 @@ from mmlp.training.epoch import (
 class FitResult(NamedTuple):
     """The result of `fit` and `fit_many`.
 
-    Attributes
+    Parameters
     ----------
     model : same type as the model that was given
         The trained model. With validation data it has the weights of the epoch with the

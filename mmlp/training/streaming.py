@@ -229,7 +229,7 @@ def run_batches(
     epoch: Any,
     first_step: Any,
 ) -> tuple[State, tuple]:
-    """Take a step for each batch; return the state, and losses and applied (capacity,)."""
+    """Take a step for each batch; return the state, losses and whether applied."""
     program = static.program
 
     def step(state: State, i: Any) -> tuple[State, tuple]:

@@ -1,4 +1,4 @@
-"""Run experiments by name: one with an option for each of its settings, or several in turn.
+"""Run an experiment with an option for each of its settings, or several in turn.
 
 An experiment is a module of this package as `mmlp.reporting.records` describes it.
 """
@@ -16,12 +16,14 @@ from mmlp.reporting.records import make_settings, run_and_record
 from mmlp.reporting.results_page import Heading
 from reproduction.harness.targets import TARGETS
 
-PAPER = Heading(
+PROGRAM = "python -m reproduction"
+
+PAGE_HEADING = Heading(
     "The paper's results, reproduced",
     "The results of “Constructing the Matrix Multilayer Perceptron and its Application "
     "to the VAE” (Taghia, Bånkestad, Lindsten and Schön, 2019) beside those that "
-    "matrix-mlp obtains. Each section shows the command that made it. A number with ± is "
-    "a mean and its standard error over seeds.",
+    "matrix-mlp obtains. Each section shows the command that made it. A number with ± "
+    "is a mean and its standard error over seeds.",
     "The paper's claims",
 )
 
@@ -58,21 +60,23 @@ class Run:
     out: Path
 
     def perform(self) -> dict[str, Any]:
-        """Run the experiment, add it to the page of the paper's results, return its record."""
+        """Run the experiment, add it to the page of results, and return its record."""
         return run_and_record(
             self.name,
             find_experiment(self.name),
             self.settings,
             quick=self.quick,
             out=self.out,
-            heading=PAPER,
-            program=f"python -m reproduction {self.name}",
+            heading=PAGE_HEADING,
+            program=f"{PROGRAM} {self.name}",
             order=TARGETS,
         )
 
 
 def parse_run(name: str, argv: Sequence[str]) -> Run:
-    """Read the options of one experiment: one for each setting; tuples have commas.
+    """Parse the options of one experiment, which has one for each setting.
+
+    The items of a tuple are separated by commas.
 
     Parameters
     ----------
@@ -81,16 +85,20 @@ def parse_run(name: str, argv: Sequence[str]) -> Run:
     argv : sequence of str
         The options, such as `["--seeds", "5", "--out", "folder"]`.
 
+    Returns
+    -------
+    Run
+
     Raises
     ------
     ValueError
         If an option is wrong.
     """
-    kind = find_experiment(name).Settings
-    values = parse_fields(argv, [kind, RunOptions], f"python -m reproduction {name}")
+    settings_class = find_experiment(name).Settings
+    values = parse_fields(argv, [settings_class, RunOptions], f"{PROGRAM} {name}")
     quick = values.pop("quick", False)
     out = values.pop("out", RunOptions.out)
-    settings = make_settings(kind, quick=quick, **values)
+    settings = make_settings(settings_class, quick=quick, **values)
     return Run(name, settings, quick, out)
 
 
@@ -103,35 +111,43 @@ def run_several(
     targets: Sequence[str],
     *,
     quick: bool = False,
-    out: Path = Path("report"),
+    out: Path = RunOptions.out,
     **settings: Any,
 ) -> int:
-    """Run experiments one after the other, and return 1 if one of them failed, otherwise 0.
+    """Run experiments one after the other; return 1 if one of them failed, else 0.
 
     Parameters
     ----------
-    targets : names, or "all"
-    quick : whether to run them with their quick settings
-    out : the folder of the results
-    **settings : passed on to the experiments that have such settings
+    targets : sequence of str
+        Names of experiments, or "all".
+    quick : bool, default=False
+        Run them with their quick settings.
+    out : Path, default="report"
+        The folder of the results.
+    **settings
+        Settings for the experiments that have them.
+
+    Returns
+    -------
+    int
 
     Notes
     -----
-    An experiment that fails, such as for want of data, is named on stderr, and the others run.
+    An experiment that fails, for example because its data are missing, is reported on
+    stderr, and the others run.
     """
     names = TARGETS if "all" in targets else tuple(dict.fromkeys(targets))
     failed = []
     for number, name in enumerate(names, 1):
         print(f"[{number}/{len(names)}] {name}", flush=True)
         try:
-            kind = find_experiment(name).Settings
-            fields = {field.name for field in dataclasses.fields(kind)}
-            known = {key: value for key, value in settings.items() if key in fields}
-            chosen = make_settings(kind, quick=quick, **known)
-            Run(name, chosen, quick, out).perform()
-        except (
-            Exception
-        ) as error:  # whatever it is, the other experiments are worth running
+            settings_class = find_experiment(name).Settings
+            fields = {field.name for field in dataclasses.fields(settings_class)}
+            changes = {key: value for key, value in settings.items() if key in fields}
+            experiment_settings = make_settings(settings_class, quick=quick, **changes)
+            Run(name, experiment_settings, quick, out).perform()
+        except Exception as error:
+            # Whatever it is, the other experiments are worth running.
             if not isinstance(error, ValueError | OSError):
                 traceback.print_exc()
             failed.append(name)

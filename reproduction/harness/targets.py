@@ -1,6 +1,7 @@
 """The experiments by name, in the order of running and of their sections on the page.
 
-Each is a module of `reproduction`, with dashes written as underscores. Nothing is imported here.
+Each is a module of `reproduction`, with dashes written as underscores. Nothing is
+imported here.
 """
 
 TARGETS = (

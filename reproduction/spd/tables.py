@@ -1,103 +1,140 @@
 """The errors of Examples 1 and 2 as tables, records and notes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from mmlp.reporting.number_format import round_digits
 from mmlp.reporting.tables import mark_best_cells, mean_cell
-from reproduction.harness.jobs import progress
-from reproduction.spd.models import FLOOR_ROW, Model, errors_of_baselines
-from reproduction.spd.tasks import HEADINGS, Budget, Task, data_of
+from reproduction.harness.parallel import show_progress
+from reproduction.spd.models import FLOOR_ROW, Model, score_baselines
+from reproduction.spd.tasks import HEADINGS, Budget, Task, generate_data
 
-Errors = dict[
-    tuple[str, int, int], dict[str, np.ndarray]
-]  # (setting, d0, n), row: (seeds, 3)
-Models = Callable[[int, str], dict[str, Model]]  # the rows for one d0 and setting
+# By (setting, d0, n) and the name of the row: errors of shape (seeds, 3).
+Errors = dict[tuple[str, int, int], dict[str, np.ndarray]]
 
-ABOUT = "mean and standard error over {0.seeds} seeds, {0.test} test samples."
+# The rows of a table for a given d0 and setting.
+ModelsOf = Callable[[int, str], dict[str, Model]]
+
+# E_quad, E_QRE and E_Stein that the paper reports, by (d0, n, row).
+PublishedErrors = Mapping[tuple[int, int, str], tuple[float, float, float]]
+
+ABOUT_ERRORS = "mean and standard error over {0.seeds} seeds, {0.test} test samples."
 NOTES = [
-    "The paper does not say how the input determines the covariance, nor for how long it trained; "
-    "its best errors lie below the noise of 10,000 samples for any spectrum like ours, so that "
-    "only ratios can be compared.",
-    "The default setting of the generator was chosen out of about a dozen that were tried with "
-    "these networks; with two latent factors in place of one the Cholesky MLP led in nearly all.",
-    "One budget of steps for all networks; a fifth of the training samples chooses the epoch.",
-    "Rate and width of each network, and the output of the joint one, are the best by validation "
-    "of one grid on other seeds, at each d0 and, for the joint and the Cholesky MLP, in each "
-    "setting, with 36 trials each; n = 100, Muon: Adam was behind by a factor of four and more for "
-    "matrix and Cholesky MLPs (reproduction/searches/spd.py, results/search/spd.json). The paper's "
-    "recipe is its own: Adam at 0.001, no calibration.",
+    "The paper does not say how the input determines the covariance, nor for how long "
+    "it trained; its best errors lie below the noise of 10,000 samples for any "
+    "spectrum like ours, so that only ratios can be compared.",
+    "The default setting of the generator was chosen out of about a dozen that were "
+    "tried with these networks; with two latent factors in place of one the Cholesky "
+    "MLP led in nearly all.",
+    "One budget of steps for all networks; a fifth of the training samples chooses the "
+    "epoch.",
+    "Rate and width of each network, and the output of the joint one, are the best by "
+    "validation of one grid on other seeds, at each d0 and, for the joint and the "
+    "Cholesky MLP, in each setting, with 36 trials each; n = 100, Muon: Adam was "
+    "behind by a factor of four and more for matrix and Cholesky MLPs "
+    "(reproduction/searches/spd.py, results/search/spd.json). The paper's recipe is "
+    "its own: Adam at 0.001, no calibration.",
 ]
 
 
-def collect(
-    tasks: Sequence[Task], models: Models, label: str, only: Sequence[str] = ()
+def collect_errors(
+    tasks: Sequence[Task], models_of: ModelsOf, label: str, only: Sequence[str] = ()
 ) -> Errors:
-    """Errors for each size of the models and of what is not trained; or `only` of these models."""
+    """Train the models of each task and score them.
+
+    Parameters
+    ----------
+    tasks : sequence of Task
+        Tasks of a single setting each.
+    models_of : callable
+        Returns the models for a given d0 and setting.
+    label : str
+        The text beside the progress bar.
+    only : sequence of str, default=()
+        Names of models. If given, the other models and the baselines are left out.
+
+    Returns
+    -------
+    Errors
+    """
     errors: Errors = {}
-    for task in progress(tasks, label):
+    for task in show_progress(tasks, label):
         (setting,) = task.budget.settings
-        known = models(task.dim, setting)
-        rows = {name: known[name].outcome(task).errors for name in only or known}
-        rows |= {} if only else errors_of_baselines(task)
+        models = models_of(task.dim, setting)
+        rows = {name: models[name].train(task).errors for name in only or models}
+        if not only:
+            rows |= score_baselines(task)
         errors[setting, task.dim, task.train] = {
             row: values[0] for row, values in rows.items()
         }
     return errors
 
 
-def largest(errors: Errors) -> tuple[int, Errors]:
-    """The largest training set, and the errors with it."""
-    most = max(n for _, _, n in errors)
-    return most, {case: rows for case, rows in errors.items() if case[2] == most}
+def select_largest(errors: Errors) -> tuple[int, Errors]:
+    """Return the size of the largest training set, and the errors with it."""
+    largest = max(n for _, _, n in errors)
+    return largest, {
+        (setting, d, n): rows
+        for (setting, d, n), rows in errors.items()
+        if n == largest
+    }
 
 
-def as_json(errors: Errors) -> list[dict]:
-    """Every number behind the tables."""
+def errors_to_json(errors: Errors) -> list[dict]:
+    """Return every number behind the tables."""
     return [
-        {"setting": s, "d0": d, "n": n, "row": row, "errors": round_digits(values)}
-        for (s, d, n), rows in errors.items()
+        {
+            "setting": setting,
+            "d0": d,
+            "n": n,
+            "row": row,
+            "errors": round_digits(values),
+        }
+        for (setting, d, n), rows in errors.items()
         for row, values in rows.items()
     ]
 
 
-def by_setting(errors: Errors, budget: Budget, paper: dict) -> list[dict]:
-    """A table for each setting: groups of d0 and n, the three measures beside the paper's."""
-    shown: dict[str, list[dict]] = {setting: [] for setting in budget.settings}
+def make_tables(
+    errors: Errors, budget: Budget, published: PublishedErrors
+) -> list[dict]:
+    """Make a table for each setting: groups of d0 and n, with the paper's errors."""
+    rows_by_setting: dict[str, list[dict]] = {
+        setting: [] for setting in budget.settings
+    }
     for (setting, d, n), rows in errors.items():
         cells = {}
         for row, values in rows.items():
-            columns = zip(
-                values.T.tolist(), paper.get((d, n, row), (None,) * 3), strict=True
-            )
+            paper = published.get((d, n, row), (None, None, None))
             cells[row] = [
-                mean_cell(column, paper=published) for column, published in columns
+                mean_cell(column, paper=value)
+                for column, value in zip(values.T.tolist(), paper, strict=True)
             ]
-        shown[setting] += [
+        rows_by_setting[setting] += [
             {"group": f"d0 = {d}, n = {n}"},
             *mark_best_cells(cells, FLOOR_ROW),
         ]
-    about = {
-        "note": ABOUT.format(budget).capitalize(),
-        "columns": ["", *HEADINGS.values()],
-    }
     return [
-        {"title": f"Setting: {s}", **about, "rows": rows} for s, rows in shown.items()
+        {
+            "title": f"Setting: {setting}",
+            "note": ABOUT_ERRORS.format(budget).capitalize(),
+            "columns": ["", *HEADINGS.values()],
+            "rows": rows,
+        }
+        for setting, rows in rows_by_setting.items()
     ]
 
 
-def about_settings(tasks: Sequence[Task]) -> list[str]:
-    """How far the spectra of the targets are spread, by setting."""
-    texts: dict[str, list[str]] = {}
+def describe_spectra(tasks: Sequence[Task]) -> list[str]:
+    """Describe how far the spectra of the targets are spread, for each setting."""
+    conditions: dict[str, list[str]] = {}
     for task in tasks:
         (setting,) = task.budget.settings
-        conditions = [data.condition() for data in data_of(task)]
-        texts.setdefault(setting, []).append(
-            f"{np.median(conditions):.2g} at d0 = {task.dim}"
-        )
+        median = np.median([data.condition() for data in generate_data(task)])
+        conditions.setdefault(setting, []).append(f"{median:.2g} at d0 = {task.dim}")
     return [
-        f"Setting {setting}: the largest eigenvalue of a covariance is {', '.join(by_dim)} times "
-        "the smallest."
-        for setting, by_dim in texts.items()
+        f"Setting {setting}: the largest eigenvalue of a covariance is "
+        f"{', '.join(by_dim)} times the smallest."
+        for setting, by_dim in conditions.items()
     ]

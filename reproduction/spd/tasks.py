@@ -1,4 +1,4 @@
-"""The tasks of Examples 1 and 2: covariances over settings of the generator and seeds."""
+"""The tasks of Examples 1 and 2: covariances, by setting of the generator and seed."""
 
 import dataclasses
 import functools
@@ -12,18 +12,16 @@ import numpy as np
 from mmlp.datasets.covariances import Covariances, synthetic_covariances
 from mmlp.spd import SPD, Gram
 
-EPOCH = 80  # samples between two looks at the validation loss
-HEADINGS = {
-    "quadratic": "E_quad",
-    "von_neumann": "E_QRE",
-    "stein": "E_Stein",
-}  # order of errors
+# The validation loss is looked at after about this many samples.
+SAMPLES_PER_EPOCH = 80
+
+# The measures in the order of the columns of a table, and of the axis of errors.
+HEADINGS = {"quadratic": "E_quad", "von_neumann": "E_QRE", "stein": "E_Stein"}
 QRE = list(HEADINGS).index("von_neumann")
-LOSS_NAMES = {
-    "von_neumann": "QRE",
-    "stein": "Stein",
-    "quadratic": "quad",
-}  # the paper's order
+
+# The losses in the paper's order.
+LOSS_NAMES = {"von_neumann": "QRE", "stein": "Stein", "quadratic": "quad"}
+
 QUICK = {"seeds": 2, "settings": ("turning",), "steps": 30, "test": 100, "dims": (10,)}
 FIRST_SEEDS = {"example1": 0, "example2": 100, "search": 1000}
 
@@ -33,20 +31,22 @@ class Budget:
     """What all models of an experiment have in common."""
 
     seeds: int = 5
+    # Settings of the generator, `mmlp.datasets.covariances.SETTINGS`.
     settings: tuple[str, ...] = ("turning", "linear")
+    # Training steps, batch size and number of test samples.
     steps: int = 1600
     batch_size: int = 5
     test: int = 1000
 
     def budget(self) -> "Budget":
-        """These fields alone, so that equal budgets of different experiments are equal."""
-        names = (field.name for field in dataclasses.fields(Budget))
+        """Return these fields only, so that equal budgets of experiments are equal."""
+        names = [field.name for field in dataclasses.fields(Budget)]
         return Budget(**{name: getattr(self, name) for name in names})
 
 
 @dataclasses.dataclass(frozen=True)
 class Grid(Budget):
-    """Networks trained for each size of matrices and of training sets, under each loss."""
+    """Networks trained for each size of matrices and training sets, under each loss."""
 
     dims: tuple[int, ...] = (10, 20)
     sizes: tuple[int, ...] = (20, 100)
@@ -55,17 +55,30 @@ class Grid(Budget):
     QUICK: ClassVar = QUICK | {"sizes": (20,), "losses": ("von_neumann", "quadratic")}
 
     def tasks(self) -> "list[Task]":
-        """Of one setting each: networks are tuned for it."""
+        """Return tasks of a single setting each, because networks are tuned for it."""
         budgets = [
-            dataclasses.replace(self.budget(), settings=(s,)) for s in self.settings
+            dataclasses.replace(self.budget(), settings=(setting,))
+            for setting in self.settings
         ]
-        cases = itertools.product(self.dims, self.sizes, budgets)
-        return [Task(d, n, budget, FIRST_SEEDS["example1"]) for d, n, budget in cases]
+        return [
+            Task(dim, size, budget, FIRST_SEEDS["example1"])
+            for dim, size, budget in itertools.product(self.dims, self.sizes, budgets)
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Covariances of size `dim` from `train` samples, for each setting and each seed."""
+    """Predict covariances, for each setting of the generator and each seed.
+
+    Parameters
+    ----------
+    dim : int
+        The size of the matrices.
+    train : int
+        The number of samples for training and validation.
+    budget : Budget
+    first_seed : int
+    """
 
     dim: int
     train: int
@@ -74,51 +87,62 @@ class Task:
 
     @property
     def trained(self) -> int:
-        """Samples of `train` but for the fifth that chooses the epoch."""
+        """The number of samples without the fifth that chooses the epoch."""
         return self.train - self.train // 5
 
     @property
     def repeats(self) -> int:
-        """How often an epoch repeats the samples, so that all sizes share one compiled program."""
-        return max(1, EPOCH // self.trained)
+        """How often an epoch repeats the samples.
+
+        Epochs of the same length let all sizes share a compiled program.
+        """
+        return max(1, SAMPLES_PER_EPOCH // self.trained)
 
     @property
-    def steps_of_epoch(self) -> int:
+    def steps_per_epoch(self) -> int:
+        """The number of training steps in an epoch."""
         return -(-self.repeats * self.trained // self.budget.batch_size)
 
     @property
     def epochs(self) -> int:
-        return -(-self.budget.steps // self.steps_of_epoch)
+        """The number of epochs."""
+        return -(-self.budget.steps // self.steps_per_epoch)
 
 
-class Part(NamedTuple):
-    """Samples of all models: arrays (settings x seeds, samples, ...)."""
+class Samples(NamedTuple):
+    """Inputs X and covariances Y, arrays of shape (settings x seeds, samples, ...)."""
 
     X: jax.Array
     Y: SPD
 
 
 @functools.lru_cache(maxsize=32)
-def data_of(task: Task) -> list[Covariances]:
-    """One set for each setting and seed; test samples first: `train` does not change them."""
-    budget, n = task.budget, task.budget.test + task.train
+def generate_data(task: Task) -> list[Covariances]:
+    """Return a data set for each setting and seed.
+
+    Test samples come first, so that they do not depend on `task.train`.
+    """
+    budget = task.budget
+    n = budget.test + task.train
     return [
         synthetic_covariances(task.dim, n, seed=task.first_seed + seed, setting=setting)
         for setting, seed in itertools.product(budget.settings, range(budget.seeds))
     ]
 
 
-def split_of(task: Task) -> tuple[Part, ...]:
-    """Samples to train with, to choose the epoch by, and to test with."""
-    data = data_of(task)
+def split_data(task: Task) -> tuple[Samples, Samples, Samples]:
+    """Return the samples for training, validation and test."""
+    data = generate_data(task)
     X = jnp.asarray(np.stack([part.X for part in data]))
-    T = jnp.asarray(
-        np.stack([part.sampled for part in data])
-    )  # (settings x seeds, n, d, d)
+    T = jnp.asarray(np.stack([part.sampled for part in data]))
+
     first = task.budget.test
-    ends = (first, first + task.trained), (first + task.trained, first + task.train)
-    rows = [
-        *(np.tile(np.arange(*pair), task.repeats) for pair in ends),
-        np.arange(first),
-    ]
-    return tuple(Part(X[:, part], Gram(T[:, part], upper=True)) for part in rows)
+    last_trained = first + task.trained
+    train_rows = np.tile(np.arange(first, last_trained), task.repeats)
+    validation_rows = np.tile(np.arange(last_trained, first + task.train), task.repeats)
+    test_rows = np.arange(first)
+
+    def select(rows: np.ndarray) -> Samples:
+        return Samples(X[:, rows], Gram(T[:, rows], upper=True))
+
+    return select(train_rows), select(validation_rows), select(test_rows)

@@ -1,4 +1,7 @@
-"""Recipes: how a VAE is made and trained. Those that were chosen are in frey_settings.json."""
+"""Recipes: how a VAE is built and trained.
+
+The settings that validation chose are in frey_settings.json.
+"""
 
 import dataclasses
 import json
@@ -10,6 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
+from jax import Array
 from optax.contrib import muon
 
 from mmlp.networks import (
@@ -28,198 +32,346 @@ from mmlp.networks.kernels import Linear, MercerSigmoid
 from mmlp.training.optimizers import MAX_GRADIENT_NORM, comparable_optimizer
 from mmlp.vae import VAE, paper_vae
 
-SETTINGS = Path(__file__).with_name("frey_settings.json")
+TUNED_SETTINGS = Path(__file__).with_name("frey_settings.json")
+# By the name of a group of networks.
 TUNED: dict[str, dict[str, Any]] = json.loads(
-    SETTINGS.read_text(encoding="utf-8")
-)  # by group
+    TUNED_SETTINGS.read_text(encoding="utf-8")
+)
 
 
-def direct_matrix_mlp(*sizes, **options) -> JointMatrixMLP:
-    """`JointMatrixMLP` without its standard MLP, D and V: as results/ has it, not for new work."""
+def direct_matrix_mlp(*sizes: Any, **options: Any) -> JointMatrixMLP:
+    """Return a `JointMatrixMLP` without its standard MLP, that is without D and V.
 
-    def joined(network):
+    It is kept to reproduce records in results/; new experiments should not use it.
+    """
+
+    def joined_weights(network: Any) -> tuple[Any, ...]:
         return network.matrices[-1].V, *(layer.D for layer in network.vectors)
 
-    return eqx.tree_at(
-        joined, JointMatrixMLP(*sizes, **options), replace_fn=lambda _: None
-    )
+    network = JointMatrixMLP(*sizes, **options)
+    return eqx.tree_at(joined_weights, network, replace_fn=lambda _: None)
 
 
-NETWORKS = {"matrix": MatrixMLP, "direct": direct_matrix_mlp}
-NETWORKS |= {"joint": JointMatrixMLP, "cholesky": CholeskyMLP}
-OUTPUTS: dict[str, dict[str, Output]] = {
-    name: {"d": Diagonal(kernel), "f": Dense(kernel)}
-    for name, kernel in (("mercer", MercerSigmoid()), ("linear", Linear()))
+NETWORKS: dict[str, Any] = {
+    "matrix": MatrixMLP,
+    "direct": direct_matrix_mlp,
+    "joint": JointMatrixMLP,
+    "cholesky": CholeskyMLP,
 }
-OUTPUTS["triangular"] = {"d": Diagonal(), "f": Triangular()}
+# Diagonal and full covariances, by the name of the output.
+OUTPUTS: dict[str, dict[str, Output]] = {
+    "mercer": {"d": Diagonal(MercerSigmoid()), "f": Dense(MercerSigmoid())},
+    "linear": {"d": Diagonal(Linear()), "f": Dense(Linear())},
+    "triangular": {"d": Diagonal(), "f": Triangular()},
+}
 
 
-class Still(eqx.Module):
-    """In place of the matrix that turns loadings: the identity."""
+class IdentityTurn(eqx.Module):
+    """The identity, in place of the matrix that turns loadings."""
 
     size: int = eqx.field(static=True)
 
-    def __call__(self, H_1):
+    def __call__(self, H_1: Array) -> Array:
         return jnp.eye(self.size)
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """How a VAE is made and trained; `Recipe(model, literal=True)` is the paper's own."""
+    """How a VAE is built and trained; `Recipe(model, literal=True)` is the paper's.
+
+    Parameters
+    ----------
+    model : str, default="NfNf"
+        One of the paper's six models, `mmlp.vae.MODELS`.
+    network : {"matrix", "direct", "joint", "cholesky"}, default="matrix"
+    hidden : tuple of int, default=(30, 30, 30)
+        Sizes of the hidden matrices or layers.
+    features : tuple of int, optional
+        Widths of a vector path, by default `hidden`.
+    output : {"mercer", "linear", "triangular"}, default="mercer"
+        The kernel of a matrix MLP's output, or a triangular output.
+    literal : bool, default=False
+        Start with the paper's constants, see `use_papers_constants`.
+    scale : float, default=1.0
+        Scale of the initial weights, biases of matrices included.
+    calibrated : int, default=0
+        The number of rows that calibrate the initial weights.
+    unit : bool, default=False
+        Start with a decoder whose mean variance is about 1 instead of 1 / d.
+    rank : int, default=0
+        Rank of a low-rank decoder, which starts at principal directions. With 0, the
+        covariance depends on `model`.
+    turned : bool, default=True
+        Whether a matrix turns the loadings of a low-rank decoder. Otherwise they are
+        constants.
+    optimizer : {"adam", "muon"}, default="adam"
+    rate : float, default=1e-3
+        The learning rate.
+    rise : float, default=0.0
+        The part of training in which the learning rate rises from 0, with `cosine`.
+    cosine : bool, default=False
+        Let the learning rate decay to 0 over the run.
+    decay : float, default=0.0
+        Weight decay.
+    batch : int, default=10
+        The batch size.
+    epochs : int, default=100
+        The paper does not report its number of epochs.
+    warm_up : float, default=0.0
+        The part of training in which the weight of the KL term rises from 0 to 1.
+    noise : float, default=0.0
+        Standard deviation of noise that is added to the standardised training data.
+    noise_end : float, optional
+        The noise at the end of training, reached linearly. By default it is constant.
+    stopping : bool, default=False
+        Keep the epoch with the best validation bound.
+    kl : {"exact", "sampled", "von_neumann"}, default="exact"
+        The KL term of the loss.
+    draws : int, default=1
+        Draws of q for an image. With more than one, the importance-weighted bound is
+        trained.
+    """
 
     model: str = "NfNf"
-    network: str = "matrix"  # "direct", "joint" or "cholesky"
+    network: str = "matrix"
     hidden: tuple[int, ...] = (30, 30, 30)
-    features: tuple[int, ...] | None = (
-        None  # widths of a vector path, by default `hidden`
-    )
-    output: str = (
-        "mercer"  # or "linear", kernels of a matrix MLP's output, or "triangular"
-    )
-    literal: bool = (
-        False  # initial weights of scale 1/sqrt(fan-in) in the paper's constants
-    )
-    scale: float = 1.0  # of the initial weights, biases of matrices included
-    calibrated: int = 0  # rows that calibrate the initial weights
-    unit: bool = False  # the decoder's mean variance starts at about 1, not at 1 / d
-    rank: int = (
-        0  # of a low-rank decoder, which starts at principal directions; 0: see `model`
-    )
-    turned: bool = (
-        True  # whether its loadings are, by a matrix; if not they are constants
-    )
-    optimizer: str = "adam"  # or "muon"
+    features: tuple[int, ...] | None = None
+    output: str = "mercer"
+    literal: bool = False
+    scale: float = 1.0
+    calibrated: int = 0
+    unit: bool = False
+    rank: int = 0
+    turned: bool = True
+    optimizer: str = "adam"
     rate: float = 1e-3
-    rise: float = 0.0  # the part of training in which the rate rises from 0
-    cosine: bool = False  # decay of the rate over the run
-    decay: float = 0.0  # of weights
+    rise: float = 0.0
+    cosine: bool = False
+    decay: float = 0.0
     batch: int = 10
-    epochs: int = 100  # the paper does not say
-    warm_up: float = (
-        0.0  # the part of training in which the KL term's weight rises from 0 to 1
-    )
-    noise: float = (
-        0.0  # standard deviation of noise added to the standardised training data
-    )
-    noise_end: float | None = (
-        None  # to which it goes, linearly over training; None: it stays
-    )
-    stopping: bool = False  # keep the epoch with the best validation bound
+    epochs: int = 100
+    warm_up: float = 0.0
+    noise: float = 0.0
+    noise_end: float | None = None
+    stopping: bool = False
     kl: str = "exact"
-    draws: int = (
-        1  # of q for an image; with more, the importance-weighted bound is trained
-    )
+    draws: int = 1
 
-    def start(self, X, latent: int, key) -> VAE:
-        """A VAE with which training begins; X (calibrated, p) are some of its data."""
+    def make_vae(self, X: Array, latent: int, key: Array) -> VAE:
+        """Return the VAE with which training begins.
+
+        Parameters
+        ----------
+        X : array of shape (calibrated, p)
+            Some of the training data.
+        latent : int
+            The number of latent variables.
+        key : JAX random key
+
+        Returns
+        -------
+        VAE
+        """
         if self.rank:
-            return self.low_rank(X, latent, key)
+            return self._make_low_rank_vae(X, latent, key)
+
         options = {}
         if self.network != "cholesky":
             options = {
                 "outputs": OUTPUTS[self.output],
                 "hidden_features": self.features,
             }
-        sizes, network = (X.shape[1], latent, self.hidden), NETWORKS[self.network]
-        vae = paper_vae(self.model, *sizes, network=network, key=key, **options)
-        vae = in_papers_constants(vae) if self.literal else vae
-        vae = jax.tree.map(lambda x: self.scale * x, vae)
-        vae = calibrate(vae, X, key=key) if self.calibrated else vae
-        return self.with_unit_variance(vae) if self.unit else vae
-
-    def with_unit_variance(self, vae: VAE) -> VAE:
-        """The decoder's eta, the trace of its covariance, times d: far for a bias to go."""
-        network, d = vae.decoder.network, vae.decoder.dim
-        offset = (
-            jnp.zeros(network.out_features).at[d].set(math.log(d))
-        )  # (mu, log eta, ...)
-        return eqx.tree_at(
-            lambda vae: vae.decoder.network, vae, network.shifted(offset)
+        vae = paper_vae(
+            self.model,
+            X.shape[1],
+            latent,
+            self.hidden,
+            network=NETWORKS[self.network],
+            key=key,
+            **options,
         )
+        if self.literal:
+            vae = use_papers_constants(vae)
+        vae = jax.tree.map(lambda x: self.scale * x, vae)
+        if self.calibrated:
+            vae = calibrate(vae, X, key=key)
+        if self.unit:
+            vae = _start_at_unit_variance(vae)
+        return vae
 
-    def low_rank(self, X, latent: int, key) -> VAE:
-        """A full encoder; a decoder with the last of the hidden layers and `rank` loadings."""
-        keys, p = jax.random.split(key), X.shape[1]
+    def _make_low_rank_vae(self, X: Array, latent: int, key: Array) -> VAE:
+        """Return a VAE with a dense encoder and a low-rank decoder.
 
-        def head(layers: slice, inputs: int, dim: int, key, **options) -> GaussianHead:
+        The encoder has all hidden layers of the recipe, the decoder only the last.
+        """
+        n_pixels = X.shape[1]
+        encoder_key, decoder_key = jax.random.split(key)
+
+        def make_head(
+            layers: slice, inputs: int, dim: int, key: Array, **options: Any
+        ) -> GaussianHead:
             if self.features is not None:
                 options["hidden_features"] = self.features[layers]
-            sizes = inputs, dim, self.hidden[layers], dim + GaussianHead.extra
-            return GaussianHead(NETWORKS[self.network](*sizes, key=key, **options))
+            network = NETWORKS[self.network](
+                inputs,
+                dim,
+                self.hidden[layers],
+                dim + GaussianHead.extra,
+                key=key,
+                **options,
+            )
+            return GaussianHead(network)
 
-        encoder = head(slice(None), p, latent, keys[0])
-        decoder = head(slice(-1, None), latent, p, keys[1], output=LowRank(self.rank))
+        encoder = make_head(slice(None), n_pixels, latent, encoder_key)
+        decoder = make_head(
+            slice(-1, None), latent, n_pixels, decoder_key, output=LowRank(self.rank)
+        )
         vae = calibrate(VAE(encoder, decoder), X, key=key, targets=X)
         if self.turned:
             return vae
         return eqx.tree_at(
-            lambda vae: vae.decoder.network.matrices[-1].turn, vae, Still(self.rank)
+            lambda vae: vae.decoder.network.matrices[-1].turn,
+            vae,
+            IdentityTurn(self.rank),
         )
 
-    def changed(self, epochs: int | None, hidden: tuple[int, ...] | None) -> "Recipe":
-        """With this number of epochs and these widths of all paths, where they are given."""
-        changes: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
-        changes |= {} if hidden is None else {"hidden": hidden, "features": None}
-        return dataclasses.replace(self, **changes)
+    def with_sizes(
+        self, epochs: int | None, hidden: tuple[int, ...] | None
+    ) -> "Recipe":
+        """Return a copy with this number of epochs and widths; None keeps them."""
+        recipe = self
+        if epochs is not None:
+            recipe = dataclasses.replace(recipe, epochs=epochs)
+        if hidden is not None:
+            recipe = dataclasses.replace(recipe, hidden=hidden, features=None)
+        return recipe
 
-    def levels(self) -> tuple[float, float, float]:
-        """What the loss reads from the batch: models that differ in it are trained together."""
-        return (
-            self.noise,
-            self.noise if self.noise_end is None else self.noise_end,
-            self.warm_up,
-        )
+    def loss_levels(self) -> tuple[float, float, float]:
+        """Return noise, noise at the end, and warm-up, which the loss reads as data.
 
-    def steps(self, rows: int) -> int:
-        """Of the whole run."""
-        return self.epochs * -(-rows // self.batch)
+        Models that differ only in these, and in the learning rate, are trained
+        together.
+        """
+        noise_end = self.noise if self.noise_end is None else self.noise_end
+        return self.noise, noise_end, self.warm_up
+
+    def count_steps(self, n_rows: int) -> int:
+        """Return the number of training steps of the whole run."""
+        return self.epochs * -(-n_rows // self.batch)
 
     def make_optimizer(self, steps: int) -> optax.GradientTransformation:
-        kind = self.optimizer, self.rate, steps if self.cosine else None, self.decay
-        return comparable_optimizer(clipped, *kind, round(self.rise * steps))
+        """Return the optimizer for this many training steps."""
+        return comparable_optimizer(
+            clipped_optimizer,
+            self.optimizer,
+            self.rate,
+            steps if self.cosine else None,
+            self.decay,
+            round(self.rise * steps),
+        )
 
 
-def clipped(name: str, rate: float, steps: int | None, decay: float, rise: int = 0):
-    """Adam or Muon, with clipping; the rate rises over `rise` steps and, over `steps`, decays."""
-    constant, cosine = optax.constant_schedule, optax.warmup_cosine_decay_schedule
-    schedule = (
-        constant(rate)
-        if steps is None
-        else cosine(0.0 if rise else rate, rate, rise, steps)
-    )
-    make = {"adam": optax.adamw, "muon": muon}[name]
+def _start_at_unit_variance(vae: VAE) -> VAE:
+    """Multiply the decoder's eta, the trace of its covariance, by d.
+
+    Training would take long to move a bias that far.
+    """
+    network = vae.decoder.network
+    d = vae.decoder.dim
+    # The outputs are (mu, log eta, ...).
+    offset = jnp.zeros(network.out_features).at[d].set(math.log(d))
+    return eqx.tree_at(lambda vae: vae.decoder.network, vae, network.shifted(offset))
+
+
+def clipped_optimizer(
+    name: str,
+    learning_rate: float,
+    decay_steps: int | None,
+    weight_decay: float,
+    rise_steps: int = 0,
+) -> optax.GradientTransformation:
+    """Return Adam or Muon, with clipping of gradients.
+
+    Parameters
+    ----------
+    name : {"adam", "muon"}
+    learning_rate : float
+    decay_steps : int or None
+        Steps over which the learning rate decays as a cosine; None keeps it constant.
+    weight_decay : float
+    rise_steps : int, default=0
+        Steps over which the learning rate rises from 0, before it decays. A constant
+        learning rate does not rise.
+
+    Returns
+    -------
+    optax.GradientTransformation
+    """
+    if decay_steps is None:
+        schedule = optax.constant_schedule(learning_rate)
+    else:
+        initial_rate = 0.0 if rise_steps else learning_rate
+        schedule = optax.warmup_cosine_decay_schedule(
+            initial_rate, learning_rate, rise_steps, decay_steps
+        )
+    make_optimizer = {"adam": optax.adamw, "muon": muon}[name]
     return optax.chain(
-        optax.clip_by_global_norm(MAX_GRADIENT_NORM), make(schedule, weight_decay=decay)
+        optax.clip_by_global_norm(MAX_GRADIENT_NORM),
+        make_optimizer(schedule, weight_decay=weight_decay),
     )
 
 
-def of_pixels(name: str) -> tuple[Recipe, int]:
-    """The chosen settings of a model of all pixels, and its number of latent variables."""
+def tuned_pixel_recipe(name: str) -> tuple[Recipe, int]:
+    """Return the settings chosen for a model of all pixels.
+
+    Parameters
+    ----------
+    name : str
+        The name of the model, such as "low rank".
+
+    Returns
+    -------
+    recipe : Recipe
+    latent : int
+        The number of latent variables.
+    """
     settings = dict(TUNED[f"pixels, {name}"])
     latent = settings.pop("latent")
-    return Recipe(**_with_tuples(settings)), latent
+    return Recipe(**_lists_to_tuples(settings)), latent
 
 
-def tuned(group: str, model: str) -> Recipe:
-    """The chosen settings of a group of frey_settings.json, for one of the six models."""
-    return Recipe(model, **_with_tuples(TUNED[group]))
+def tuned_recipe(group: str, model: str) -> Recipe:
+    """Return the settings chosen for a group of networks, for one of the six models."""
+    return Recipe(model, **_lists_to_tuples(TUNED[group]))
 
 
-def _with_tuples(settings: dict[str, Any]) -> dict[str, Any]:
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+def _lists_to_tuples(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with tuples in place of JSON's lists."""
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in settings.items()
+    }
 
 
-def in_papers_constants(vae: VAE) -> VAE:
-    """Smaller W_l and C_l, for H of trace one and not for d H: see docs/maths, "The constants"."""
+def use_papers_constants(vae: VAE) -> VAE:
+    """Reduce W_l and C_l, as if the network had the paper's H_l in place of d_l H_l.
 
-    def weights(vae) -> list:
-        networks = vae.encoder.network, vae.decoder.network
-        inner = [
+    A start with weights of variance 1/fan-in in the paper's parametrisation has these
+    weights in ours. See docs/maths, "The constants".
+    """
+
+    def list_weights(vae: VAE) -> list[tuple[Array, float]]:
+        """Return the weights, each with the power of its size to divide by."""
+        networks: list[Any] = [vae.encoder.network, vae.decoder.network]
+        matrix_weights = [
             (layer.W, 0.5) for network in networks for layer in network.matrices[1:]
         ]
-        return inner + [
+        vector_weights = [
             (layer.C, 1.0) for network in networks for layer in network.vectors
         ]
+        return matrix_weights + vector_weights
 
-    smaller = [weight / weight.shape[1] ** power for weight, power in weights(vae)]
-    return eqx.tree_at(lambda vae: [weight for weight, _ in weights(vae)], vae, smaller)
+    reduced = [weight / weight.shape[1] ** power for weight, power in list_weights(vae)]
+    return eqx.tree_at(
+        lambda vae: [weight for weight, _ in list_weights(vae)], vae, reduced
+    )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.special
 from helpers import symmetric_root
+from sweeps import sweep
 
 from mmlp import Gram, TraceOneGaussian, TraceOnePowerExponential
 from mmlp.alpha import densities
@@ -21,7 +22,7 @@ ETA, ALPHA = 1.7, 0.8
 
 
 def log_density(theta, mu, Omega, log_eta, *shape):
-    """Through the library; Omega off trace one is factor^2 omega with the scale moved into eta."""
+    """Evaluate the library's density; the trace of Omega moves into eta."""
     trace = jnp.trace(Omega)
     omega, eta = (
         Gram(jnp.linalg.cholesky(Omega / trace, upper=True), upper=True),
@@ -36,7 +37,7 @@ def log_density(theta, mu, Omega, log_eta, *shape):
 
 
 def compare(ours, names, function, *arguments):
-    """Each derivative is the Jacobian by the argument in that place; Omega moves symmetrically."""
+    """Each derivative is the Jacobian by its argument; Omega moves symmetrically."""
     assert list(ours) == list(names)
     for i, name in enumerate(names):
         exact = np.asarray(jax.jit(jax.jacobian(function, argnums=i))(*arguments))
@@ -128,7 +129,7 @@ def test_power_exponential_sample_with_the_normal_radius(beta):
 
 
 @pytest.mark.parametrize("beta", [0.6, 1.0, 2.3, 20.0])
-@pytest.mark.parametrize("quantile", [0.1, 0.5, 0.97])
+@sweep("quantile", [0.1, 0.5, 0.97])
 def test_power_exponential_sample_with_the_gamma_radius(beta, quantile):
     x = scipy.special.gammaincinv(D / (2 * beta), quantile)
 
@@ -142,7 +143,7 @@ def test_power_exponential_sample_with_the_gamma_radius(beta, quantile):
 
 
 def test_the_papers_derivative_by_Omega_with_a_half_moves_the_covariance_rightly():
-    """dPhi = dA Phi^-T / 2 obeys dPhi Phi' + Phi dPhi' = dA, but is the derivative of no root."""
+    """dPhi = dA Phi^-T / 2 obeys dPhi Phi' + Phi dPhi' = dA, but no root has it."""
     Phi = np.linalg.cholesky(ETA * OMEGA)
     dA = OMEGA @ OMEGA
     dPhi = dA @ np.linalg.inv(Phi).T / 2

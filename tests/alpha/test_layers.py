@@ -1,4 +1,4 @@
-"""Appendices E to G: each formula against finite differences; what the paper misprints."""
+"""Appendices E to G: formulas against finite differences; the paper's misprints."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_derivatives_by_the_weights_of_a_matrix_layer_equal_finite_differences(r
 
 
 def test_input_weight_formula_belongs_to_the_input_layer():
-    """Appendix E prints D_{W_{j+1}} Z_l; it has the d_{j+1}^2 rows of Z_{j+1}, Z_0 has d_0^2."""
+    """Appendix E prints D_{W_{j+1}} Z_l; it has d_{j+1}^2 rows, those of Z_{j+1}."""
     layers = paper_layers(network(**BASIC["deep"]))
     x = np.ones(6)
     formula = basic.matrix_by_input_weight(layers[-1].W, x)
@@ -46,7 +46,7 @@ def test_input_weight_formula_belongs_to_the_input_layer():
 
 
 def test_learning_step_needs_the_shape_of_the_input_in_P_for_the_input_weight():
-    """Appendix E prints P_(d_l, d_{l+1}) up to l = j+1; without d_{j+2}, W_{j+1} is d_{j+1} x p."""
+    """Appendix E prints P_(d_l, d_{l+1}) up to l = j+1; W_{j+1} is d_{j+1} x p."""
     layers = paper_layers(network(**BASIC["deep"]))
     d = [len(layer.B) for layer in layers]  # d_0, ..., d_{j+1}
     x, Y = np.ones(6), spd(np.random.default_rng(0), 3)
@@ -95,7 +95,7 @@ def test_derivatives_of_a_vector_layer_equal_finite_differences(rng):
 
 
 def test_derivative_by_A_has_the_factor_h(rng):
-    """Appendix F prints D_A z = C H, which has too few columns; with h' kron it is right."""
+    """Appendix F prints D_A z = C H, which has too few columns without h' kron."""
     C, H, A, h = (
         rng.standard_normal((2, 3)),
         spd(rng, 3),
@@ -115,7 +115,7 @@ def test_derivative_by_A_has_the_factor_h(rng):
 
 
 def test_input_A_has_as_many_columns_as_its_layer_has_features():
-    """Appendix F prints P_(d_l, r_{l+1}) up to l = j+1, and ones 1_{j+1} in D_{H_{j+1}} z_{j+1}.
+    """Appendix F prints P_(d_l, r_{l+1}) up to l = j+1, and ones 1_{j+1}.
 
     There is no r_{j+2}: A_{j+1} meets r_{j+1} ones.
     """
@@ -134,7 +134,7 @@ def test_input_A_has_as_many_columns_as_its_layer_has_features():
 
 
 def test_derivative_by_the_output_counts_both_ways_to_the_loss():
-    """In D_Yhat l = D_{z_0} l D_Yhat z_0 + D_Yhat l (Appendix F) the first term does not vanish."""
+    """In D_Yhat l = D_{z_0} l D_Yhat z_0 + D_Yhat l (App. F) no term vanishes."""
     layers = paper_layers(network(**GENERAL["deep"]))
     x, Y, y = np.ones(6), spd(np.random.default_rng(0), 3), np.ones(2)
 
@@ -196,7 +196,7 @@ def test_intercept_has_one_sign_in_the_kernel_and_its_derivative(rng):
 
 @pytest.mark.parametrize("intercept", [0.0, 0.3])
 def test_kernel_derivative_does_not_apply_f_to_a_derivative(rng, intercept):
-    """f(d(z_m o z_n) / dz_i) is f(2 z_i) for 2 f(z_i) where i = m = n, and f(0) for 0 elsewhere."""
+    """f(d(z_m o z_n) / dz_i) is f(2 z_i), not 2 f(z_i), where i = m = n."""
     d, Z = 3, rng.standard_normal((3, 3))
     numbers = differences(activations.mercer_sigmoid(0.8, intercept).value, Z)
     printed = appendix_g(Z, 0.8, lambda z: np.tanh(0.8 * z + intercept))

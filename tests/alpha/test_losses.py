@@ -1,4 +1,4 @@
-"""Appendices A to D: each formula against finite differences; what the paper misprints."""
+"""Appendices A to D: formulas against finite differences; the paper's misprints."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ def test_rearrangement_and_commutation_follow_their_definitions(rng):
 
 
 def test_alpha_derivative_of_an_m_by_p_function_has_mp_rows(rng):
-    """Appendix B defines it for F (m, n) with mp rows; for F (m, p) the product rule holds."""
+    """Appendix B has F (m, n) with mp rows; for F (m, p) the product rule holds."""
     m, p, r, n, q = 2, 5, 3, 4, 2
     L, R, S = (
         rng.standard_normal((m, n)),
@@ -62,7 +62,7 @@ def test_derivatives_of_the_losses_equal_finite_differences(rng, loss):
 
 
 def test_stein_derivative_is_right_as_printed(rng):
-    """D log|Y (Y+Yhat)^-1| and D log|Yhat (Y+Yhat)^-1| use D(Y (Y+Yhat)^-1): no slip."""
+    """D log|Y (Y+Yhat)^-1|, D log|Yhat (Y+Yhat)^-1| use D(Y (Y+Yhat)^-1): no slip."""
     Y, Y_hat = spd(rng, 4), spd(rng, 4)
     inverse = np.linalg.inv(Y + Y_hat)
     D = -np.kron(np.eye(4), Y) @ np.kron(inverse.T, inverse)
@@ -105,7 +105,7 @@ def test_eigenvector_derivative_divides_by_differences_of_eigenvalues(rng):
         )  # a decomposition leaves signs open
 
     def by_eigenvectors(values):
-        """vec(d V / d Yhat_ij), d V = V Xi, Xi_kl = (V_ik V_jl + V_il V_jk) / (2 (v_l - v_k))."""
+        """vec(d V / d Yhat_ij), Xi_kl = (V_ik V_jl + V_il V_jk) / (2 (v_l - v_k))."""
         gaps = 2 * (values[None, :] - values[:, None]) + np.eye(4)
         columns = []
         for j in range(4):
@@ -124,7 +124,7 @@ def test_eigenvector_derivative_divides_by_differences_of_eigenvalues(rng):
 
 
 def test_appendix_d_as_printed_is_the_derivative_of_the_identity(rng):
-    """Both of its slips put d Yhat for d log Yhat: it gives d Yhat / d Yhat_ij instead."""
+    """Both of its slips put d Yhat for d log Yhat: it gives d Yhat / d Yhat_ij."""
     Y_hat = spd(rng, 4)
     eigenvalues, V = np.linalg.eigh(Y_hat)
     Lambda = np.diag(np.log(eigenvalues))
@@ -146,7 +146,7 @@ def test_appendix_d_as_printed_is_the_derivative_of_the_identity(rng):
 
 
 def test_eigenvalues_can_repeat_and_the_eigenvector_method_fails_there():
-    """ "By construction, we do not have repeating eigenvalues": orthonormal columns of Z_0 do."""
+    """The paper excludes equal eigenvalues; orthonormal columns of Z_0 have them."""
     H = activations.mercer_sigmoid()
     layers = [
         basic.Layer(np.zeros((2, 2)), np.array([[1.0, 1.0], [1.0, -1.0]]), H),
@@ -169,6 +169,6 @@ def test_eigenvalues_can_repeat_and_the_eigenvector_method_fails_there():
 
 
 def test_mercer_sigmoid_is_only_semidefinite():
-    """The text has SPD matrices in all layers; two equal columns of Z make log Yhat infinite."""
+    """The paper has SPD matrices in all layers; equal columns of Z are singular."""
     Z = np.array([[0.5, 0.5, 1.0], [-1.0, -1.0, 0.2], [0.3, 0.3, 0.7]])
     assert abs(np.linalg.eigvalsh(activations.mercer_sigmoid().value(Z))[0]) < 1e-15

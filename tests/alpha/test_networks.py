@@ -36,7 +36,7 @@ def sample(model):
     return rng.standard_normal(model.matrices[0].W.shape[1]), Y, y
 
 
-# -- feedforward -----------------------------------------------------------------------------------
+# -- feedforward ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_feedforward_of_the_shallow_design_equals_the_fast_path(dim, hidden_feat
     )
 
 
-# -- backpropagation -------------------------------------------------------------------------------
+# -- backpropagation ------------------------------------------------------------------
 
 
 def gradients_of_all_losses(of_model, model):
-    """{loss: gradient by the model}, from all losses at once: compiling takes most of the time."""
+    """{loss: gradient by the model}, of all losses in one compiled program."""
     by_loss = jax.jit(jax.jacrev(of_model))(model)
     return {
         name: jax.tree.map(lambda gradient, k=k: gradient[k], by_loss)

@@ -1,7 +1,8 @@
-"""Appendix J: both estimators of the ELBO by all weights, against automatic differentiation.
+"""Appendix J: both estimators of the ELBO against automatic differentiation.
 
-The noise is held fixed. The draws are made with the symmetric root of the covariance, as in
-`mmlp.alpha.densities`; those of `sample` use the factor of the network, another root.
+The noise is held fixed. The draws are made with the symmetric root of the covariance,
+as in `mmlp.alpha.densities`; those of `sample` use the factor of the network, another
+root.
 """
 
 import functools
@@ -49,7 +50,7 @@ D_LOG_DENSITY = {
 
 @functools.cache
 def model(name):
-    """(decoder, encoder) of one of the paper's names, such as "EfNd", tiny, with random weights."""
+    """A tiny (decoder, encoder) of one of the paper's names, with random weights."""
     decoder = network(
         in_features=K,
         dim=P,
@@ -76,7 +77,7 @@ def _options(half, d, kernel):
 
 
 def paper_model(name):
-    """(decoder, encoder, derivatives of the decoder's log density) in the paper's weights."""
+    """Decoder, encoder, and derivatives of the decoder's log density."""
     outputs = {
         "N": lambda d: activations.identity,
         "E": activations.power_exponential_output,
@@ -169,13 +170,15 @@ def d_est_mpe():
     return vae.d_est_mpe(*paper_model("EfEf"), X, NU, radius)
 
 
-# -- what the paper misprints or leaves out --------------------------------------------------------
+# -- what the paper misprints or leaves out
+# ---------------------------------------------
 
 
 def test_the_last_term_of_est_mpe_stands_inside_the_sum():
-    """As printed, 1/r sum_l (...) - D_phi log q(s_l | x) has an l without value; none is right.
+    """As printed, 1/r sum_l (...) - D_phi log q(s_l | x) has an l without value.
 
-    The gradient by b_0 is D_phi by (mu, log eta); held to automatic differentiation above.
+    The gradient by b_0 is D_phi by (mu, log eta); held to automatic differentiation
+    above.
     """
     right = d_est_mpe()[1][0]["b"][: K + 1]
     mu, Omega, eta, alpha, beta = vae.read_output(paper_model("EfEf")[1], X)

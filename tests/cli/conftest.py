@@ -1,8 +1,11 @@
 """Tables, and a model of each kind."""
 
 import contextlib
+import fcntl
 import io
 import json
+import os
+import shutil
 
 import numpy as np
 import pytest
@@ -11,13 +14,48 @@ from command import no_training
 from mmlp import cli
 from mmlp.estimators import cross_fitting
 
+FITS = [
+    ("regression", "wind.csv", "--targets", "u,v", "--ignore", "station"),
+    ("spd", "spd.npz"),
+    ("vae", "Xy.npz"),  # of X alone
+]
+
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    """Tables, and a model of each kind, untrained, as the command line writes them."""
-    folder = tmp_path_factory.mktemp("cli")
+    """Tables, and a model of each kind, untrained, as the command line writes them.
+
+    They are made once for all workers of a run; each worker has a copy to write into.
+    """
+    temporary = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        temporary = temporary.parent
+    shared = temporary / "cli-models"
+    with open(temporary / "cli-models.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "summaries.json").exists():
+            shutil.rmtree(shared, ignore_errors=True)
+            shared.mkdir()
+            write_tables(shared)
+            summaries = fit_models(shared)
+            (shared / "summaries.json").write_text(json.dumps(summaries))
+
+    own = tmp_path_factory.mktemp("cli")
+    shutil.copytree(shared, own, dirs_exist_ok=True)
+    return own, json.loads((own / "summaries.json").read_text())
+
+
+@pytest.fixture
+def here(folder, monkeypatch):
+    """The folder of tables and models, as the current one."""
+    monkeypatch.chdir(folder[0])
+    return folder[0]
+
+
+def write_tables(folder):
     rng = np.random.default_rng(0)
-    X, noise = rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
+    X = rng.normal(size=(40, 2))
+    noise = rng.normal(size=(40, 2))
     y = X @ np.array([[1.0, 2.0], [0.0, 1.0]]) + noise
     rows = [
         f"s{i % 3}," + ",".join(map(str, row))
@@ -27,24 +65,24 @@ def folder(tmp_path_factory):
     np.savez(folder / "spd.npz", X=X, Y=np.eye(2) + X[:, :, None] * X[:, None, :])
     np.savez(folder / "Xy.npz", X=X, y=y)
     np.save(folder / "X.npy", X)
-    fits = [
-        ("regression", "wind.csv", "--targets", "u,v", "--ignore", "station", "--json"),
-        ("spd", "spd.npz", "--json"),
-        ("vae", "Xy.npz", "--json"),  # of X alone
-    ]
+
+
+def fit_models(folder):
+    """Write a model of each kind; return the summaries that the command printed."""
     summaries = {}
     with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
         patch.setattr(cross_fitting, "fit_many", no_training)
-        for kind, data, *more in fits:
+        for kind, *words in FITS:
+            options = (
+                "-o",
+                f"{kind}.safetensors",
+                "--epochs",
+                "2",
+                "--quiet",
+                "--json",
+            )
             with contextlib.redirect_stdout(io.StringIO()) as out:
-                out_file = ("-o", f"{kind}.safetensors", "--epochs", "2", "--quiet")
-                status = cli.main(["fit", kind, data, *out_file, *more])
+                status = cli.main(["fit", kind, *words, *options])
             assert status == 0
             summaries[kind] = json.loads(out.getvalue())
-    return folder, summaries
-
-
-@pytest.fixture
-def here(folder, monkeypatch):
-    monkeypatch.chdir(folder[0])
-    return folder[0]
+    return summaries

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 from command import no_training, run
+from sweeps import sweep
 
 from mmlp.cli import commands  # with all modules that classify columns
 from mmlp.estimators import cross_fitting
@@ -37,8 +38,8 @@ def classified(monkeypatch):
     return names
 
 
-@pytest.mark.parametrize("lines", [LINES, [line.split(",", 3)[3] for line in LINES]])
-@pytest.mark.parametrize(
+@sweep("lines", [LINES, [line.split(",", 3)[3] for line in LINES]])
+@sweep(
     "options",
     [
         ["regression", "t.csv", "--targets", "u"],

@@ -60,7 +60,7 @@ def test_predict_by_kind_and_by_format(here, capsys):
 def test_predictions_in_pieces_are_those_in_one(here, capsys, monkeypatch):
     words = ("predict", "regression.safetensors", "wind.csv")
     whole = run(capsys, *words)[1]
-    monkeypatch.setattr(base, "ROWS", 16)
+    monkeypatch.setattr(base, "ROWS_PER_RESULT", 16)
     assert run(capsys, *words)[1] == whole
     assert run(capsys, *words, "-o", "pieces.npz") == (0, "", "")
     with np.load("pieces.npz") as results:
@@ -70,13 +70,13 @@ def test_predictions_in_pieces_are_those_in_one(here, capsys, monkeypatch):
 def test_a_row_that_cannot_be_used_is_told_before_any_is_written(
     here, capsys, monkeypatch
 ):
-    monkeypatch.setattr(base, "ROWS", 16)
+    monkeypatch.setattr(base, "ROWS_PER_RESULT", 16)
     X = np.load("X.npy")
     X[30, 1] = 1e30
     np.save("far.npy", X)
     status, out, err = run(capsys, "predict", "spd.safetensors", "far.npy")
     assert (status, out) == (1, "")
-    assert "X in row 30, column 1 (from 0) is" in err
+    assert "far.npy, row 30 (from 0), column 'x1' is" in err
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -13,6 +13,8 @@ import interrupts
 import pytest
 from processes import environment
 
+from mmlp.cli.interrupts import Watcher
+
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
 # The command as its console script starts it, with `info` replaced by other work.
 PROGRAM = """
@@ -261,9 +263,11 @@ if __name__ == "__main__":
     import sys
     from mmlp import cli
     from mmlp.cli import info
-    from reproduction.harness.jobs import each
+    from reproduction.harness.parallel import map_in_processes
 
-    info.execute = lambda command: each(rest, [("a",), ("b",)], "work", jobs=2)
+    info.execute = lambda command: map_in_processes(
+        rest, [("a",), ("b",)], "work", jobs=2
+    )
     sys.exit(cli.main())
 """
 
@@ -315,3 +319,15 @@ def test_the_script_finds_what_is_wrong(tmp_path):
     _, problems = interrupts.judge(bad, command, tmp_path, tmp_path)
     assert problems[:3] == ["wrong status", "not one line", "too late"]
     assert problems[3].startswith("leaves ")
+
+
+def test_a_checkpoint_that_vanishes_while_it_is_listed_does_not_lose_the_line():
+    """The main thread may remove the folder just when a signal comes."""
+
+    class VanishingFolder:
+        def rglob(self, pattern):
+            raise FileNotFoundError(pattern)
+
+    watcher = Watcher(pipe=-1, stderr=None)
+    watcher.checkpoint = VanishingFolder()
+    assert watcher._message(signal.SIGINT) == "mmlp: interrupted"

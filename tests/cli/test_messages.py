@@ -19,10 +19,10 @@ from mmlp.errors import (
     DirectoryInUseError,
     UnusableCheckpointError,
 )
-from mmlp.estimators import chunks, covariance
-from mmlp.estimators.covariance import form_for
-from mmlp.estimators.cross_fitting import check_steps
-from mmlp.estimators.spd import factored
+from mmlp.estimators import chunks, precision
+from mmlp.estimators.arguments import check_covariance_form
+from mmlp.estimators.spd import factorize
+from mmlp.estimators.training_settings import check_number_of_steps
 from mmlp.serialization import files
 
 PYTHON = re.compile(
@@ -64,7 +64,7 @@ def of_training():
 
 ERRORS = {
     "a matrix": (
-        lambda: raised(factored, np.array([np.eye(2), -np.eye(2)])),
+        lambda: raised(factorize, np.array([np.eye(2), -np.eye(2)])),
         ["Y must be positive definite", "row 1 (from 0)", "-0.5"],
     ),
     "a cell": (
@@ -72,11 +72,11 @@ ERRORS = {
         ["X in row 0, column 0 (from 0)", "1e+30", "float32"],
     ),
     "a rank": (
-        lambda: raised(form_for, estimators.MultivariateRegressor(rank=3), 2),
+        lambda: raised(check_covariance_form, "MultivariateRegressor", "auto", 3, 2),
         ["--rank must be at most 2", "got 3"],
     ),
     "epochs": (
-        lambda: raised(check_steps, 2**31, 1000, 1),
+        lambda: raised(check_number_of_steps, 2**31, 1000, 1),
         ["--epochs must be at most", f"got {2**31}"],
     ),
     "memory": (
@@ -85,7 +85,7 @@ ERRORS = {
     ),
     "range": (
         lambda: raised(
-            covariance.check_range,
+            precision.check_range,
             "MultivariateRegressor.predict_distribution",
             "float32",
             np.array([1e-60]),
@@ -96,7 +96,7 @@ ERRORS = {
     ),
     "rounding": (
         lambda: raised(
-            covariance.check_rounding,
+            precision.check_rounding,
             "MultivariateRegressor.predict_distribution",
             "float32",
             np.full((1, 1), 1e9),

@@ -137,7 +137,7 @@ def test_symmetric_divergence_does_not_depend_on_the_order(name):
 
 @pytest.mark.parametrize("name", ["stein", "stein one-sided", "affine_invariant"])
 def test_congruence_invariance(name):
-    """D(WAW', WBW') = D(A, B): Sra (2016) for Stein, Pennec et al. (2006) for the other."""
+    """D(WAW', WBW') = D(A, B): Sra (2016) for Stein, Pennec et al. (2006)."""
     rng = np.random.default_rng(5)
     A, B, W = (
         Gram(rng.normal(size=(4, 4))),
@@ -333,7 +333,7 @@ def test_bad_input_is_named(name):
         DIVERGENCES[name](Gram(np.eye(2)), Gram(np.eye(3)))
     with pytest.raises(
         ValueError,
-        match=rf"`{function}\(A, B\)` cannot broadcast batch dimensions \(2,\) and \(3,\)",
+        match=rf"`{function}\(A, B\)` cannot broadcast .* \(2,\) and \(3,\)",
     ):
         DIVERGENCES[name](
             Gram(np.ones((2, 2, 2)) + np.eye(2)), Gram(np.ones((3, 2, 2)) + np.eye(2))

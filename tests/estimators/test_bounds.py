@@ -12,8 +12,8 @@ from sweeps import sweep
 
 from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor
 from mmlp.estimators.base import FewRowsWarning
-from mmlp.estimators.covariance_calibration import shape
-from mmlp.metrics.scores import checked_weight, weighted_mean
+from mmlp.estimators.covariance_calibration import fit_shape
+from mmlp.metrics.scores import check_sample_weight, weighted_mean
 from mmlp.training import forks
 
 LINEAR = {**REGRESSION, "hidden_dims": (), "hidden_features": (), "max_epochs": 2}
@@ -38,7 +38,7 @@ def test_residuals_of_rank_one_have_a_shape_of_full_rank(n):
     residuals = np.where(np.arange(n) % 2, 1.0, -1.0)[:, None] * np.array(
         [1.0, 2.0, 1e-6]
     )
-    L = shape(residuals, np.ones(n))
+    L = fit_shape(residuals, np.ones(n))
     V = L @ L.T / 3
     scale = np.sqrt(np.diag(V))
     np.testing.assert_allclose(scale, np.abs(residuals[0]), rtol=1e-6)
@@ -143,7 +143,7 @@ def test_weights_too_far_apart_are_refused(far):
 def test_weights_of_scores_are_checked(weight, match):
     with pytest.raises(ValueError, match=r"`f\(sample_weight=...\)` " + match):
         weighted_mean(np.ones(2), weight, "f")
-    np.testing.assert_array_equal(checked_weight(3, 2, "f"), [1.5, 1.5])
+    np.testing.assert_array_equal(check_sample_weight(3, 2, "f"), [1.5, 1.5])
 
 
 EMPTY = np.empty((10**18, 0))

@@ -6,7 +6,7 @@ import pytest
 
 import mmlp
 from mmlp.estimators import covariance_calibration
-from mmlp.estimators.full_covariance import drawn_in
+from mmlp.estimators.full_covariance import move_towards_centre
 
 
 @pytest.mark.parametrize("excess", [1.0, 2.0])
@@ -26,7 +26,7 @@ def test_contrast_undoes_what_varies_too_much(excess):
     ones = np.ones(4000)
 
     def contrast(n, weight):
-        return covariance_calibration.contrast(
+        return covariance_calibration.fit_contrast(
             mmlp.TraceOneGaussian, log_V[:n], (), e[:n], weight
         )
 
@@ -44,7 +44,7 @@ def test_contrast_is_judged_by_the_density_of_the_family():
     log_V[:, 0, 0], log_V[:, 1, 1] = rng.normal(size=(2, n)) - np.log(2)
 
     def loss(contrast):
-        V = np.exp(np.diagonal(drawn_in(log_V, contrast), axis1=1, axis2=2))
+        V = np.exp(np.diagonal(move_towards_centre(log_V, contrast), axis1=1, axis2=2))
         eta = V.sum(axis=1)
         omega = mmlp.DiagonalGram(np.sqrt(V / eta[:, None]))
         unit = mmlp.TraceOnePowerExponential(
@@ -61,24 +61,26 @@ def test_contrast_is_judged_by_the_density_of_the_family():
         )
 
     family = mmlp.TraceOnePowerExponential
-    best = covariance_calibration.contrast(
+    best = covariance_calibration.fit_contrast(
         family, log_V, (np.ones(n), beta), e, np.ones(n)
     )
     assert 0.02 < best < 0.98
     assert loss(best) < min(loss(best - 0.02), loss(best + 0.02))
     with jax.enable_x64(False):
-        single = covariance_calibration.contrast(
+        single = covariance_calibration.fit_contrast(
             family, log_V, (np.ones(n), beta), e, np.ones(n)
         )
     assert single == pytest.approx(best, abs=1e-5)
 
 
 def test_a_column_without_residuals_has_a_scale():
-    L = covariance_calibration.shape(
+    L = covariance_calibration.fit_shape(
         np.c_[np.zeros(20), np.random.default_rng(0).standard_normal(20)], np.ones(20)
     )
     assert (np.diag(L) > 0).all()
-    assert np.isfinite(covariance_calibration.shape(np.zeros((5, 2)), np.ones(5))).all()
+    assert np.isfinite(
+        covariance_calibration.fit_shape(np.zeros((5, 2)), np.ones(5))
+    ).all()
 
 
 def test_gain_is_what_more_networks_would_leave():
@@ -88,14 +90,16 @@ def test_gain_is_what_more_networks_would_leave():
         rng.standard_normal((3, n, d)) * np.array([1.0, 3.0, 3.0])[:, None, None] ** 0.5
     )
     log_V = np.zeros((n, d, d))
-    gain = covariance_calibration.gain(
+    gain = covariance_calibration.fit_gain(
         log_V, noise + (one + other) / 2, one - other, np.ones(n), count
     )
     assert gain == pytest.approx((1 + 3 / count) / (1 + 3 / 2), rel=0.05)
     assert (
-        covariance_calibration.gain(log_V, 0 * noise, one - other, np.ones(n), count)
+        covariance_calibration.fit_gain(
+            log_V, 0 * noise, one - other, np.ones(n), count
+        )
         == 1
     )
-    assert covariance_calibration.gain(
+    assert covariance_calibration.fit_gain(
         log_V, 0.01 * noise, one - other, np.ones(n), count
     ) == pytest.approx(2 / count)

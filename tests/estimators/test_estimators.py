@@ -18,7 +18,7 @@ from mmlp.estimators import (
     MatrixVAE,
     MultivariateRegressor,
     SPDRegressor,
-    cross_fitting,
+    training_settings,
 )
 
 
@@ -43,8 +43,7 @@ def test_a_fit_that_is_interrupted_leaves_what_was_learnt_before(
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    for module in (type(estimator).__module__, "mmlp.estimators.mean"):
-        monkeypatch.setattr(f"{module}.fit_folds", stop)
+    monkeypatch.setattr("mmlp.estimators.cross_fitting.fit_many", stop)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(X[:, :2] * 9, MATRICES if name == "spd" else Y * 9)
     assert set(vars(estimator)) == held
@@ -111,9 +110,13 @@ def test_a_fit_that_ends_at_its_limit_says_so(regressor, spd):
 )
 def test_a_network_is_unfinished_if_its_last_epochs_brought_much(scores, expected):
     history = {"validation": np.array(scores).T}
-    np.testing.assert_array_equal(cross_fitting.unfinished(history, 5, 2), expected)
-    np.testing.assert_array_equal(cross_fitting.unfinished(history, 5, 50), expected)
-    assert not cross_fitting.unfinished(history, 5, None).any()
+    np.testing.assert_array_equal(
+        training_settings.find_unfinished(history, 5, 2), expected
+    )
+    np.testing.assert_array_equal(
+        training_settings.find_unfinished(history, 5, 50), expected
+    )
+    assert not training_settings.find_unfinished(history, 5, None).any()
 
 
 def test_a_pipeline_is_searched():
@@ -207,7 +210,7 @@ def test_latent_variables_and_draws(density, monkeypatch):
     np.testing.assert_array_equal(
         density.sample(4, random_state=1), density.sample(4, random_state=1)
     )
-    monkeypatch.setattr("mmlp.estimators.density.DRAWN", 4)  # rows at once
+    monkeypatch.setattr("mmlp.estimators.density.ROWS_PER_DRAW", 4)  # rows at once
     rows = density.sample(10, random_state=1)
     assert rows.shape == (10, X.shape[1])
     assert len(np.unique(rows, axis=0)) == 10

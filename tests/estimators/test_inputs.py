@@ -171,15 +171,15 @@ def test_a_stray_word_is_refused_by_its_row_among_all_rows_given(as_table):
 
 def test_pieces_of_a_table_are_read_like_the_whole(fitted, monkeypatch):
     """One row shows that dates begin with the day; the pieces after it do not."""
-    monkeypatch.setattr(base, "ROWS", 4)
+    monkeypatch.setattr(base, "ROWS_PER_RESULT", 4)
     table = X.assign(
         c=["25/03/2021", *["05/03/2021"] * 59], a=[*X.a[:30], *[None] * 30]
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        pieces = list(fitted.predicted_pieces(table))
+        pieces = list(fitted.predict_results_in_chunks(table))
     assert len(pieces) == 15
-    whole = fitted.predicted(table)
+    whole = fitted.predict_results(table)
     for name, values in whole.items():
         assert np.array_equal(np.concatenate([piece[name] for piece in pieces]), values)
     with pytest.raises(ProblemsError, match="may begin with the day or the month"):
@@ -187,10 +187,10 @@ def test_pieces_of_a_table_are_read_like_the_whole(fitted, monkeypatch):
 
 
 def test_pieces_of_a_table_repeat_no_warning(fitted, monkeypatch):
-    monkeypatch.setattr(base, "ROWS", 4)
+    monkeypatch.setattr(base, "ROWS_PER_RESULT", 4)
     table = X.assign(t=["x", "w"] * 30)
     with pytest.warns(ColumnsWarning, match="'w'") as warned:
-        list(fitted.predicted_pieces(table))
+        list(fitted.predict_results_in_chunks(table))
     assert len(warned) == 1
 
 

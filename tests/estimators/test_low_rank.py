@@ -7,7 +7,7 @@ from sklearn.base import clone
 from small_estimators import DENSITY, REGRESSION, X
 from sweeps import sweep
 
-from mmlp import estimators, metrics
+from mmlp import TraceOneGaussian, estimators, metrics
 from mmlp.estimators import (
     MatrixVAE,
     MultivariateRegressor,
@@ -16,7 +16,7 @@ from mmlp.estimators import (
     cross_fitting,
     low_rank_covariance,
 )
-from mmlp.estimators.covariance_calibration import gain
+from mmlp.estimators.covariance_calibration import fit_gain
 from mmlp.training import FitResult
 
 D = 5
@@ -84,7 +84,7 @@ def test_columns_are_blocks_of_the_covariance(model, regressor):
 
 
 def test_covariances_that_need_too_much_memory_are_refused(model, monkeypatch):
-    monkeypatch.setattr(chunks, "LARGEST", 8 * 60 * D**2 - 1)
+    monkeypatch.setattr(chunks, "MAX_BYTES_OF_COVARIANCES", 8 * 60 * D**2 - 1)
     with pytest.raises(
         ValueError, match=r"60 matrices of 5 x 5 .* GiB.*fewer rows.*`columns`"
     ):
@@ -106,7 +106,7 @@ def test_files_give_the_model_back_and_refuse_what_cannot_be(model, tmp_path):
 
 @sweep(("most", "form"), [(4, "low_rank"), (5, "full")])
 def test_auto_is_full_up_to_a_number_of_targets(most, form, untrained, monkeypatch):
-    monkeypatch.setattr(covariance, "FEW", most)
+    monkeypatch.setattr(covariance, "MAX_TARGETS_FOR_FULL", most)
     options = {**LOW_RANK, "covariance": "auto", "rank": None}
     fitted = MultivariateRegressor(**options).fit(X, Y)
     assert (fitted.rank_ is None) == (form == "full")
@@ -133,7 +133,7 @@ def test_pieces_of_rows_give_the_same_and_are_all_that_is_held(
     y = np.ones((60, fitted.n_targets))
 
     def results():
-        told = fitted.predicted(X, text=True)
+        told = fitted.predict_results(X, text=True)
         return (
             *told.values(),
             fitted.predict_covariance(X, [1]),
@@ -141,21 +141,24 @@ def test_pieces_of_rows_give_the_same_and_are_all_that_is_held(
         )
 
     whole, form = results(), type(fitted._form)
-    assembled = form.assembled
-    monkeypatch.setattr(chunks, "PIECE", 25)
-    monkeypatch.setattr(chunks, "PIECES", 1)
+    assemble = form.assemble
+    monkeypatch.setattr(chunks, "ROWS_PER_CHUNK", 25)
+    monkeypatch.setattr(chunks, "MAX_CHUNKS_TOGETHER", 1)
     monkeypatch.setattr(
         form,
-        "assembled",
-        lambda self, x, *rest: seen.append(len(x[0])) or assembled(self, x, *rest),
+        "assemble",
+        lambda self, x, *rest: seen.append(len(x[0])) or assemble(self, x, *rest),
     )
     for array, expected in zip(results(), whole, strict=True):
         np.testing.assert_allclose(array, expected, rtol=1e-5, atol=1e-6)
     assert seen == [25, 25, 10] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*rows are too few to judge")
-@sweep("options", [{"d": 1, "rank": 1}, {"rank": 3}, {"hidden_dims": ()}, {"n": 10}])
+@pytest.mark.parametrize(
+    "options", [{"d": 1, "rank": 1}, {"rank": 3}, {"hidden_dims": ()}, {"n": 10}]
+)
 def test_few_targets_high_ranks_and_few_rows(options, untrained):
     n = options.pop("n", 60)
     y = rows(n, options.pop("d", 3))
@@ -170,9 +173,9 @@ def test_averages_of_networks_keep_variances():
     rng = np.random.default_rng(0)
     scale, U = np.exp(rng.standard_normal((3, 1, 6))), rng.standard_normal((3, 2, 6))
     whole = np.exp(np.log(scale).mean(axis=0)[0]) ** 2 + np.sum(U**2, axis=(0, 1)) / 3
-    s, left, main, *_ = low_rank_covariance.averaged(scale[:, 0], U)
+    s, left, main, *_ = low_rank_covariance.average_networks(scale[:, 0], U)
     np.testing.assert_allclose(s**2 + left + np.sum(main**2, axis=0), whole, rtol=1e-6)
-    s, left, main, *_ = low_rank_covariance.averaged(scale[:1, 0], U[:1])
+    s, left, main, *_ = low_rank_covariance.average_networks(scale[:1, 0], U[:1])
     np.testing.assert_allclose(left, 0)
     np.testing.assert_allclose(main.T @ main, U[0].T @ U[0], atol=1e-6)
 
@@ -180,18 +183,15 @@ def test_averages_of_networks_keep_variances():
 def test_ranks_are_correlations_beyond_chance():
     """4 factors in 40 columns, 200 rows of seed 0 with scales that vary by a factor of e."""
     rng = np.random.default_rng(0)
-    noise, ones = (
-        rng.standard_normal((200, 40)) * np.exp(rng.standard_normal((200, 1)) / 2),
-        None,
-    )
+    noise = rng.standard_normal((200, 40)) * np.exp(rng.standard_normal((200, 1)) / 2)
     ones = np.ones(200)
     factors = rng.standard_normal((200, 4)) @ rng.standard_normal((4, 40))
-    assert low_rank_covariance.chosen_rank(None, noise, ones) == 1
-    assert low_rank_covariance.chosen_rank(None, noise + factors, ones) == 4
+    assert low_rank_covariance.choose_rank(None, noise, ones) == 1
+    assert low_rank_covariance.choose_rank(None, noise + factors, ones) == 4
     assert (
-        low_rank_covariance.chosen_rank(None, (noise + factors)[:30], ones[:30]) <= 4
+        low_rank_covariance.choose_rank(None, (noise + factors)[:30], ones[:30]) <= 4
     )  # n < d
-    assert low_rank_covariance.chosen_rank(7, noise, ones) == 7
+    assert low_rank_covariance.choose_rank(7, noise, ones) == 7
 
 
 def test_held_residuals_correct_both_parts():
@@ -200,20 +200,19 @@ def test_held_residuals_correct_both_parts():
     s, U = np.exp(rng.normal(0, 0.3, (n, d))), rng.standard_normal((n, 2, d))
     e = 2 * s * rng.standard_normal((n, d))
     e += np.einsum("nmd,nm->nd", U / 2, rng.standard_normal((n, 2)))
-    held = low_rank_covariance.Held(
-        d, *low_rank_covariance._spectrum(np.stack([e, e], axis=1), s, U), []
-    )
-    a, b = held.contrast(MultivariateRegressor(family="gaussian")._family, np.ones(n))
+    arrays = low_rank_covariance.decompose(np.stack([e, e], axis=1), s, U)
+    spectrum = low_rank_covariance.HeldOutSpectrum(d, *arrays, [])
+    a, b = spectrum.fit_contrast(TraceOneGaussian, np.ones(n))
     assert a == pytest.approx(4, rel=0.05)
     assert b == pytest.approx(0.25, rel=0.3)
     V = a * np.eye(d) * (s**2)[:, None] + b * U.mT @ U
     expected = np.einsum("ni,nij,nj->n", e, np.linalg.inv(V), e)
-    np.testing.assert_allclose(held.squares(a, b)[0], expected, rtol=1e-6)
+    np.testing.assert_allclose(spectrum.squares(a, b)[0], expected, rtol=1e-6)
     w, vectors = np.linalg.eigh(V)
     log_V = (vectors * np.log(w)[:, None]) @ vectors.mT
-    assert gain(log_V, e, e, np.ones(n), 4) == pytest.approx(
-        low_rank_covariance.covariance_calibration.gain_of(
-            *(x.mean() for x in held.squares(a, b)), 4
+    assert fit_gain(log_V, e, e, np.ones(n), 4) == pytest.approx(
+        low_rank_covariance.covariance_calibration.gain_from_squares(
+            *(x.mean() for x in spectrum.squares(a, b)), 4
         )
     )
 

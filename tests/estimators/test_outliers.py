@@ -9,13 +9,15 @@ import pytest
 
 from mmlp import tables
 from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor
-from mmlp.estimators.outliers import FarCellWarning, far_cells
+from mmlp.estimators.outliers import FarCellWarning, find_far_cells
 
 RNG = np.random.default_rng(0)
 
 
 def cells(values):
-    return [(cell.row, cell.column) for cell in far_cells(np.asarray(values, float))]
+    return [
+        (cell.row, cell.column) for cell in find_far_cells(np.asarray(values, float))
+    ]
 
 
 SANE = {
@@ -85,8 +87,7 @@ def fit(estimator, X, y, monkeypatch, **options):
     def stop(*_, **__):
         raise TrainingError
 
-    for module in (type(estimator).__module__, "mmlp.estimators.mean"):
-        monkeypatch.setattr(f"{module}.fit_folds", stop)
+    monkeypatch.setattr("mmlp.estimators.cross_fitting.fit_many", stop)
     with pytest.raises(TrainingError):
         estimator.fit(X, y, **options)
 
@@ -184,8 +185,7 @@ def test_what_training_cannot_bear_is_refused_before_any_work(
 ):
     X, y = data(estimator)
     X[17, 1] = value
-    for module in (type(estimator).__module__, "mmlp.estimators.mean"):
-        monkeypatch.setattr(f"{module}.fit_folds", pytest.fail)
+    monkeypatch.setattr("mmlp.estimators.cross_fitting.fit_many", pytest.fail)
     with pytest.raises(
         ValueError, match=rf"`{type(estimator).__name__}\.fit`: {match}"
     ):

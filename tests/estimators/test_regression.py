@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from small_estimators import REGRESSION, X, Y, rows
-from sweeps import sweep
 
 from mmlp import estimators, metrics
 from mmlp.estimators import MultivariateRegressor
-from mmlp.estimators.chunks import by_pieces
-from mmlp.estimators.full_covariance import Triangles
+from mmlp.estimators.chunks import map_in_chunks
+from mmlp.estimators.full_covariance import TriangularFactors
 
 
 def test_covariances_are_positive_definite_and_agree_with_the_distribution(regressor):
@@ -67,7 +66,8 @@ def test_targets_far_from_zero_lose_nothing_or_are_refused(regressor):
     )
 
 
-@sweep("offset", [1e3, 1e5, 2e6])
+@pytest.mark.slow
+@pytest.mark.parametrize("offset", [1e3, 1e5, 2e6])
 def test_rounding_that_is_allowed_costs_less_than_a_hundredth(offset):
     """Standard deviations of 1, of 0.1 given the other target; the worst of 100 rows, seed 0."""
     model, rng = MultivariateRegressor(family="gaussian"), np.random.default_rng(0)
@@ -75,11 +75,11 @@ def test_rounding_that_is_allowed_costs_less_than_a_hundredth(offset):
     mean = offset + rng.standard_normal((100, 2))
     y = mean + np.einsum("nij,ni->nj", R, rng.standard_normal((100, 2)))
     try:
-        p = model._law(mean, Triangles(R))
+        p = model._build_distribution(mean, TriangularFactors(R))
     except ValueError:
         assert offset == 2e6
     else:
-        exact = model._law(0 * mean, Triangles(R)).log_prob(
+        exact = model._build_distribution(0 * mean, TriangularFactors(R)).log_prob(
             (y - mean).astype("float32")
         )
         assert abs(np.mean(p.log_prob(y.astype("float32")) - exact)) < 0.01
@@ -162,7 +162,7 @@ def test_an_interrupted_fit_goes_on(tmp_path, regressor, monkeypatch):
     def stop(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mmlp.estimators.covariance_calibration.shape", stop)
+    monkeypatch.setattr("mmlp.estimators.covariance_calibration.fit_shape", stop)
     with pytest.raises(KeyboardInterrupt):
         clone(regressor).fit(X, Y, checkpoint=tmp_path)
     monkeypatch.undo()
@@ -195,7 +195,7 @@ def test_more_rows_are_taken_at_once_where_they_are_small():
     for columns, wanted in ((1, [256, 4096, 1048]), (300, [256] * 21 + [24])):
         x = np.arange(5400.0 * columns).reshape(5400, columns)
         sizes.clear()
-        found = by_pieces(squares, x)
+        found = map_in_chunks(squares, x)
         assert sizes == wanted
         np.testing.assert_array_equal(found[0], x[:, 0] ** 2)
         np.testing.assert_array_equal(found[1], x)

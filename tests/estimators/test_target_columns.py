@@ -47,7 +47,7 @@ def test_a_constant_target_changes_nothing_for_the_others(constant, regressor):
     interval = constant.predict_interval(X)
     np.testing.assert_array_equal(interval[:, 1], CONSTANT)
     np.testing.assert_array_equal(interval[:, VARYING], regressor.predict_interval(X))
-    results = constant.predicted(X, text=True)
+    results = constant.predict_results(X, text=True)
     np.testing.assert_array_equal(results["mean"], mean)
     np.testing.assert_array_equal(results["covariance"], V)
 
@@ -179,7 +179,7 @@ def test_low_rank_covariances_leave_constant_targets_out():
     np.testing.assert_array_equal(
         V[:, VARYING][:, :, VARYING], alone.predict_covariance(X)
     )
-    assert {name: x.shape for name, x in model.predicted(X).items()} == {
+    assert {name: x.shape for name, x in model.predict_results(X).items()} == {
         "mean": (60, 3),
         "std": (60, 3),
         "scale": (60, 3),

@@ -1,9 +1,10 @@
-"""float32 by way of float64, as GPUs do it above d = 32: here on the CPU, against float64."""
+"""float32 by way of float64, as on GPUs above d = 32, against float64 on the CPU."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sweeps import sweep
 
 import mmlp
 from mmlp.linalg import float64, lu, matrix_log
@@ -34,7 +35,7 @@ def error(found, exact) -> float:
     return np.max(np.abs(found - exact)) / np.max(np.abs(exact))
 
 
-# (condition, of values, of gradients); the usual way has errors like 6e-8 cond(T) and more
+# condition, error of values, of gradients; the usual errors are above 6e-8 cond(T)
 @pytest.mark.parametrize(
     ("condition", "value", "slope"), [(1e2, 1e-6, 1e-6), (1e6, 1e-6, 1e-4)]
 )
@@ -54,9 +55,7 @@ def test_a_density_and_its_gradient_are_those_of_float64(
     np.testing.assert_array_equal(under_vmap, mmlp.Gram(T).whiten(x))
 
 
-@pytest.mark.parametrize(
-    "name", ["von_neumann", "bures_wasserstein", "stein", "log_euclidean"]
-)
+@sweep("name", ["von_neumann", "bures_wasserstein", "stein", "log_euclidean"])
 def test_divergences_and_their_gradients_are_no_worse(name, way):
     A, B = factors(1e3, 2, 2), factors(1e2, 3, 2)
 

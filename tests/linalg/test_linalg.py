@@ -1,4 +1,4 @@
-"""The divided differences of log, against 60 digits, and what the derivative rules promise."""
+"""Divided differences of log against 60 digits; promises of the derivative rules."""
 
 import re
 
@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from mmlp.linalg import float64, lu, matrix_log
 from mmlp.spd import Gram
@@ -28,7 +29,7 @@ def exact_second(a, b, c):
     )
 
 
-# around each switch of formulas, at equality, at neighbouring floats, at a millionfold spread
+# Around each switch of formulas, at equality, at neighbouring floats, at a wide spread.
 RATIOS = [
     1,
     1 + 2**-52,
@@ -79,7 +80,7 @@ def test_second_divided_difference_of_log_is_accurate_across_all_ratios(
         np.testing.assert_allclose(computed, expected, rtol=tolerance)
 
 
-@pytest.mark.parametrize(
+@sweep(
     "loop",
     [lambda f, t: f(t), lambda f, t: jax.lax.map(f, t[None])[0]],
     ids=["plain", "loop"],

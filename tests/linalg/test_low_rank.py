@@ -1,10 +1,9 @@
-"""Two orders of derivatives, also where eigenvalues of PP' are equal, and the digits of float32."""
+"""Two orders of derivatives, also at equal eigenvalues of PP'; digits of float32."""
 
 import jax
 import jax.numpy as jnp
 import low_rank_accuracy
 import numpy as np
-import pytest
 from helpers import assert_derivatives, orthogonal
 from sweeps import sweep
 
@@ -75,9 +74,9 @@ def test_derivatives_of_the_root_agree_with_differences_also_inside_a_loop(f):
         assert_derivatives(f, jnp.asarray(theta), direction, step=1e-3, rtol=1e-8)
 
 
-@pytest.mark.parametrize("shape", low_rank_accuracy.SHAPES)
+@sweep("shape", low_rank_accuracy.SHAPES, quick=2)
 def test_float32_errs_no_more_than_ten_times_a_dense_factor(shape):
-    """At cond(A) from 1 to 1e10; the textbook's form has no digits left at 1e8. Seeded."""
+    """At cond(A) from 1 to 1e10; the textbook's form has no digits left at 1e8."""
     with jax.enable_x64(False):
         for condition in low_rank_accuracy.CONDITIONS:
             errors = low_rank_accuracy.measure_errors(shape, condition)
@@ -88,7 +87,7 @@ def test_float32_errs_no_more_than_ten_times_a_dense_factor(shape):
         assert errors["textbook"][1] > 1
 
 
-@pytest.mark.parametrize("shape", low_rank_accuracy.SHAPES)
+@sweep("shape", low_rank_accuracy.SHAPES, quick=2)
 def test_float32_gradients_err_like_the_condition_of_a_factor(shape):
     with jax.enable_x64(False):
         for condition in low_rank_accuracy.CONDITIONS:

@@ -47,8 +47,8 @@ def test_every_layer_of_a_matrix_mlp_varies_by_the_set_amount():
 
 
 @pytest.mark.slow
-@sweep("output", [Dense(), Triangular()])
-@sweep("out_features", [None, 3])
+@pytest.mark.parametrize("output", [Dense(), Triangular()])
+@pytest.mark.parametrize("out_features", [None, 3])
 def test_both_parts_of_a_joint_mlp_vary_by_the_set_amount(output, out_features):
     model = JointMatrixMLP(6, 4, (7, 5), out_features, (8, 9), output=output, key=KEY)
     model = compiled(model, X, key=KEY)
@@ -125,7 +125,7 @@ def test_the_model_passed_in_survives_and_the_result_is_reproducible():
 
 @sweep("dtype", [np.float32, np.float64])
 def test_what_does_not_vary_is_left_alone(dtype):
-    """Size one is always the matrix 1, a constant input the same: rounding is not blown up."""
+    """Size one is always the matrix 1: rounding is not amplified."""
     single = MatrixMLP(6, 1, (1,), 2, key=KEY)
     constant = MatrixMLP(6, 4, (7,), 2, key=KEY)
     for model, inputs in ((single, X), (constant, np.ones((10, 6)))):
@@ -162,7 +162,7 @@ def test_what_does_not_vary_is_left_alone(dtype):
         ),
         (
             lambda m: calibrate(jnp.tanh, X, key=KEY),
-            r"must be one of the library's networks, heads or a VAE of them, or have .*, got Pjit",
+            r"must be one of the library's networks, .*, or have .*, got Pjit",
         ),
     ],
 )

@@ -115,7 +115,7 @@ def test_the_least_df_is_an_argument(tmp_path):
 def test_out_features_that_do_not_fit_are_refused(head, family, extra, cls, out):
     with pytest.raises(
         ValueError,
-        match=rf"needs a network with out_features=dim \+ {extra} = {2 + extra}, got .*MLP with "
+        match=rf"with out_features=dim \+ {extra} = {2 + extra}, got .*MLP with "
         rf"out_features={out}",
     ):
         head(network(cls, 2, out))

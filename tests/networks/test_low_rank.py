@@ -1,4 +1,4 @@
-"""The output `LowRank`: fed by every network, started at the principal directions of targets."""
+"""The output `LowRank` of every network, and its start at principal directions."""
 
 import equinox as eqx
 import jax
@@ -123,7 +123,7 @@ def test_targets_start_it_at_their_variances_and_principal_directions(make):
 
 
 @pytest.mark.slow
-@sweep("make", [JointMatrixMLP, CholeskyMLP])
+@pytest.mark.parametrize("make", [JointMatrixMLP, CholeskyMLP])
 def test_a_head_starts_at_the_mean_and_the_covariance_of_targets(make):
     network = make(4, 6, (5,), out_features=7, output=LowRank(3), key=KEY)
     head = compiled(GaussianHead(network), X, key=KEY, targets=Y)

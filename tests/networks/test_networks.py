@@ -1,4 +1,4 @@
-"""What tests/alpha does not hold: saturation, float32, batches, bad input, the joint form."""
+"""Beyond tests/alpha: saturation, float32, batches, bad input, the joint form."""
 
 import subprocess
 import sys
@@ -131,7 +131,7 @@ def kernel_matrix(T):
 
 @sweep("out_features", [None, 2])
 def test_the_equations_of_the_joint_form(out_features):
-    """Written out, with the sizes d_l of the matrices in place of the paper's constants."""
+    """Written out, with the sizes d_l in place of the paper's constants."""
     model = JointMatrixMLP(4, 3, (6, 5), out_features, (7, 8), key=KEY)
     x = np.random.default_rng(4).normal(size=4)
     M2, M1, M0 = model.matrices
@@ -207,7 +207,7 @@ def test_hidden_and_output_kernels_are_chosen_separately():
 
 
 def test_cholesky_covers_every_spd_matrix_of_trace_one():
-    """The baseline can be any trace-one matrix: its output layer is solved for a given target."""
+    """The baseline can be any trace-one matrix: its last layer is solved for one."""
     rng = np.random.default_rng(3)
     T = np.triu(rng.normal(size=(3, 3)))
     T[np.diag_indices(3)] = np.abs(np.diag(T))
@@ -289,7 +289,7 @@ def test_bad_input_is_named(call, message):
 
 @pytest.mark.slow
 def test_a_560_pixel_covariance_fits_in_memory():
-    """Value and gradient of the von Neumann loss, batch 10: the process stays below 1.5 GiB."""
+    """Value and gradient of the von Neumann loss, batch 10, take below 1.5 GiB."""
     script = Path(__file__).parents[2] / "benchmarks" / "scaling.py"
     run = subprocess.run(
         [sys.executable, script, "von Neumann", "560"],

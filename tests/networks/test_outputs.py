@@ -127,7 +127,7 @@ def test_every_network_comes_back_from_a_file_with_every_output(make, output, tm
 
 @register(name="tests.FactorLayer")
 class FactorLayer(eqx.Module):
-    """A small matrix, its loadings and learnt scales: weights that a `MatrixLayer` has not."""
+    """A small matrix, its loadings and learnt scales, unlike a `MatrixLayer`."""
 
     inner: MatrixLayer
     loadings: jax.Array  # (d, rank)

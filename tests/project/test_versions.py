@@ -1,4 +1,4 @@
-"""No jaxlib that can wait for ever: not by requirements, not by pins, and not without a word."""
+"""No jaxlib that can hang: not by requirements, not by pins, and not without a word."""
 
 import importlib
 import re
@@ -57,7 +57,7 @@ def test_the_first_use_of_a_jaxlib_that_can_hang_warns_once_in_one_line(monkeypa
     text = str(warning.message)
     assert "\n" not in text
     assert re.search(
-        r"jaxlib 0\.9\.2 can wait for ever.*install jax and jaxlib 0\.9\.0\.1", text
+        r"jaxlib 0\.9\.2 can hang.*install jax and jaxlib 0\.9\.0\.1", text
     )
     monkeypatch.undo()
     importlib.reload(linalg)  # a good version: not a word, which here would be an error

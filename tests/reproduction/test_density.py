@@ -58,7 +58,10 @@ def test_radius_writes_json_and_draws_from_it(tmp_path):
 
 def test_normal_radius_is_biased_at_small_shapes():
     """The paper's extreme case, d = 2 and large beta, against a comfortable one."""
-    extreme, mild = radius.compare_laws(2, 10.0), radius.compare_laws(50, 0.5)
+    extreme, mild = (
+        radius.compare_distributions(2, 10.0),
+        radius.compare_distributions(50, 0.5),
+    )
     assert extreme["negative"] > 0.35
     assert extreme["distance"] > 0.2
     assert abs(extreme["variance_ratio"] - 1) > 0.3

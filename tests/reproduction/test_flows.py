@@ -15,41 +15,43 @@ from optax.contrib import muon
 from reproduction import frey
 from reproduction.searches import flows as search_flows
 from reproduction.vaes import flows
-from reproduction.vaes.flows import Flow
+from reproduction.vaes.flows import FlowRecipe
 
 DATA = {"images": "digits", "components": 4, "train": 150, "validation": 50}
 SETTINGS = frey.Settings(**DATA, seeds=2, epochs=2, hidden=(6, 6))
-SMALL = Flow(transforms=2, width=6, epochs=2)
+SMALL = FlowRecipe(transforms=2, width=6, epochs=2)
 
 
 def test_without_flowjax_the_row_is_left_out_and_a_note_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "flowjax", None)
-    assert not flows.available()
-    assert frey.flow_row(SETTINGS) == {}
-    (note,) = (line for line in frey.notes(SETTINGS, []) if flows.NAME in line)
+    assert not flows.is_available()
+    assert frey.train_flow(SETTINGS) == {}
+    (note,) = (line for line in frey.make_notes(SETTINGS, []) if flows.NAME in line)
     assert "left out" in note
-    assert flows.INSTALL in note
-    monkeypatch.setattr(flows, "available", lambda: True)
-    assert f"{flows.TRIALS} settings" in frey.notes(SETTINGS, [])[-1]
+    assert flows.INSTALL_COMMAND in note
+    monkeypatch.setattr(flows, "is_available", lambda: True)
+    assert f"{flows.N_TRIALS} settings" in frey.make_notes(SETTINGS, [])[-1]
 
 
 def test_the_flow_is_the_one_that_validation_chose_on_splits_that_the_table_does_not_use():
-    table = {seed for *_, seeds in frey.recipes(frey.Settings()) for seed in seeds}
+    table = {seed for *_, seeds in frey.list_rows(frey.Settings()) for seed in seeds}
     assert not set(range(100, 110)) & table
-    assert search_flows.FIRST[0] >= 100
+    assert search_flows.FIRST_SEEDS[0] >= 100
     root = Path(__file__).parents[2]
     assert root / "results" / "search" / "flows.json" == search_flows.OUT
     tried = json.loads(search_flows.OUT.read_text())["tried"]
     counts = [entry["seeds"] for entry in tried]
-    assert counts.count(3) == flows.TRIALS
-    assert counts.count(6) >= search_flows.FINALISTS
+    assert counts.count(3) == flows.N_TRIALS
+    assert counts.count(6) >= search_flows.N_FINALISTS
     finals = [entry for entry in tried if entry["seeds"] == 6]
-    assert flows.tuned() == search_flows.flow_of(max(finals, key=search_flows.mean))
+    assert flows.tuned_recipe() == search_flows.recipe_from_entry(
+        max(finals, key=search_flows.mean_validation)
+    )
     cells = [
-        search_flows.cells(search_flows.Settings(), *trial)
+        search_flows.list_recipes(search_flows.Settings(), *trial)
         for trial in search_flows.TRIALS
     ]
-    assert sum(map(len, cells)) == flows.TRIALS
+    assert sum(map(len, cells)) == flows.N_TRIALS
 
 
 class Flat:
@@ -69,8 +71,8 @@ def test_noise_is_added_in_training_and_not_in_validation():
 
 
 def test_a_flow_is_changed_and_has_an_optimizer_by_its_settings():
-    assert SMALL.changed(None, None) == SMALL
-    changed = SMALL.changed(7, (5, 5, 5))
+    assert SMALL.with_sizes(None, None) == SMALL
+    changed = SMALL.with_sizes(7, (5, 5, 5))
     assert (changed.epochs, changed.width, changed.depth) == (7, 5, 3)
     for name in ("adam", "muon"):
         flow = dataclasses.replace(SMALL, optimizer=name)
@@ -96,7 +98,7 @@ def test_muon_treats_the_matrix_of_each_transform_by_itself():
 
 def test_a_flow_is_the_standard_normal_beyond_its_splines_and_trains_all_its_arrays():
     paramax = pytest.importorskip("paramax")
-    flow = SMALL.start(4, jax.random.key(0))
+    flow = SMALL.make_flow(4, jax.random.key(0))
 
     def frozen(x):
         return isinstance(x, paramax.NonTrainable)
@@ -112,7 +114,7 @@ def test_a_flow_is_the_standard_normal_beyond_its_splines_and_trains_all_its_arr
 def test_flows_are_trained_together_as_alone_and_scored_in_raw_units(tmp_path):
     pytest.importorskip("flowjax")
     splits, other = (
-        SETTINGS.splits(range(2)),
+        SETTINGS.make_splits(range(2)),
         dataclasses.replace(SMALL, rate=0.001, noise=0.2),
     )
     both, alone = (
@@ -123,11 +125,11 @@ def test_flows_are_trained_together_as_alone_and_scored_in_raw_units(tmp_path):
         both.history["loss"][0, 0], alone.history["loss"][0, 0], rtol=0.01
     )
     kept = dataclasses.replace(SETTINGS, keep=tmp_path)
-    first = frey.flow_row(kept)
-    assert first == frey.flow_row(kept)  # with its seconds: it was kept
+    first = frey.train_flow(kept)
+    assert first == frey.train_flow(kept)  # with its seconds: it was kept
     (scores,) = first.values()
     assert len(scores["IW"]) == len(scores["validation IW"]) == 2
-    values = flows.score(alone.model, splits, part="validation")
+    values = flows.score_flows(alone.model, splits, part="validation")
     assert values.shape == (2,)
     jacobian = [split.components.log_jacobian for split in splits]
     best = -alone.history["validation"].min(axis=0) + jacobian
@@ -139,7 +141,7 @@ def test_the_search_writes_what_it_tried_and_gives_the_best(tmp_path, monkeypatc
     pytest.importorskip("flowjax")
     trials = (({"transforms": 2, "width": 6}, (0.001, 0.01), (0.1,)),)
     monkeypatch.setattr(search_flows, "TRIALS", trials)
-    monkeypatch.setattr(search_flows, "FINALISTS", 1)
+    monkeypatch.setattr(search_flows, "N_FINALISTS", 1)
     out = tmp_path / "flows.json"
     chosen = search_flows.search(
         search_flows.Settings(**DATA, epochs=2, jobs=1, out=out)

@@ -13,7 +13,7 @@ import pytest
 from mmlp.datasets import images as datasets_images
 from reproduction import collapse, frey, frey_pixels
 from reproduction.harness.run import run_one, run_several
-from reproduction.vaes import data, frey_claims
+from reproduction.vaes import frey_claims, images
 from reproduction.vaes.recipes import Recipe
 
 SETTINGS = frey.Settings(
@@ -36,7 +36,8 @@ def row(group, model, IW, k=5, **scores):
 
 def verdicts(trained, simple=None):
     return {
-        claim["claim"]: claim for claim in frey_claims.claims(trained, simple or {})
+        claim["claim"]: claim
+        for claim in frey_claims.judge_claims(trained, simple or {})
     }
 
 
@@ -46,10 +47,10 @@ def about(text, *given):
 
 def test_one_seed_decides_nothing():
     rows = [
-        row(frey_claims.OURS, "NfNf", [-57.0]),
-        row(frey_claims.OURS, "NdNd", [-60.0]),
+        row(frey_claims.MATRIX, "NfNf", [-57.0]),
+        row(frey_claims.MATRIX, "NdNd", [-60.0]),
     ]
-    found = verdicts([*rows, row(frey_claims.WIDE, "NfNf", [-70.0])])
+    found = verdicts([*rows, row(frey_claims.WIDE_CHOLESKY, "NfNf", [-70.0])])
     assert found
     assert all(claim["verdict"] == "does not hold" for claim in found.values())
     assert "one seed" in found["Full covariances beat diagonal ones in LL."]["evidence"]
@@ -57,9 +58,11 @@ def test_one_seed_decides_nothing():
 
 def test_the_joint_network_is_compared_with_every_rival_on_the_splits_they_share():
     trained = [
-        row(frey_claims.OURS, "NfNf", [-50.0, -50.1]),  # of other splits: not compared
-        row(frey_claims.BEST, "EfNf", [-57.0, -57.2]),
-        row(frey_claims.WIDE, "EfNf", [-58.0, -58.0]),
+        row(
+            frey_claims.MATRIX, "NfNf", [-50.0, -50.1]
+        ),  # of other splits: not compared
+        row(frey_claims.JOINT, "EfNf", [-57.0, -57.2]),
+        row(frey_claims.WIDE_CHOLESKY, "EfNf", [-58.0, -58.0]),
     ]
     simple = {"Gaussian mixture": {"IW": [-60.0, -60.0, -40.0]}}
     claim = about("every rival", trained, simple)
@@ -84,17 +87,17 @@ def test_overfitting_is_judged_by_the_threshold_that_the_claim_states(gap, verdi
         value + gap + extra for value, extra in zip(elbo, (0.01, 0, -0.01), strict=True)
     ]
     claim = about(
-        "overfit", [row(frey_claims.OURS, "EfNf", elbo, **{"train ELBO": fitted})]
+        "overfit", [row(frey_claims.MATRIX, "EfNf", elbo, **{"train ELBO": fitted})]
     )
-    assert f"{frey_claims.GAP} nats" in claim["claim"]
+    assert f"{frey_claims.MAX_GAP} nats" in claim["claim"]
     assert claim["verdict"] == verdict
 
 
 def test_a_model_must_beat_the_papers_likelihood_without_having_collapsed():
     good, collapsed = [-60.0, -60.1], [0.0, 0.0]
     rows = [
-        row(frey_claims.OURS, "NfNf", good, KLD=[5.0, 5.1]),
-        row(frey_claims.OURS, "EfNf", good, KLD=collapsed),
+        row(frey_claims.MATRIX, "NfNf", good, KLD=[5.0, 5.1]),
+        row(frey_claims.MATRIX, "EfNf", good, KLD=collapsed),
     ]
     verdict = about("higher test LL", rows)["verdict"]
     assert verdict == "depends on the model: holds for NfNf, not for EfNf"
@@ -102,7 +105,7 @@ def test_a_model_must_beat_the_papers_likelihood_without_having_collapsed():
 
 def test_the_effect_of_the_objective_has_its_sign():
     rows = [
-        row(frey_claims.OURS, "NfNf", [-60.0, -60.2]),
+        row(frey_claims.MATRIX, "NfNf", [-60.0, -60.2]),
         row(frey_claims.VON_NEUMANN, "NfNf", [-59.0, -59.1]),
     ]
     claim = about("von Neumann", rows)
@@ -111,22 +114,22 @@ def test_the_effect_of_the_objective_has_its_sign():
 
 
 def test_rows_of_the_table():
-    rows = frey.recipes(frey.Settings())
+    rows = frey.list_rows(frey.Settings())
     count = {
         (k, group): sum(row[:2] == (k, group) for row in rows)
         for k, group, _, _ in rows
     }
     g = frey_claims
-    assert count[5, g.PAPERS] == count[5, g.OURS] == count[8, g.OURS] == 6
+    assert count[5, g.PAPER_RECIPE] == count[5, g.MATRIX] == count[8, g.MATRIX] == 6
     assert (
-        count[5, g.BEST]
-        == count[8, g.BEST]
-        == count[8, g.WIDE]
+        count[5, g.JOINT]
+        == count[8, g.JOINT]
+        == count[8, g.WIDE_CHOLESKY]
         == count[5, g.VON_NEUMANN]
         == 1
     )
-    assert count[5, g.NARROW] == count[5, g.WIDE] == 2
-    duel = (g.BEST, g.NARROW, g.WIDE)
+    assert count[5, g.CHOLESKY] == count[5, g.WIDE_CHOLESKY] == 2
+    duel = (g.JOINT, g.CHOLESKY, g.WIDE_CHOLESKY)
     assert {seeds for k, group, _, seeds in rows if k == 5 and group in duel} == {
         range(300, 316)
     }
@@ -134,8 +137,8 @@ def test_rows_of_the_table():
         range(300, 310)
     }
     assert {len(seeds) for _, group, _, seeds in rows if group not in duel} == {3}
-    assert rows[0][1] == g.BEST  # the longest: no process waits for it
-    assert SETTINGS.duel(2) == range(300, 302)
+    assert rows[0][1] == g.JOINT  # the longest: no process waits for it
+    assert SETTINGS.duel_seeds(2) == range(300, 302)
 
 
 class Stub(eqx.Module):
@@ -156,25 +159,28 @@ def test_what_has_collapsed_is_counted(monkeypatch):
         }
 
     monkeypatch.setattr(frey, "fit_recipes", stub_fit)
-    monkeypatch.setattr(frey, "score", stub_score)
-    found = frey.trained_row(SETTINGS, 2, "a group", Recipe(), range(2))
+    monkeypatch.setattr(frey, "score_models", stub_score)
+    found = frey.train_row(SETTINGS, frey.TrainedRow(2, "a group", Recipe(), range(2)))
     np.testing.assert_allclose(found["IW"], [5.0, 0.01])
-    assert "of 2 models" in frey.notes(SETTINGS, [found])[0]
-    assert "a group NfNf, k = 2: 1 of 2" in frey.notes(SETTINGS, [found])[0]
-    papers = found | {"group": frey_claims.PAPERS}
+    assert "of 2 models" in frey.make_notes(SETTINGS, [found])[0]
+    assert "a group NfNf, k = 2: 1 of 2" in frey.make_notes(SETTINGS, [found])[0]
+    papers = found | {"group": frey_claims.PAPER_RECIPE}
     assert (
-        "of 0 models trained by our recipes: none" in frey.notes(SETTINGS, [papers])[0]
+        "of 0 models trained by our recipes: none"
+        in frey.make_notes(SETTINGS, [papers])[0]
     )
 
 
 def test_figures_are_drawn_from_the_record_alone(tmp_path):
-    split = SETTINGS.splits([0])[0]
+    split = SETTINGS.make_splits([0])[0]
     S = np.round(split.train[:100], 2)
     samples = [{"k": 2, "model": "NdNd", "draws": S.tolist()}]
     pictures = {"shape": (8, 8), "most": 16, "train": S.tolist(), "samples": samples}
-    pictures |= data.components_record(split.components)
+    pictures |= images.components_to_json(split.components)
     exact = split.components.decode(split.train[:100])
-    np.testing.assert_allclose(data.decode(pictures, pictures["train"]), exact, atol=1)
+    np.testing.assert_allclose(
+        images.decode_components(pictures, pictures["train"]), exact, atol=1
+    )
     record = {
         "settings": {"latents": [2], "data": "DIR"},
         "result": {"pictures": pictures},
@@ -184,8 +190,8 @@ def test_figures_are_drawn_from_the_record_alone(tmp_path):
         "frey-train.png",
         "frey-2.png",
     }
-    images = {"dense": data.pack(exact), "diagonal": data.pack(exact)}
-    record = {"result": {"pictures": {"shape": (8, 8), "images": images}}}
+    packed = {name: images.pack_images(exact) for name in ("dense", "diagonal")}
+    record = {"result": {"pictures": {"shape": (8, 8), "images": packed}}}
     frey_pixels.draw(record, tmp_path)
     assert (tmp_path / "frey-pixels.png").stat().st_size > 5_000
 
@@ -215,28 +221,29 @@ def test_collapse_is_judged_over_splits():
         "+ a": {name: [1.0, 1.1] for name in names},
         "- a": {name: [1.0, 1.1] for name in names},
     }
-    found = collapse.claims(scores, [collapse.LITERAL, "+ a"], ["- a"])
+    found = collapse.judge_claims(scores, [collapse.LITERAL, "+ a"], ["- a"])
     assert [claim["verdict"] for claim in found] == ["holds", "holds", "does not hold"]
     single = {
         name: {key: values[:1] for key, values in by.items()}
         for name, by in scores.items()
     }
-    found = collapse.claims(single, [collapse.LITERAL, "+ a"], [])
+    found = collapse.judge_claims(single, [collapse.LITERAL, "+ a"], [])
     assert {claim["verdict"] for claim in found} == {"does not hold"}
 
 
 def test_the_ladder_ends_in_the_joint_network_and_a_factor_is_taken_out_alone():
-    steps, without, scaled = collapse.ladders(collapse.Settings())
-    assert (len(steps), len(without), len(scaled)) == (12, 8, 2)
-    full = list(steps.values())[-1]
-    assert (full.network, full.output, full.features) == (
-        "joint",
-        "linear",
-        (60, 60, 60),
-    )
-    assert without["- a standard MLP joined to it"] == list(steps.values())[-2]
-    assert without["- a standard MLP joined to it"].network == "direct"
-    assert without["- calibrated initialisation"].calibrated == 0
+    ladders = collapse.make_ladders(collapse.Settings())
+    assert len(ladders.added) == 12
+    assert len(ladders.removed) == 8
+    assert len(ladders.scaled) == 2
+    *_, direct, full = ladders.added.values()
+    assert full.network == "joint"
+    assert full.output == "linear"
+    assert full.features == (60, 60, 60)
+    without_mlp = ladders.removed["- a standard MLP joined to it"]
+    assert without_mlp == direct
+    assert without_mlp.network == "direct"
+    assert ladders.removed["- calibrated initialisation"].calibrated == 0
 
 
 @pytest.mark.slow
@@ -247,7 +254,9 @@ def test_the_table_has_every_row_and_a_verdict_for_each_claim(tmp_path):
     )
     result = run_one("frey", [*flags.split(), "--out", str(tmp_path)])["result"]
     groups = [row["group"] for row in result["trained"]]
-    assert groups.count(frey_claims.PAPERS) == groups.count(frey_claims.OURS) == 2
+    assert (
+        groups.count(frey_claims.PAPER_RECIPE) == groups.count(frey_claims.MATRIX) == 2
+    )
     assert set(frey_claims.GROUPS) == set(groups)
     rows = result["tables"][0]["rows"]
     assert [row["group"] for row in rows if "group" in row][:-1] == list(

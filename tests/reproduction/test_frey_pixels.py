@@ -12,7 +12,7 @@ from sklearn.decomposition import FactorAnalysis
 from mmlp.datasets import Components
 from reproduction import frey_pixels
 from reproduction.harness.run import run_one
-from reproduction.vaes import analysers, data, recipes
+from reproduction.vaes import factor_analysers, images, recipes
 
 PIXELS = frey_pixels.Settings(train=60, validation=20, components=4, images="digits")
 
@@ -25,16 +25,16 @@ def fake_images(n=100, p=12):
 
 
 def test_pixels_are_dequantised_alike_for_all_models():
-    images = fake_images()
-    parts = PIXELS.dequantised(images, 0)
+    pixels = fake_images()
+    parts = PIXELS.split_dequantised(pixels, 0)
     assert [len(part) for part in parts] == [40, 20, 40]
     together = np.concatenate(parts)
     noise = together - np.floor(together)
     assert 0.4 < noise.mean() < 0.6
     assert sorted(map(tuple, np.floor(together))) == sorted(
-        map(tuple, images.astype(float))
+        map(tuple, pixels.astype(float))
     )
-    split = data.encoded(parts, data.single_pixels(parts[0]))
+    split = images.encode_parts(parts, images.make_pixel_components(parts[0]))
     np.testing.assert_allclose(split.train.std(axis=0), 1, rtol=1e-12)
     np.testing.assert_allclose(
         split.components.decode(split.test), parts[2], rtol=1e-12
@@ -45,39 +45,41 @@ def test_pixels_are_dequantised_alike_for_all_models():
 
 
 def test_components_and_other_directions_are_a_density_of_all_pixels(monkeypatch):
-    parts = PIXELS.dequantised(fake_images(), 0)
-    monkeypatch.setattr(data, "SHRINKAGES", (0.0,))
+    parts = PIXELS.split_dequantised(fake_images(), 0)
+    monkeypatch.setattr(images, "SHRINKAGES", (0.0,))
     first = Components.fit(parts[0], 4)
     S = first.encode(parts[2])
     Gaussian = scipy.stats.norm.logpdf(S).sum(axis=1) + first.log_jacobian
     mean, covariance = parts[0].mean(axis=0), np.cov(parts[0].T, bias=True)
     exact = scipy.stats.multivariate_normal(mean, covariance).logpdf(parts[2])
-    others, whole = (data.principal_directions(parts, first)[0] for first in (4, 0))
+    others, whole = (images.fit_shrunk_components(parts, first)[0] for first in (4, 0))
     np.testing.assert_allclose(
-        Gaussian + data.gaussian(others, parts[2]), exact, rtol=1e-9
+        Gaussian + images.gaussian_log_density(others, parts[2]), exact, rtol=1e-9
     )
-    np.testing.assert_allclose(data.gaussian(whole, parts[2]), exact, rtol=1e-9)
+    np.testing.assert_allclose(
+        images.gaussian_log_density(whole, parts[2]), exact, rtol=1e-9
+    )
 
 
 def test_variances_are_shrunk_as_validation_has_it_best(monkeypatch):
     white = np.random.default_rng(0).standard_normal((120, 12))
     # 14 images of 12 pixels: the smallest variances are far too small
-    parts = (white[:14], white[14:], white[14:])
-    components, shrinkage = data.principal_directions(parts)
+    parts = images.ImageParts(white[:14], white[14:], white[14:])
+    components, shrinkage = images.fit_shrunk_components(parts)
     assert shrinkage >= 0.3
-    best = data.gaussian(components, parts[1]).mean()
-    for other in data.SHRINKAGES:
-        monkeypatch.setattr(data, "SHRINKAGES", (other,))
-        one, _ = data.principal_directions(parts)
-        assert best >= data.gaussian(one, parts[1]).mean()
+    best = images.gaussian_log_density(components, parts[1]).mean()
+    for other in images.SHRINKAGES:
+        monkeypatch.setattr(images, "SHRINKAGES", (other,))
+        one, _ = images.fit_shrunk_components(parts)
+        assert best >= images.gaussian_log_density(one, parts[1]).mean()
     np.testing.assert_allclose(one.scale, one.scale[0])  # the last is 1: all are equal
 
 
 def stub(recipe, latent, rotated, settings, most):
     """In place of training: better with more loadings."""
-    images = len(settings.parts()[0][2])
+    n_images = len(settings.make_parts()[0].test)
     values = np.random.default_rng(recipe.rank).normal(
-        recipe.rank + recipe.turned, 1, images
+        recipe.rank + recipe.turned, 1, n_images
     )
     scores = dict.fromkeys(
         ("KLD", "ELBO", "IW"), np.tile(values, (settings.seeds, 1)).tolist()
@@ -86,14 +88,16 @@ def stub(recipe, latent, rotated, settings, most):
 
 
 def test_each_model_of_the_pixels_is_kept_by_itself(tmp_path, monkeypatch):
-    monkeypatch.setattr(data.Data, "read", lambda settings: (fake_images(), (3, 4)))
+    monkeypatch.setattr(
+        images.ImageSettings, "read_images", lambda settings: (fake_images(), (3, 4))
+    )
     monkeypatch.setattr(frey_pixels, "MIXTURES", ((1, 2), (2, 2)))
-    monkeypatch.setattr(frey_pixels, "trained", stub)
+    monkeypatch.setattr(frey_pixels, "train_vae", stub)
     settings = dataclasses.replace(PIXELS, keep=tmp_path, seeds=2)
     first = frey_pixels.run(settings)
     assert len(list(tmp_path.iterdir())) == 6
-    monkeypatch.setattr(frey_pixels, "trained", pytest.fail)
-    monkeypatch.setattr(analysers, "best", pytest.fail)
+    monkeypatch.setattr(frey_pixels, "train_vae", pytest.fail)
+    monkeypatch.setattr(factor_analysers, "fit_best_mixtures", pytest.fail)
     assert frey_pixels.run(dataclasses.replace(settings, data=tmp_path)) == first
     rivals, turned, finite = first["claims"]
     assert "not for plain MLP" in rivals["verdict"]  # of as many loadings
@@ -116,7 +120,9 @@ def test_a_mixture_of_one_analyser_finds_the_factors_of_its_data():
         + rng.normal(size=(4000, 2)) @ L.T
         + np.sqrt(noise) * rng.normal(size=(4000, 12))
     )
-    fitted = analysers.fit(X[:3000], X[3000:], 1, 2, least=np.zeros(12))
+    fitted = factor_analysers.fit_mixture(
+        X[:3000], X[3000:], 1, 2, min_noise=np.zeros(12)
+    )
     covariance = fitted.loadings[0] @ fitted.loadings[0].T + np.diag(fitted.noise[0])
     truth = L @ L.T + np.diag(noise)
     np.testing.assert_allclose(covariance, truth, atol=0.1 * np.abs(truth).max())
@@ -135,20 +141,20 @@ def test_each_step_of_a_mixture_raises_its_likelihood():
     X = np.concatenate(
         [rng.normal(c, 1, (150, 5)) @ rng.normal(size=(5, 5)) for c in (0, 4)]
     )
-    mixture, scores = analysers._start(X, 2, 2, 1e-6), []
+    mixture, scores = factor_analysers._start_mixture(X, 2, 2, 1e-6), []
     for _ in range(15):
         scores.append(mixture.log_prob(X).mean())
-        mixture = analysers._improved(mixture, X, 1e-6)
+        mixture = factor_analysers._improve_mixture(mixture, X, 1e-6)
     assert np.all(np.diff(scores) > -1e-9)
     assert scores[-1] > scores[0]
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
 def test_the_coordinates_of_the_dense_model_are_those_of_all_pixels(power):
-    parts = PIXELS.dequantised(fake_images(), 0)
-    white, _ = data.principal_directions(parts)
-    components = data.tempered(white, power)
-    split = data.encoded(parts, components)
+    parts = PIXELS.split_dequantised(fake_images(), 0)
+    white, _ = images.fit_shrunk_components(parts)
+    components = images.temper_scales(white, power)
+    split = images.encode_parts(parts, components)
     np.testing.assert_allclose(components.decode(split.test), parts[2], atol=1e-9)
     # of scales: c times the standard deviation to the power of `power` - 1
     ratio = white.encode(parts[2]) / split.test * white.scale ** (1 - power)
@@ -160,7 +166,9 @@ def test_the_coordinates_of_the_dense_model_are_those_of_all_pixels(power):
 
 @pytest.mark.slow
 def test_the_covariances_of_all_pixels_are_trained_and_compared(tmp_path, monkeypatch):
-    monkeypatch.setattr(data.Data, "read", lambda settings: (fake_images(), (3, 4)))
+    monkeypatch.setattr(
+        images.ImageSettings, "read_images", lambda settings: (fake_images(), (3, 4))
+    )
     monkeypatch.setattr(frey_pixels, "MIXTURES", ((1, 2), (2, 2)))
     flags = "--quick --hidden 4 --epochs 6".split()
     result = run_one("frey-pixels", [*flags, "--out", str(tmp_path)])["result"]
@@ -192,7 +200,7 @@ def test_loadings_start_at_principal_directions(turned):
         network="joint", hidden=(4,), rank=2, turned=turned, output="linear"
     )
     X = np.random.default_rng(0).normal(size=(80, 6)) * np.arange(1.0, 7)
-    vae = recipe.start(jnp.asarray(X), 3, jax.random.key(0))
+    vae = recipe.make_vae(jnp.asarray(X), 3, jax.random.key(0))
     A = vae.decode(jnp.zeros(3)).covariance
     assert A.U.shape == (2, 6)
     np.testing.assert_allclose(A.trace(), X.var(axis=0).sum(), rtol=0.3)

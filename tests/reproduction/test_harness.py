@@ -11,7 +11,7 @@ import pytest
 
 from reproduction import __main__ as program
 from reproduction.harness import run as _run
-from reproduction.harness.jobs import kept
+from reproduction.harness.result_cache import load_or_compute
 from reproduction.harness.run import find_experiment, run_one, run_several
 from reproduction.harness.targets import TARGETS
 
@@ -132,8 +132,13 @@ def test_what_was_made_for_equal_settings_is_kept(tmp_path):
         return {"x": len(made)}
 
     folder = tmp_path / "kept"
-    assert [kept(folder, {"n": n}, make)["x"] for n in (1, 1, 2, 1)] == [1, 1, 2, 1]
-    assert kept(None, {"n": 1}, make) == {"x": 3}
+    assert [load_or_compute(folder, {"n": n}, make)["x"] for n in (1, 1, 2, 1)] == [
+        1,
+        1,
+        2,
+        1,
+    ]
+    assert load_or_compute(None, {"n": 1}, make) == {"x": 3}
 
 
 @pytest.mark.usefixtures("experiments")
@@ -147,7 +152,7 @@ def test_no_seeds_at_all_are_refused(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        ([], "name what to reproduce"),
+        ([], "name at least one target"),
         (["densty"], "there is no target densty; did you mean density?"),
         (["tables"], "use example1, example1-mlp"),
         (["example1", "example2", "--rate", "1"], "no option --rate"),

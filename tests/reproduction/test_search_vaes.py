@@ -30,13 +30,15 @@ def test_partial_searches_are_merged_and_the_best_by_validation_is_chosen(
     monkeypatch.setitem(search_vaes.TUNED, "a", {"output": "linear", "rate": 1.0})
 
     def merged(known, tried):
-        entries = search_vaes.merged(known, tried)
-        return entries, search_vaes.chosen("a", entries, tried)
+        entries = search_vaes.merge_trials(known, tried)
+        return entries, search_vaes.choose_best("a", entries, tried)
 
     first, best = merged([], [entry("a", 0.1, -60, -61), entry("a", 0.2, -58, -59)])
     assert best["rate"] == 0.2
     assert best["output"] == "linear"  # what is not searched stays
-    search_vaes.write({"note": "n", "tried": first}, tmp_path / "search" / "vaes.json")
+    search_vaes.write_trials(
+        {"note": "n", "tried": first}, tmp_path / "search" / "vaes.json"
+    )
     again = json.loads((tmp_path / "search" / "vaes.json").read_text())
     assert again == {"note": "n", "tried": first}
     other = [entry("a", 0.2, -62, -62), entry("a", 0.3, -50, -50, model="EfNf")]
@@ -59,7 +61,7 @@ def test_the_search_uses_splits_that_the_table_does_not():
         search_vaes.FIRST_SEED, search_vaes.FIRST_SEED + search_vaes.Settings().seeds
     )
     assert not set(searched) & {
-        seed for *_, seeds in frey.recipes(frey.Settings()) for seed in seeds
+        seed for *_, seeds in frey.list_rows(frey.Settings()) for seed in seeds
     }
     with pytest.raises(ValueError, match=r"--groups.*got wide"):
         search_vaes.search(search_vaes.Settings(groups=("wide",)))

@@ -47,13 +47,13 @@ def _plain_steps():
 
 @pytest.fixture(scope="module")
 def market():
-    long = data.made_up_market(3)
+    long = data.make_synthetic_market(3)
     late = long.dates >= np.datetime64("2015-01-01")
     return long._replace(dates=long.dates[late], returns=long.returns[late])
 
 
 def forecasts(market, months):
-    return shares_forecasts.forecasts(market, SMALL, months, TRAINED, every=months)
+    return shares_forecasts.make_forecasts(market, SMALL, months, TRAINED, every=months)
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +87,14 @@ def test_every_forecast_is_positive_definite(by_months):
 
 
 def test_windows_of_a_year_begin_each_month_and_end_with_the_days(market):
-    months, years = data.windows_of(market, 1), data.windows_of(market, 12)
+    months, years = data.make_windows(market, 1), data.make_windows(market, 12)
     np.testing.assert_array_equal(years.begin, months.begin[:-11])
     np.testing.assert_array_equal(years.end, months.end[11:])
     assert years.end[-1] == len(market.returns)
     assert set((years.end - years.begin).tolist()) <= set(
         range(258, 263)
     )  # weekdays, two missing
-    W = years.some(np.arange(2)).covariances(market.returns)
+    W = years.select(np.arange(2)).covariances(market.returns)
     days = market.returns[years.begin[1] : years.end[1]]
     np.testing.assert_allclose(
         W[1], np.mean(days[:, :, None] * days[:, None, :], axis=0)
@@ -106,7 +106,7 @@ def test_fewer_vectors_have_the_same_density():
         np.random.default_rng(i).normal(size=n)
         for i, n in enumerate([(2, 9, 3), (3, 3)])
     )
-    few = shares_networks.as_few(Y)
+    few = shares_networks.reduce_days(Y)
     assert few.shape == (2, 3, 3)
     for one, all_of_them in zip(few, Y, strict=True):
         found, expected = (
@@ -118,25 +118,25 @@ def test_fewer_vectors_have_the_same_density():
 def test_a_factor_model_keeps_variances_and_finds_factors():
     U, s = np.random.default_rng(0).normal(size=(2, 6)), np.linspace(1, 2, 6)
     S = np.outer(s, s) * (U.T @ U + np.eye(6))
-    np.testing.assert_allclose(np.diag(data.of_factors(S, 1)), np.diag(S))
-    np.testing.assert_allclose(data.of_factors(S, 2, steps=1000), S, rtol=1e-3)
+    np.testing.assert_allclose(np.diag(data.fit_factor_model(S, 1)), np.diag(S))
+    np.testing.assert_allclose(data.fit_factor_model(S, 2, steps=1000), S, rtol=1e-3)
 
 
-@pytest.mark.parametrize("kind", list(shares_networks.BEST))
+@pytest.mark.parametrize("kind", list(shares_networks.BEST_CHOICES["month"]))
 def test_every_network_has_a_last_layer_to_start_small(kind):
-    network = shares_networks.new_network(kind, 5, 3, (3, 4, 2), jax.random.key(0))
-    W, b, *_ = shares_networks.last_layer(kind)(network)
+    network = shares_networks.make_network(kind, 5, 3, (3, 4, 2), jax.random.key(0))
+    W, b, *_ = shares_networks.last_layer_of(kind)(network)
     assert W.shape[0] == len(b) == (7 if kind == CHOLESKY else 1)
 
 
 def test_weighted_is_the_direct_sum():
-    x, decay = np.random.default_rng(0).normal(size=(data.WARMUP + 30, 2)), 0.9
-    S = data.weighted(x, decay)
-    assert S.shape == (data.WARMUP + 31, 2)
-    assert np.all(np.isnan(S[: data.WARMUP]))
-    for t in (data.WARMUP, data.WARMUP + 1, data.WARMUP + 30):
-        recent = x[data.WARMUP : t][::-1]  # yesterday first
-        direct = decay ** len(recent) * x[: data.WARMUP].mean(axis=0)
+    x, decay = np.random.default_rng(0).normal(size=(data.WARMUP_DAYS + 30, 2)), 0.9
+    S = data.exponentially_weighted_mean(x, decay)
+    assert S.shape == (data.WARMUP_DAYS + 31, 2)
+    assert np.all(np.isnan(S[: data.WARMUP_DAYS]))
+    for t in (data.WARMUP_DAYS, data.WARMUP_DAYS + 1, data.WARMUP_DAYS + 30):
+        recent = x[data.WARMUP_DAYS : t][::-1]  # yesterday first
+        direct = decay ** len(recent) * x[: data.WARMUP_DAYS].mean(axis=0)
         direct = direct + sum(
             (1 - decay) * decay**k * value for k, value in enumerate(recent)
         )
@@ -149,7 +149,7 @@ def test_log_likelihood_is_the_mean_density_of_the_days():
     x, A = rng.normal(size=(15, 4)), np.cov(rng.normal(size=(4, 30)))
     expected = stats.multivariate_normal(np.zeros(4), A).logpdf(x).mean()
     np.testing.assert_allclose(
-        data.log_likelihood(data.factored(A), x.T @ x / 15), expected
+        data.log_likelihood(data.cholesky_factor(A), x.T @ x / 15), expected
     )
 
 
@@ -172,9 +172,9 @@ def test_what_was_chosen_is_the_best_of_as_many_trials(horizon):
     tried = [
         e for e in json.loads(path.read_text())["tried"] if e["horizon"] == horizon
     ]
-    for name, (kind, choice) in shares_networks.CHOSEN[horizon].items():
-        rows = [entry for entry in tried if entry["kind"] == name == kind]
-        assert len(rows) == shares_networks.TRIALS[horizon]
+    for kind, choice in shares_networks.BEST_CHOICES[horizon].items():
+        rows = [entry for entry in tried if entry["kind"] == kind]
+        assert len(rows) == shares_networks.N_TRIALS[horizon]
         best = max(rows, key=lambda entry: entry["validation"])
         assert [*choice[:3], *choice.sizes] == [
             *map(best.get, choice._fields[:3]),
@@ -185,7 +185,7 @@ def test_what_was_chosen_is_the_best_of_as_many_trials(horizon):
 def test_two_decays_and_principal_root():
     rng = np.random.default_rng(0)
     A, B = (np.cov(rng.normal(size=(2, 3, 20))[0]) for _ in range(2))
-    mixed = data.two_decays(A, B)
+    mixed = data.combine_decays(A, B)
     np.testing.assert_allclose(np.diag(mixed), np.diag(A))
     np.testing.assert_allclose(data.mean_correlation(mixed), data.mean_correlation(B))
     L = data.principal_root(mixed)
@@ -292,7 +292,7 @@ def test_a_run_makes_a_record_and_a_picture(tmp_path, market, by_months, monkeyp
         )
 
     monkeypatch.setattr(shares, "find_market", lambda *_: market)
-    monkeypatch.setattr(shares, "forecasts", known)
+    monkeypatch.setattr(shares, "make_forecasts", known)
     flags = ["--quick", "--shares", "3", "--first", "2020", "--out", str(tmp_path)]
     run_one("shares", flags)
     record = json.loads((tmp_path / "shares.json").read_text())
@@ -303,7 +303,7 @@ def test_a_run_makes_a_record_and_a_picture(tmp_path, market, by_months, monkeyp
         series = result["horizons"][horizon]
         assert len(series["months"]) == 36 // HORIZONS[horizon]
         assert {row["name"] for row in table["rows"]} > {
-            *shares_networks.BEST,
+            *shares_networks.BEST_CHOICES["month"],
             "factor model",
         }
         assert all(
@@ -324,7 +324,9 @@ def test_a_run_makes_a_record_and_a_picture(tmp_path, market, by_months, monkeyp
 def test_a_claim_holds_only_beyond_two_standard_errors():
     noise = np.tile([-1.0, 1.0], 50)  # standard error 0.1
     verdicts = [
-        shares.claim("", shift + noise, np.repeat([2020, 2021], 50), "month")["verdict"]
+        shares.judge_duel("", shift + noise, np.repeat([2020, 2021], 50), "month")[
+            "verdict"
+        ]
         for shift in (0.3, 0.1, -0.3)
     ]
     assert verdicts == ["holds", "depends on the months", "does not hold"]

@@ -12,16 +12,21 @@ from sweeps import sweep
 
 import mmlp
 from reproduction import frey, frey_pixels
-from reproduction.vaes.data import Data
-from reproduction.vaes.fits import NegativeBound, fit_recipes, score, scores_of_rows
-from reproduction.vaes.recipes import TUNED, Recipe, direct_matrix_mlp, tuned
+from reproduction.vaes.fit_and_score import (
+    NegativeBound,
+    fit_recipes,
+    score_models,
+    score_rows,
+)
+from reproduction.vaes.images import ImageSettings
+from reproduction.vaes.recipes import TUNED, Recipe, direct_matrix_mlp, tuned_recipe
 
-DATA = Data(components=4, train=150, validation=50, images="digits")
+DATA = ImageSettings(components=4, train=150, validation=50, images="digits")
 
 
 @pytest.fixture(scope="module")
 def splits():
-    return DATA.splits(range(2))
+    return DATA.make_splits(range(2))
 
 
 def test_a_split_keeps_the_parts_apart_and_standardises_by_the_training_images(splits):
@@ -34,29 +39,30 @@ def test_a_split_keeps_the_parts_apart_and_standardises_by_the_training_images(s
 
 def test_splits_of_one_seed_are_equal():
     small = dataclasses.replace(DATA, train=100, validation=20, components=3)
-    a, b, c = (split.train for split in small.splits((1, 1, 2)))
+    a, b, c = (split.train for split in small.make_splits((1, 1, 2)))
     np.testing.assert_array_equal(a, b)
     assert not np.array_equal(a, c)
 
 
 def test_the_papers_recipe_is_the_papers():
-    rows = frey.recipes(frey.Settings())
-    recipe = next(recipe for _, group, recipe, _ in rows if group == frey.groups.PAPERS)
+    rows = frey.list_rows(frey.Settings())
+    recipe = next(recipe for _, group, recipe, _ in rows if group == frey.PAPER_RECIPE)
     assert recipe.literal
     paper = ((30, 30, 30), 10, 1e-3, "adam")
     assert (recipe.hidden, recipe.batch, recipe.rate, recipe.optimizer) == paper
     ours = recipe.calibrated, recipe.warm_up, recipe.stopping, recipe.noise
     assert ours == (0, 0, False, 0)
     with pytest.raises(ValueError, match="images"):
-        frey.Settings(images="faces").read()
+        frey.Settings(images="faces").read_images()
 
 
 def test_the_settings_file_holds_a_choice_for_each_group():
     groups = {"matrix", "joint", "cholesky", "cholesky wide"}
     assert set(TUNED) == groups | {f"pixels, {name}" for name in frey_pixels.VAES}
-    assert all(isinstance(tuned(group, "NfNf"), Recipe) for group in groups)
+    assert all(isinstance(tuned_recipe(group, "NfNf"), Recipe) for group in groups)
     assert all(
-        recipe.epochs == 7 for _, _, recipe, _ in frey.recipes(frey.Settings(epochs=7))
+        recipe.epochs == 7
+        for _, _, recipe, _ in frey.list_rows(frey.Settings(epochs=7))
     )
 
 
@@ -69,11 +75,11 @@ class Flat:
 
 def test_noise_goes_to_its_end_and_the_kl_term_to_its_weight_over_training():
     recipe, x = Recipe(noise=2.0, noise_end=1.0, warm_up=0.5), jnp.zeros((400, 50))
-    assert Recipe(noise=2.0).levels() == (2.0, 2.0, 0.0)
+    assert Recipe(noise=2.0).loss_levels() == (2.0, 2.0, 0.0)
     loss = NegativeBound("exact")
     assert NegativeBound("exact") == loss
     assert hash(NegativeBound("exact")) == hash(loss)
-    levels = jnp.tile(jnp.array(recipe.levels()), (400, 1))
+    levels = jnp.tile(jnp.array(recipe.loss_levels()), (400, 1))
 
     def value(t):
         return float(loss(Flat(), (x, levels), jax.random.key(0), jnp.array(t)))
@@ -98,7 +104,7 @@ def test_a_decoder_can_start_with_unit_variance(network):
     recipe, X = Recipe("EfNf", network, hidden=(4,)), jnp.zeros((0, 6))
     recipes = recipe, dataclasses.replace(recipe, unit=True)
     before, after = (
-        one.start(X, 2, jax.random.key(0)).decode(jnp.ones(2)) for one in recipes
+        one.make_vae(X, 2, jax.random.key(0)).decode(jnp.ones(2)) for one in recipes
     )
     np.testing.assert_allclose(after.eta, 6 * before.eta, rtol=1e-6)
     np.testing.assert_allclose(after.loc, before.loc)
@@ -108,7 +114,7 @@ def test_a_decoder_can_start_with_unit_variance(network):
 def test_the_papers_constants_change_the_start_alone():
     """At the literal start a weight is d or sqrt(d) times less, see docs/maths, "The constants"."""
     ours, literal = (
-        Recipe(hidden=(4, 3), literal=literal).start(
+        Recipe(hidden=(4, 3), literal=literal).make_vae(
             jnp.zeros((0, 5)), 2, jax.random.key(0)
         )
         for literal in (False, True)
@@ -157,7 +163,9 @@ def test_the_direct_network_is_the_joint_one_without_its_standard_mlp(tmp_path):
 @pytest.mark.slow
 def test_recipes_are_trained_together_as_alone_and_scored_in_raw_units(splits):
     small = {"hidden": (4,), "features": None, "epochs": 2, "batch": 50}
-    recipe = dataclasses.replace(tuned("matrix", "NfNf"), **small, rate=0.01, noise=0.0)
+    recipe = dataclasses.replace(
+        tuned_recipe("matrix", "NfNf"), **small, rate=0.01, noise=0.0
+    )
     other = dataclasses.replace(recipe, rate=0.005, noise=0.1, noise_end=0.0)
     both = fit_recipes([recipe, other], splits[:1], 2)
     alone = fit_recipes([recipe], splits[:1], 2)
@@ -165,8 +173,8 @@ def test_recipes_are_trained_together_as_alone_and_scored_in_raw_units(splits):
         both.history["loss"][0, 0], alone.history["loss"][0, 0], rtol=1e-4
     )
     assert both.history["loss"].shape == (2, 2)
-    assert score(both.model, splits[:1], 8)["IW"].shape == (2,)
-    scores = score(alone.model, splits[:1], 64)
+    assert score_models(both.model, splits[:1], 8)["IW"].shape == (2,)
+    scores = score_models(alone.model, splits[:1], 64)
     np.testing.assert_allclose(scores["ELBO"], scores["LL"] - scores["KLD"], rtol=1e-12)
     assert (
         scores["IW"] > scores["ELBO"] - 0.1
@@ -175,14 +183,14 @@ def test_recipes_are_trained_together_as_alone_and_scored_in_raw_units(splits):
         jax.tree.map(lambda x: x[0], alone.model),
         splits[0].test[None, :70].astype(np.float32),
     )
-    rows = scores_of_rows(alone.model, X, 64)  # more rows than are scored together
+    rows = score_rows(alone.model, X, 64)  # more rows than are scored together
     assert rows.shape == (1, 70, 4)
     likelihoods = [
         np.mean(vae.draws(x, jax.random.key(0), 200)[2]) for x in X[0, 60:64]
     ]
     np.testing.assert_allclose(rows[0, 60:64, 0], likelihoods, rtol=0.1)
     second = jax.tree.map(lambda x: x[1:], both.model)
-    together = scores_of_rows(both.model, np.repeat(X, 2, axis=0), 8)
+    together = score_rows(both.model, np.repeat(X, 2, axis=0), 8)
     np.testing.assert_allclose(
-        together[1:], scores_of_rows(second, X, 8), rtol=1e-4, atol=1e-4
+        together[1:], score_rows(second, X, 8), rtol=1e-4, atol=1e-4
     )

@@ -129,8 +129,8 @@ class Readers:
             run(self.directory)
         elif kind == "estimator":
             result.predict(X) if hasattr(result, "predict") else result.transform(X)
-        elif hasattr(result, "probe") and architecture.whole(result):
-            architecture.use(result)
+        elif hasattr(result, "probe") and architecture.is_complete(result):
+            architecture.evaluate(result)
 
 
 class HangError(BaseException):

@@ -105,7 +105,10 @@ def test_what_holds_no_array_is_not_saved(nothing, tmp_path):
             lambda: [jnp.ones(2), len],
             r"\[1\] is the function builtins.len, which is not registered;",
         ),
-        (lambda: {1: jnp.ones(2)}, "the model is a dict with keys that are not text;"),
+        (
+            lambda: {1: jnp.ones(2)},
+            "the model is a dict with keys that are not strings;",
+        ),
     ],
 )
 def test_what_cannot_be_described_is_named_in_one_line(tree, words, tmp_path):

@@ -161,7 +161,7 @@ def test_upper_factors_are_not_decomposed_again(name):
 
 
 class Flat(SPD):
-    """A compact kind for this test: A = scale^2 I, which nobody may ask for a dense factor."""
+    """A compact kind A = scale^2 I, which nobody may ask for a dense factor."""
 
     scale: jax.Array  # (...)
     dim: int = eqx.field(static=True)
@@ -276,7 +276,7 @@ def test_what_is_no_value_is_refused():
 
 
 @pytest.mark.slow
-@sweep(("s", "r"), [(1.0, 1.0), (1.0, -1.0), (2.0, 0.5), (1e-3, 1e3)])
+@pytest.mark.parametrize(("s", "r"), [(1.0, 1.0), (1.0, -1.0), (2.0, 0.5), (1e-3, 1e3)])
 def test_a_sum_of_diagonals_has_right_second_derivatives(s, r):
     def logdet(x, add):
         A, B = add

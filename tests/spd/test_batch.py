@@ -1,4 +1,4 @@
-"""Values and distributions as arrays of them: an index, a length, a loop, a short text."""
+"""Values and distributions as arrays: an index, a length, a loop, a short text."""
 
 import equinox as eqx
 import jax

@@ -30,7 +30,7 @@ def everything(A, x):
 
 @sweep("d", sorted(range(1, 31), key=lambda d: d not in (1, 3, 20)), quick=3)
 def test_methods_agree_with_scipy(d):
-    """Four random cases for each d from 1 to 30, square and with more rows than columns."""
+    """Random cases for each d from 1 to 30, square and with more rows than columns."""
     rng = np.random.default_rng(d)
     T = factor(rng, np.geomspace(1, 0.03, d), 4)
     if d % 2:  # a tall factor of the same matrices
@@ -138,7 +138,7 @@ def test_an_upper_factor_gives_the_same_without_a_decomposition():
 
 
 def float32_errors(condition):
-    """Largest relative errors of log det, |whiten|^2 and logm: 40 matrices of trace one, d = 24."""
+    """Largest relative errors of log det, |whiten|^2 and logm of 40 matrices."""
     rng = np.random.default_rng(0)
     T = trace_one_factor(rng, 24, condition, 40).astype(np.float32)
     x = rng.normal(size=(40, 24)).astype(np.float32)
@@ -259,7 +259,7 @@ def test_batch_dimensions_of_length_one_stretch():
         )
     with pytest.raises(
         ValueError,
-        match=r"`Gram.whiten\(x=...\)` cannot broadcast \(5,\) against batch dimensions \(4,\)",
+        match=r"`Gram.whiten\(x=...\)` cannot broadcast \(5,\) against .* \(4,\)",
     ):
         Gram(rng.normal(size=(4, 3, 3))).whiten(rng.normal(size=(5, 3)))
 

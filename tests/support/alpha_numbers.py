@@ -30,7 +30,7 @@ def differences(f, X, step=1e-5):
 
 
 def symmetric_differences(f, X):
-    """The same for a function of a symmetric matrix: X_ij and X_ji move by half each."""
+    """The same for a symmetric matrix: X_ij and X_ji each move by half."""
     return differences(lambda X: f((X + X.T) / 2), X)
 
 

@@ -423,9 +423,12 @@ def check_table(rng: Rng, folder: Path) -> str:
 
 
 def _mixes_booleans(cells: list[Any]) -> bool:
-    """Whether booleans stand beside numbers other than 0 and 1."""
+    """Whether booleans stand beside numbers other than 0 and 1, or in text beside any."""
     numbers = [cell for cell in cells if isinstance(cell, int | float)]
-    return any(isinstance(x, bool) for x in numbers) and not {*numbers} <= {0, 1}
+    booleans = [cell for cell in numbers if isinstance(cell, bool)]
+    has_text = any(isinstance(cell, str) for cell in cells)
+    has_both = 0 < len(booleans) < len(numbers)
+    return bool(booleans) and (not {*numbers} <= {0, 1} or (has_both and has_text))
 
 
 def check_sources(

@@ -1,4 +1,4 @@
-"""The divergences by name; factors with a chosen spectrum, a root; accurate differences."""
+"""Divergences by name, factors with a chosen spectrum, accurate differences."""
 
 import functools
 import math
@@ -45,23 +45,23 @@ def trace_one_factor(rng, d, condition, *batch):
 
 
 def symmetric_root(A):
-    """The symmetric Phi with Phi Phi = A, differentiable where the eigenvalues are distinct."""
+    """The symmetric Phi with Phi Phi = A; not differentiable at equal eigenvalues."""
     values, V = jnp.linalg.eigh((A + A.T) / 2)
     return (V * jnp.sqrt(values)) @ V.T
 
 
 def directional(f, x, direction, step):
-    """Five-point central difference of f at x along `direction`: error of order step^4."""
+    """Five-point central difference of f at x along `direction`, of order step^4."""
     stencil = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))
     return sum(weight * f(x + k * step * direction) for k, weight in stencil) / step
 
 
 @functools.cache
 def _compiled(f):
-    """f(x, *args), its gradient by x, and the derivative of that along a direction, in both modes.
+    """Compile f(x, *args), its gradient by x, and the derivative of that in both modes.
 
-    The forward one goes through `lax.map`: a loop in reverse mode forgets derivative rules that are
-    not primitives'.
+    The forward one goes through `lax.map`: a loop in reverse mode forgets derivative
+    rules that are not primitives'.
     """
     gradient = jax.grad(f)
 
@@ -81,7 +81,7 @@ def _compiled(f):
 
 
 def assert_derivatives(f, x, direction, *args, step, rtol):
-    """Two derivatives of the scalar f at x along `direction`: all modes agree with differences."""
+    """Two derivatives of the scalar f along `direction` agree with differences."""
     value, gradient, slope, forward, reverse = _compiled(f)
     scale = float(jnp.linalg.norm(gradient(x, *args)) * jnp.linalg.norm(direction))
     assert np.isfinite(scale)

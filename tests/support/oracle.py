@@ -33,10 +33,10 @@ class Oracle(BaseEstimator):
     def varying_targets_(self):
         return np.arange(self.d)
 
-    def unfinished(self):
+    def count_unfinished(self):
         return 1, 4
 
-    def _standard(self, X):
+    def _standardize(self, X):
         """Numbers; words and blanks of the second column count as gusts."""
         if not self.text:
             return np.asarray(X, float)
@@ -45,10 +45,10 @@ class Oracle(BaseEstimator):
         return X.astype(float)
 
     def predict(self, X):
-        return self._standard(X)[:, :1] * np.arange(1, self.d + 1)
+        return self._standardize(X)[:, :1] * np.arange(1, self.d + 1)
 
     def covariance(self, X):
-        x = self._standard(X)
+        x = self._standardize(X)
         V = np.broadcast_to(np.eye(self.d), (len(x), self.d, self.d)).copy()
         if self.d > 1:
             V[:, 0, 1] = V[:, 1, 0] = np.tanh(x[:, 2])
@@ -82,7 +82,7 @@ class Matrices(BaseEstimator):
     """What the report asks of a fitted `SPDRegressor`: Y = e^x0 (I + x1^2 11'), exactly."""
 
     kind, targets, n_targets, epochs = "spd", "matrices", 0, 3
-    _standard = staticmethod(np.asarray)
+    _standardize = staticmethod(np.asarray)
 
     def __init__(self, d=2):
         self.d, self.history_ = d, {"loss": np.array([3.0, 2.0, 1.0])}
@@ -90,7 +90,7 @@ class Matrices(BaseEstimator):
     def fit(self, X, y):
         raise NotImplementedError
 
-    def unfinished(self):
+    def count_unfinished(self):
         return 0, 1
 
     def predict(self, X):

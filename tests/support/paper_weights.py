@@ -60,7 +60,7 @@ def weights(model):
 
 
 def paper_constants(model):
-    """[{letter: paper's weight / mmlp's weight}]: mmlp carries d_l H_l where the paper has H_l."""
+    """[{letter: paper's weight / mmlp's weight}]: mmlp carries d_l H_l for H_l."""
     d = [layer.B.shape[0] for layer in model.matrices]
     constants = [
         {
@@ -82,7 +82,7 @@ def paper_kernel(kernel, diagonal):
 
 
 def paper_layers(model, output=activations.identity):
-    """The network's layers, output first; `output` is the last activation of the vector path."""
+    """The network's layers, output first; `output` is the last vector activation."""
     layers = []
     for index, (own, constant) in enumerate(
         zip(weights(model), paper_constants(model), strict=True)
@@ -105,7 +105,7 @@ def paper_layers(model, output=activations.identity):
 
 
 def assert_gradients_equal(fast, model, literal, loss):
-    """`fast` is JAX's gradient, a model; every weight of every layer counts, and none is zero."""
+    """`fast` is JAX's gradient, a model; no weight of any layer has a zero one."""
     for own, constant, by_weight in zip(
         weights(fast), paper_constants(model), literal, strict=True
     ):

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from sweeps import sweep
 
 import mmlp
 
@@ -81,7 +80,8 @@ def environment(**extra):
         "TF_CPP_MIN_LOG_LEVEL": "3",
         "JAX_COMPILATION_CACHE_DIR": CACHE,
     }
-    return {**os.environ, **base, "PYTHONPATH": str(ROOT), **extra}
+    path = f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'support'}"
+    return {**os.environ, **base, "PYTHONPATH": path, **extra}
 
 
 def flat(tree):
@@ -93,9 +93,8 @@ def flat(tree):
     )
 
 
-@sweep(
-    "names", [("float64",), pytest.param(("float32", "many"), marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [("float64",), ("float32", "many")])
 def test_two_devices_give_the_weights_of_one(names, tmp_path):
     """float64 to 1e-6 (it is 1e-15 or so); float32 to the order of summation, which is printed."""
     flags = environment(
@@ -150,7 +149,7 @@ def test_two_processes_give_the_weights_of_one(tmp_path):
     assert len(tail) == 3
     assert np.array_equal(first["weights"], second["weights"])
     for here, there in (
-        (flat(mmlp.load(path)), example().train().model),
+        (flat(mmlp.load(path)), example().fit_network().model),
         (first["weights"], from_file(np.load(table)).model),
     ):
         difference = np.max(np.abs(here - flat(there)))
@@ -170,7 +169,7 @@ def one_of_two_processes(address: str, table: Path, number: str) -> None:
 
     module, fitted, read, one = (
         example(),
-        example().train,
+        example().fit_network,
         set(),
         training_data.MappedArray.__getitem__,
     )
@@ -187,7 +186,7 @@ def one_of_two_processes(address: str, table: Path, number: str) -> None:
     (
         training_data.MAX_BYTES_PER_CHUNK,
         training_data.MappedArray.__getitem__,
-        module.train,
+        module.fit_network,
     ) = (
         100,
         noted,

@@ -109,7 +109,7 @@ def test_other_columns_are_refused(regressor, seen):
     with pytest.raises(ValueError, match="X has 2 features"):
         again(regressor).fit(X[:, :2], Y)
     with pytest.raises(
-        ValueError, match="goes on with 2 targets, got y with 1 columns"
+        ValueError, match="resumes with 2 targets, got y with 1 columns"
     ):
         again(regressor).fit(X, Y[:, :1])
     assert not seen
@@ -134,7 +134,7 @@ def test_own_rows_judge_in_place_of_folds(name, seen, request):
 
 
 def test_those_of_many_rows_judge_each_stage(seen, monkeypatch):
-    monkeypatch.setattr(mean, "MOST", 10)
+    monkeypatch.setattr(mean, "MAX_ROWS_FOR_GAUSSIAN_PROCESS", 10)
     MultivariateRegressor(**REGRESSION).fit(X, Y, X_val=X_VAL, y_val=Y_VAL)
     assert len(seen) == 4
     assert all(len(np.unique(weight[0])) == 2 for _, (_, weight) in seen)
