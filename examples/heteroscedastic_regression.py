@@ -36,8 +36,10 @@ def predict_with_constant_covariance(
     model: mmlp.MultivariateRegressor, X: np.ndarray, y: np.ndarray, X_test: np.ndarray
 ) -> mmlp.TraceOneGaussian:
     """Return the means of the model with the covariance of all its residuals."""
-    covariance = mmlp.Gram.from_dense(np.cov((y - model.predict(X)).T))
-    return mmlp.TraceOneGaussian.from_moments(model.predict(X_test), covariance)
+    residuals = y - np.asarray(model.predict(X))
+    covariance = mmlp.Gram.from_dense(np.cov(residuals.T))
+    means = np.asarray(model.predict(X_test))
+    return mmlp.TraceOneGaussian.from_moments(means, covariance)
 
 
 def main(epochs: int = 150) -> None:
