@@ -1,14 +1,16 @@
-"""A kernel of one's own: covariances known to be banded.
+"""A custom kernel, for covariances known to be banded.
 
-Eight sensors stand in a chain, and only neighbours have correlated errors: the covariance, a
-function of three inputs, is tridiagonal. A kernel maps Z to a factor T of K = T'T, so a known
-structure goes into T: every tridiagonal SPD matrix has an upper bidiagonal factor with a positive
-diagonal (its Cholesky factor), here made of Z. Any function or callable module will do; it needs
-no derivative of its own.
+Eight sensors stand in a chain, and only neighbours have correlated errors: the
+covariance, a function of three inputs, is tridiagonal. A kernel maps Z to a factor T of
+K = T'T, so a known structure goes into T: every tridiagonal SPD matrix has an upper
+bidiagonal factor with a positive diagonal (its Cholesky factor), here made of Z. Any
+function or callable module will do; it needs no derivative rule.
 
-The picture shows three unseen covariances, and what networks with the default kernel and with this
-one make of them.
+The picture shows three unseen covariances, and the predictions of networks with the
+default kernel and with this one.
 """
+
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -17,24 +19,28 @@ from matplotlib import pyplot
 
 import mmlp
 
-SENSORS, FEATURES = 8, 3
+SENSORS = 8
+FEATURES = 3
 
 
 def bidiagonal(Z: jax.Array) -> jax.Array:
-    """The kernel: T (..., d, d) has a diagonal and the entries above it; T'T is tridiagonal."""
-    beside = jnp.triu(Z, 1) - jnp.triu(Z, 2)
-    return beside + jnp.exp(Z) * jnp.eye(Z.shape[-1])
+    """Return T (..., d, d), a diagonal and the entries above it; T'T is tridiagonal."""
+    above_diagonal = jnp.triu(Z, 1) - jnp.triu(Z, 2)
+    return above_diagonal + jnp.exp(Z) * jnp.eye(Z.shape[-1])
 
 
-def make_data(key, n: int) -> tuple[jax.Array, mmlp.Gram]:
-    """Variances and correlations of neighbours that depend on the inputs."""
+def make_data(key: jax.Array, n: int) -> tuple[jax.Array, mmlp.Gram]:
+    """Make variances and correlations of neighbours that depend on the inputs."""
     X = jax.random.normal(key, (n, FEATURES))
-    weights = (
-        jax.random.normal(jax.random.key(7), (2, FEATURES, SENSORS)) / FEATURES**0.5
-    )
-    diagonal, beside = jnp.exp(0.5 * X @ weights[0]), jnp.tanh(X @ weights[1])[:, 1:]
-    T = jax.vmap(lambda a, b: jnp.diag(a) + jnp.diag(b, 1))(diagonal, beside)
-    return X, mmlp.Gram.trace_one(T)
+    weights = jax.random.normal(jax.random.key(7), (2, FEATURES, SENSORS))
+    weights = weights / FEATURES**0.5
+    diagonal = jnp.exp(0.5 * X @ weights[0])
+    above_diagonal = jnp.tanh(X @ weights[1])[:, 1:]
+
+    def make_factor(a: jax.Array, b: jax.Array) -> jax.Array:
+        return jnp.diag(a) + jnp.diag(b, 1)
+
+    return X, mmlp.Gram.trace_one(jax.vmap(make_factor)(diagonal, above_diagonal))
 
 
 def loss(model, batch, key, t):
@@ -42,25 +48,27 @@ def loss(model, batch, key, t):
     return mmlp.von_neumann(jax.vmap(model)(X), Y).mean()
 
 
-def fitted(kernel, epochs: int):
+def fit_network(kernel: Callable, epochs: int) -> mmlp.MatrixMLP:
     key = jax.random.key(0)
     X, Y = make_data(jax.random.key(1), 60)
     model = mmlp.MatrixMLP(FEATURES, SENSORS, output=mmlp.Dense(kernel), key=key)
     model = mmlp.calibrate(model, X, key=key)
-    options = {"epochs": epochs, "batch_size": 20, "progress": False}
-    return mmlp.fit(model, loss, (X, Y), key=key, **options).model
+    return mmlp.fit(
+        model, loss, (X, Y), key=key, epochs=epochs, batch_size=20, progress=False
+    ).model
 
 
 def main(epochs: int = 150) -> None:
     X, Y = make_data(jax.random.key(2), 500)
-    rows = {"true": Y}
+    covariances = {"true": Y}
     for name, kernel in {"linear": mmlp.Linear(), "bidiagonal": bidiagonal}.items():
-        rows[name] = jax.vmap(fitted(kernel, epochs))(X)
-        error = mmlp.von_neumann(rows[name], Y).mean()
+        model = fit_network(kernel, epochs)
+        covariances[name] = jax.vmap(model)(X)
+        error = mmlp.von_neumann(covariances[name], Y).mean()
         print(f"{name:12} von Neumann loss on {len(X)} unseen samples {error:.4f}")
 
     figure, axes = pyplot.subplots(3, 3, figsize=(6, 6), layout="constrained")
-    for row, (name, A) in zip(axes, rows.items(), strict=True):
+    for row, (name, A) in zip(axes, covariances.items(), strict=True):
         for axis, matrix in zip(row, np.asarray(A.dense()), strict=False):
             axis.imshow(matrix, cmap="RdBu_r", vmin=-0.3, vmax=0.3)
             axis.set(xticks=[], yticks=[])

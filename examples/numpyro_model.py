@@ -1,12 +1,13 @@
 """A Bayesian model with heavy tails, in NumPyro.
 
-200 returns of two assets, simulated with a power exponential of exponent beta = 0.6 (beta = 1 is
-the Gaussian; smaller means heavier tails). The model puts priors on location, correlation, scale
-and beta, and NUTS draws from the posterior through the density of `mmlp.numpyro`. eta and alpha
-enter as a product, so alpha is one.
+The data are 200 returns of two assets, simulated with a power exponential distribution
+of exponent beta = 0.6 (beta = 1 is the Gaussian; smaller means heavier tails). The
+model has priors on location, correlation, scale and beta, and NUTS draws from the
+posterior through the density of `mmlp.numpyro`. eta and alpha enter as a product, so
+alpha is fixed at one.
 
-The picture shows the posterior of beta, with the truth, and the data with the ellipse that holds
-90 % by the posterior mean.
+The picture shows the posterior of beta, with the truth, and the data with the 90 %
+ellipse of the posterior mean.
 """
 
 import jax
@@ -24,28 +25,38 @@ from mmlp.plotting import plot_ellipses
 BETA = 0.6
 
 
-def model(y):
+def model(y: jax.Array) -> None:
     loc = numpyro.sample("loc", dist.Normal(0, 1).expand([2]).to_event(1))
     correlation = numpyro.sample("correlation", dist.LKJCholesky(2))
-    ratio = numpyro.sample(
-        "ratio", dist.LogNormal(0, 0.5)
-    )  # of the two standard deviations
+    # The ratio of the two standard deviations.
+    ratio = numpyro.sample("ratio", dist.LogNormal(0, 0.5))
     eta = numpyro.sample("eta", dist.LogNormal(0, 1))
     beta = numpyro.sample("beta", dist.LogNormal(0, 0.5))
-    # T, of any scale: Omega = T'T / tr(T'T)
+
+    # T may have any scale: Omega = T'T / tr(T'T).
     factor = jnp.transpose(correlation) * jnp.array([1.0, ratio])
+    returns = TraceOnePowerExponential(loc, factor, eta, 1.0, beta)
     with numpyro.plate("days", len(y)):
-        numpyro.sample(
-            "y", TraceOnePowerExponential(loc, factor, eta, 1.0, beta), obs=y
-        )
+        numpyro.sample("y", returns, obs=y)
 
 
-def simulate(key, n: int) -> jax.Array:
-    omega, loc = (
-        mmlp.Gram.trace_one(jnp.array([[1.0, 0.6], [0.0, 0.8]])),
-        jnp.array([0.1, 0.0]),
+def simulate(key: jax.Array, n: int) -> jax.Array:
+    """Draw returns (n, 2)."""
+    loc = jnp.array([0.1, 0.0])
+    omega = mmlp.Gram.trace_one(jnp.array([[1.0, 0.6], [0.0, 0.8]]))
+    truth = mmlp.TraceOnePowerExponential(loc, omega, eta=1.0, alpha=1.0, beta=BETA)
+    return truth.sample(key, (n,))
+
+
+def average_posterior(
+    posterior: dict[str, jax.Array],
+) -> mmlp.TraceOnePowerExponential:
+    """Return the distribution with the posterior means of the parameters."""
+    mean = {name: np.mean(draws, axis=0) for name, draws in posterior.items()}
+    omega = mmlp.Gram.trace_one(mean["correlation"].T * np.array([1.0, mean["ratio"]]))
+    return mmlp.TraceOnePowerExponential(
+        mean["loc"], omega, mean["eta"], 1.0, mean["beta"]
     )
-    return mmlp.TraceOnePowerExponential(loc, omega, 1.0, 1.0, BETA).sample(key, (n,))
 
 
 def main(draws: int = 500) -> None:
@@ -53,26 +64,23 @@ def main(draws: int = 500) -> None:
     mcmc = MCMC(NUTS(model), num_warmup=draws, num_samples=draws, progress_bar=False)
     mcmc.run(jax.random.key(1), y)
     posterior = mcmc.get_samples()
-    low, high = np.quantile(posterior["beta"], [0.05, 0.95])
-    interval = f"90 % interval {low:.2f} to {high:.2f}"
+
+    beta = posterior["beta"]
+    low, high = np.quantile(beta, [0.05, 0.95])
     print(
-        f"beta: posterior mean {np.mean(posterior['beta']):.2f}, {interval}, truth {BETA}"
+        f"beta: posterior mean {np.mean(beta):.2f}, "
+        f"90 % interval {low:.2f} to {high:.2f}, truth {BETA}"
     )
+    fitted = average_posterior(posterior)
+    inside = jnp.mean(fitted.mahalanobis(y) < fitted.radius_quantile(0.9))
+    print(f"the 90 % ellipse holds {100 * inside:.0f} % of the data")
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4), layout="constrained")
-    left.hist(posterior["beta"], bins=30, density=True)
+    left.hist(beta, bins=30, density=True)
     left.axvline(BETA, color="C3", label="truth")
     left.axvline(1, color="grey", ls=":", label="Gaussian")
     left.set(xlabel=r"$\beta$", ylabel="posterior density")
     left.legend()
-
-    mean = {name: np.mean(draws, axis=0) for name, draws in posterior.items()}
-    omega = mmlp.Gram.trace_one(mean["correlation"].T * np.array([1.0, mean["ratio"]]))
-    fitted = mmlp.TraceOnePowerExponential(
-        mean["loc"], omega, mean["eta"], 1.0, mean["beta"]
-    )
-    inside = jnp.mean(fitted.mahalanobis(y) < fitted.radius_quantile(0.9))
-    print(f"the 90 % ellipse holds {100 * inside:.0f} % of the data")
     plot_ellipses(fitted, y, names=["first asset", "second asset"], ax=right)
     right.set(aspect="equal")
     figure.savefig("numpyro_model.png", dpi=120)

@@ -1,13 +1,15 @@
 """Learn covariance matrices as a function of an input.
 
-An ellipse whose long axis turns with the first input and stretches with the second: a covariance
-matrix as a function of two numbers, learnt from 150 matrices. The network is a `MatrixMLP`, the
-loss the von Neumann divergence. The network's matrices have trace one, so the targets are divided
-by their trace; `SPDRegressor` learns the scale as well.
+The long axis of an ellipse turns with the first input and stretches with the second: a
+covariance matrix is a function of two numbers, learnt from 150 matrices. The network is
+a `MatrixMLP`, the loss the von Neumann divergence. The network's matrices have trace
+one, so the targets are divided by their trace; `SPDRegressor` learns the scale as well.
 
-The picture shows the matrices as ellipses: true (filled) and predicted (outlined) at places that
-were not trained on.
+The picture shows the matrices as ellipses: true (filled) and predicted (outlined), at
+inputs that were not trained on.
 """
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,19 +20,22 @@ from matplotlib.patches import Ellipse
 import mmlp
 from mmlp.datasets import turning_factors
 
+# G of the rotation R(angle) = exp(angle (G - G')).
+GENERATORS = [[[0.0, 1.0], [0.0, 0.0]]]
+ELLIPSE_SIZE = 0.22
 
-def make_data(key, n: int) -> tuple[jax.Array, mmlp.Gram]:
+
+def make_data(key: jax.Array, n: int) -> tuple[jax.Array, mmlp.Gram]:
     X = jax.random.uniform(key, (n, 2), minval=-1)
-    return X, covariance(X)
+    return X, true_covariance(X)
 
 
-def covariance(X: jax.Array) -> mmlp.Gram:
-    """T = diag(lengths) R(angle), and T'T over its trace."""
-    angle, stretch = 2 * X[:, :1], 1.2 + X[:, 1:]
+def true_covariance(X: jax.Array) -> mmlp.Gram:
+    """Return T'T over its trace, T = diag(lengths) R(angle)."""
+    angle = 2 * X[:, :1]
+    stretch = 1.2 + X[:, 1:]
     lengths = jnp.exp(jnp.concatenate([stretch, -stretch], axis=1) / 2)
-    return mmlp.Gram.trace_one(
-        turning_factors(angle, [[[0.0, 1.0], [0.0, 0.0]]], lengths)
-    )
+    return mmlp.Gram.trace_one(turning_factors(angle, GENERATORS, lengths))
 
 
 def loss(model, batch, key, t):
@@ -38,10 +43,10 @@ def loss(model, batch, key, t):
     return mmlp.von_neumann(jax.vmap(model)(X), Y).mean()
 
 
-def ellipse(A: np.ndarray, place: np.ndarray, **style) -> Ellipse:
-    """The ellipse x' A^-1 x = r^2 about a place."""
+def make_ellipse(A: np.ndarray, place: np.ndarray, **style: Any) -> Ellipse:
+    """Make the ellipse x' A^-1 x = r^2 about a place."""
     values, vectors = np.linalg.eigh(A)
-    width, height = 0.22 * np.sqrt(values)
+    width, height = ELLIPSE_SIZE * np.sqrt(values)
     angle = np.degrees(np.arctan2(*vectors[::-1, 0]))
     return Ellipse(tuple(place), width, height, angle=angle, **style)
 
@@ -51,28 +56,26 @@ def main(epochs: int = 200) -> None:
     X, Y = make_data(key, 150)
     model = mmlp.MatrixMLP(2, 2, key=key)
     model = mmlp.calibrate(model, X, key=key)
-    options = {"epochs": epochs, "batch_size": 30, "progress": False}
-    model = mmlp.fit(model, loss, (X, Y), key=key, **options).model
+    model = mmlp.fit(
+        model, loss, (X, Y), key=key, epochs=epochs, batch_size=30, progress=False
+    ).model
 
     X_test, Y_test = make_data(jax.random.key(1), 500)
     constant = mmlp.Gram.from_dense(Y.dense().mean(axis=0))
+    error_of_constant = mmlp.von_neumann(constant, Y_test).mean()
+    error = loss(model, (X_test, Y_test), None, 1.0)
     print(f"mean von Neumann divergence of {len(X_test)} unseen matrices")
-    print(
-        f"  constant (mean of the data)  {mmlp.von_neumann(constant, Y_test).mean():.5f}"
-    )
-    print(
-        f"  matrix MLP                   {loss(model, (X_test, Y_test), None, 1.0):.5f}"
-    )
+    print(f"  constant (mean of the data)  {error_of_constant:.5f}")
+    print(f"  matrix MLP                   {error:.5f}")
 
     ticks = jnp.linspace(-0.9, 0.9, 8)
     grid = jnp.stack(jnp.meshgrid(ticks, ticks), -1).reshape(-1, 2)
+    truth = np.asarray(true_covariance(grid))
+    prediction = np.asarray(jax.vmap(model)(grid))
     figure, axes = pyplot.subplots(figsize=(6, 6), layout="constrained")
-    truths, predictions = covariance(grid).dense(), jax.vmap(model)(grid).dense()
-    for place, true, predicted in zip(
-        *map(np.asarray, (grid, truths, predictions)), strict=True
-    ):
-        axes.add_patch(ellipse(true, place, color="C0", alpha=0.35, lw=0))
-        axes.add_patch(ellipse(predicted, place, fill=False, color="C3", lw=1.5))
+    for place, A, A_hat in zip(np.asarray(grid), truth, prediction, strict=True):
+        axes.add_patch(make_ellipse(A, place, color="C0", alpha=0.35, lw=0))
+        axes.add_patch(make_ellipse(A_hat, place, fill=False, color="C3", lw=1.5))
     axes.set(xlim=(-1.05, 1.05), ylim=(-1.05, 1.05), aspect="equal")
     axes.set(xlabel="$x_1$", ylabel="$x_2$", title="true (blue) and predicted (red)")
     figure.savefig("spd_learning.png", dpi=120)

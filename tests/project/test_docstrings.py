@@ -49,7 +49,6 @@ NOT_YET = {
     "mmlp.EpochInfo",
     "mmlp.FitResult",
     "mmlp.load",
-    "mmlp.save",
     "mmlp.tables",
 }
 

@@ -149,7 +149,7 @@ def test_two_processes_give_the_weights_of_one(tmp_path):
     assert len(tail) == 3
     assert np.array_equal(first["weights"], second["weights"])
     for here, there in (
-        (flat(mmlp.load(path)), example().fitted().model),
+        (flat(mmlp.load(path)), example().fit_network().model),
         (first["weights"], from_file(np.load(table)).model),
     ):
         difference = np.max(np.abs(here - flat(there)))
@@ -169,7 +169,7 @@ def one_of_two_processes(address: str, table: Path, number: str) -> None:
 
     module, fitted, read, one = (
         example(),
-        example().fitted,
+        example().fit_network,
         set(),
         training_data.MappedArray.__getitem__,
     )
@@ -186,7 +186,7 @@ def one_of_two_processes(address: str, table: Path, number: str) -> None:
     (
         training_data.MAX_BYTES_PER_CHUNK,
         training_data.MappedArray.__getitem__,
-        module.fitted,
+        module.fit_network,
     ) = (
         100,
         noted,
