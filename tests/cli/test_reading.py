@@ -231,7 +231,7 @@ def test_numbers_of_a_format_are_read_and_others_are_refused(
         err = refuse(capsys, "fit", "regression", "t.csv", "--targets", "u", *words)
         assert f"t.csv, line 7, column 'a': '{cell}' is not a number" in err
     else:
-        numbers, problems = table.numbers(["a"])
+        numbers, problems = table.read_numbers(["a"])
         assert not problems
         assert not table.find_number_problems(["a"])
         assert numbers[5, 0] == value
@@ -506,7 +506,7 @@ def test_long_codes_of_a_file_of_numbers_stay_different(at, capsys):
     (at / "new.csv").write_text(f"code,a\n{2**60},1\n")
     status, _, err = run(capsys, "predict", "t.safetensors", "new.csv")
     assert status == 0
-    assert f"values that training had not: '{2**60}'" in err
+    assert f"values that were not in training: '{2**60}'" in err
 
 
 def test_of_two_rows_no_input_is_a_copy_of_a_target():
