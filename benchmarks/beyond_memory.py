@@ -1,12 +1,15 @@
-"""Question: does `fit` train on a file that is larger than the memory it may use, and how fast?
+"""Does `fit` train on a file larger than the memory it may use, and how fast?
 
-    python benchmarks/beyond_memory.py --folder /var/tmp                # makes a file of 12 GB
+    python benchmarks/beyond_memory.py --folder /var/tmp
 
-The file is made (float32, rows x 100 columns, the last three depend on the others), used as
-`np.load(path, mmap_mode="r")` and removed. A process that may have 4 GB of memory of its own
-(RLIMIT_DATA: all that is not a page of a file; RLIMIT_AS would count the mapped file itself) trains
-for an epoch; a thread samples RssAnon, the memory of its own that it really has. Another process
-takes turns on the first rows: mapped, and in memory.
+Makes a file of 12 GB (float32, rows x 100 columns; the last three depend on the
+others), uses it as `np.load(path, mmap_mode="r")` and removes it. A process that may
+allocate 4 GB of memory trains for an epoch. The limit is RLIMIT_DATA, all memory except
+pages of files; RLIMIT_AS would count the mapped file itself. A thread samples RssAnon,
+the memory that the process really allocates. Another process takes turns on the first
+rows: mapped, and in memory.
+
+Prints times, losses and the peak of the allocated memory.
 
 Answer: the figures in docs/scaling-out.md.
 """
@@ -21,151 +24,171 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-COLUMNS, TARGETS = 100, 3
-HELD = 1_000_000  # rows that are trained on in memory, too
+# JAX is imported inside functions: only the child processes train.
+
+N_COLUMNS = 100
+N_TARGETS = 3
+N_INPUTS = N_COLUMNS - N_TARGETS
+ROWS_PER_CHUNK = 100_000
+N_ROWS_IN_MEMORY = 1_000_000  # rows that are trained on in memory as well
+N_TURNS = 3
+LEARNING_RATE = 1e-3
+SAMPLING_INTERVAL_IN_SECONDS = 0.01
 
 
-def make(path: Path, rows: int) -> None:
-    """A table whose targets are smooth functions of its inputs, and noise."""
-    table = np.lib.format.open_memmap(path, "w+", np.float32, (rows, COLUMNS))
+def write_table(path: Path, n_rows: int) -> None:
+    """Write a table whose targets are smooth functions of its inputs plus noise."""
+    table = np.lib.format.open_memmap(path, "w+", np.float32, (n_rows, N_COLUMNS))
     rng = np.random.default_rng(0)
-    for first in range(0, rows, 100_000):
-        part = rng.standard_normal((min(100_000, rows - first), COLUMNS), np.float32)
-        part[:, -TARGETS:] = 0.3 * part[:, -TARGETS:] + np.sin(part[:, :TARGETS])
-        table[first : first + len(part)] = part
+    for first in range(0, n_rows, ROWS_PER_CHUNK):
+        n_chunk = min(ROWS_PER_CHUNK, n_rows - first)
+        chunk = rng.standard_normal((n_chunk, N_COLUMNS), np.float32)
+        noise = 0.3 * chunk[:, -N_TARGETS:]
+        chunk[:, -N_TARGETS:] = noise + np.sin(chunk[:, :N_TARGETS])
+        table[first : first + n_chunk] = chunk
     table.flush()
 
 
-def anonymous() -> float:
-    """Memory of this process that is no page of a file, GB."""
+# In a process that is measured
+
+
+def read_anonymous_memory() -> float:
+    """Return the memory of this process that is no page of a file, in GB."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return (
-        next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
-        / 2**20
-    )
+    (line,) = (line for line in lines if line.startswith("RssAnon"))
+    return int(line.split()[1]) / 2**20
 
 
-class Peak(threading.Thread):
-    """The largest of samples, a hundred a second."""
+class MemorySampler(threading.Thread):
+    """A thread that keeps the peak of the anonymous memory, in GB."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.value = 0.0
+        self.peak = 0.0
         self.start()
 
-    def run(self):
+    def run(self) -> None:
         while True:
-            self.value = max(self.value, anonymous())
-            time.sleep(0.01)
+            self.peak = max(self.peak, read_anonymous_memory())
+            time.sleep(SAMPLING_INTERVAL_IN_SECONDS)
 
 
-def trained(table: np.ndarray, batch_size: int) -> tuple[float, float]:
-    """Seconds and the loss of an epoch; what has to be compiled for these shapes is."""
+def train(table: np.ndarray, batch_size: int) -> tuple[float, float]:
+    """Return the seconds and the loss of an epoch.
+
+    On the first rows a second epoch is timed, which does not compile.
+    """
     import jax
     import jax.numpy as jnp
     import optax
 
     import mmlp
 
-    def loss(model, batch, key, t):
-        inputs, targets = batch[:, :-TARGETS], batch[:, -TARGETS:]
+    def loss(model: Any, batch: jax.Array, key: jax.Array, t: jax.Array) -> jax.Array:
+        inputs = batch[:, :-N_TARGETS]
+        targets = batch[:, -N_TARGETS:]
         return -jnp.mean(jax.vmap(lambda x, y: model(x).log_prob(y))(inputs, targets))
 
-    key, ends = jax.random.key(0), []
-    network = mmlp.CholeskyMLP(
-        COLUMNS - TARGETS, TARGETS, (64, 64), TARGETS + 1, key=key
-    )
-    options = {
-        "key": key,
-        "epochs": 2 if len(table) <= HELD else 1,
-        "batch_size": batch_size,
-    }
-    start = time.perf_counter()
+    key = jax.random.key(0)
+    network = mmlp.CholeskyMLP(N_INPUTS, N_TARGETS, (64, 64), N_TARGETS + 1, key=key)
+    ends = [time.perf_counter()]
     result = mmlp.fit(
         mmlp.GaussianHead(network),
         loss,
         table,
-        optimizer=optax.adam(1e-3),
+        key=key,
+        epochs=2 if len(table) <= N_ROWS_IN_MEMORY else 1,
+        batch_size=batch_size,
+        optimizer=optax.adam(LEARNING_RATE),
         on_epoch=(lambda info: ends.append(time.perf_counter()),),
         progress=False,
-        **options,
     )
-    return ends[-1] - (ends[-2] if len(ends) > 1 else start), float(
-        result.history["loss"][-1]
-    )
+    return ends[-1] - ends[-2], float(result.history["loss"][-1])
 
 
-def limited(path: Path, gigabytes: float, batch_size: int) -> None:
-    """In this process: an epoch under the limit."""
+def train_with_limit(path: Path, gigabytes: float, batch_size: int) -> None:
+    """Train for an epoch in this process with limited memory; print JSON."""
     limit = int(gigabytes * 2**30)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    peak = Peak()
-    seconds, loss = trained(np.load(path, mmap_mode="r"), batch_size)
-    print(json.dumps({"seconds": seconds, "loss": loss, "peak": peak.value}))
+    sampler = MemorySampler()
+    seconds, loss = train(np.load(path, mmap_mode="r"), batch_size)
+    print(json.dumps({"seconds": seconds, "loss": loss, "peak": sampler.peak}))
 
 
-def in_turns(path: Path, batch_size: int) -> None:
-    """In this process: an epoch of the first rows, mapped and in memory, three times each."""
-    table = np.load(path, mmap_mode="r")[:HELD]
-    found = {"mapped": [], "held": []}
-    for _ in range(3):
-        found["mapped"].append(trained(table, batch_size))
-        found["held"].append(trained(np.array(table), batch_size))
-    assert len({loss for runs in found.values() for _, loss in runs}) == 1
-    print(json.dumps({name: min(runs)[0] for name, runs in found.items()}))
+def train_in_turns(path: Path, batch_size: int) -> None:
+    """Train on the first rows, mapped and in memory; print the best times as JSON."""
+    table = np.load(path, mmap_mode="r")[:N_ROWS_IN_MEMORY]
+    runs = {"mapped": [], "held": []}
+    for _ in range(N_TURNS):
+        runs["mapped"].append(train(table, batch_size))
+        runs["held"].append(train(np.array(table), batch_size))
+
+    losses = {loss for pairs in runs.values() for _, loss in pairs}
+    assert len(losses) == 1
+    print(json.dumps({name: min(pairs)[0] for name, pairs in runs.items()}))
 
 
-def in_a_process_of_its_own(*arguments: str) -> dict:
+# In the process that compares
+
+
+def run_in_new_process(*arguments: str) -> dict[str, float]:
+    """Run this script with arguments and return the JSON of its last line."""
     command = [sys.executable, __file__, *arguments]
-    return json.loads(subprocess.check_output(command, env=os.environ).splitlines()[-1])
+    output = subprocess.check_output(command, env=os.environ)
+    return json.loads(output.splitlines()[-1])
 
 
-def main(options) -> None:
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        path = Path(folder) / "table.npy"
+def run_all(n_rows: int, batch_size: int, limit: float, folder: str | None) -> None:
+    """Write the file, and train on it in both ways."""
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        path = Path(temporary) / "table.npy"
         start = time.perf_counter()
-        make(path, options.rows)
-        size, steps = (
-            path.stat().st_size / 2**30,
-            -(-options.rows // options.batch_size),
-        )
+        write_table(path, n_rows)
+        seconds = time.perf_counter() - start
+        size = path.stat().st_size / 2**30
+        print(f"a file of {size:.1f} GB, made in {seconds:.0f} s", flush=True)
+
+        common = ["--path", str(path), "--batch-size", str(batch_size)]
+        run = run_in_new_process("--do", "limited", "--limit", str(limit), *common)
+        n_steps = -(-n_rows // batch_size)
         print(
-            f"a file of {size:.1f} GB, made in {time.perf_counter() - start:.0f} s",
+            f"an epoch of {n_steps} steps under a limit of {limit:g} GB: "
+            f"{run['seconds']:.0f} s with checks and compilation, "
+            f"loss {run['loss']:.4f}, "
+            f"anonymous memory at most {run['peak']:.2f} GB",
             flush=True,
         )
-        common = ["--path", str(path), "--batch-size", str(options.batch_size)]
-        found = in_a_process_of_its_own(
-            "--do", "limited", "--limit", str(options.limit), *common
-        )
-        print(
-            f"an epoch of {steps} steps under a limit of {options.limit:g} GB: "
-            f"{found['seconds']:.0f} s with checks and compilation, loss {found['loss']:.4f}, "
-            f"anonymous memory at most {found['peak']:.2f} GB",
-            flush=True,
-        )
-        if options.rows > HELD:
-            found = in_a_process_of_its_own("--do", "in_turns", *common)
-            ratio = found["mapped"] / found["held"]
+        if n_rows > N_ROWS_IN_MEMORY:
+            run = run_in_new_process("--do", "in_turns", *common)
+            ratio = run["mapped"] / run["held"]
             print(
-                f"an epoch of {HELD} rows: mapped {ratio:.2f} times as long as in memory"
+                f"an epoch of {N_ROWS_IN_MEMORY} rows: "
+                f"mapped {ratio:.2f} times as long as in memory"
             )
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=32_500_000)
     parser.add_argument("--batch-size", type=int, default=1000)
     parser.add_argument("--limit", type=float, default=4, help="GB")
     parser.add_argument("--folder", default=None, help="where the file is made")
-    parser.add_argument("--path", type=Path)
+    parser.add_argument("--path", type=Path, help="file of a child process")
     parser.add_argument("--do", choices=["all", "limited", "in_turns"], default="all")
-    chosen = parser.parse_args()
-    if chosen.do == "limited":
-        limited(chosen.path, chosen.limit, chosen.batch_size)
-    elif chosen.do == "in_turns":
-        in_turns(chosen.path, chosen.batch_size)
+    options = parser.parse_args()
+    if options.do == "limited":
+        train_with_limit(options.path, options.limit, options.batch_size)
+    elif options.do == "in_turns":
+        train_in_turns(options.path, options.batch_size)
     else:
-        main(chosen)
+        run_all(options.rows, options.batch_size, options.limit, options.folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,12 +1,17 @@
-"""Question: how much faster are two devices than one, and what is sent between them?
+"""How much faster are two devices than one, and what does communication cost?
 
-    python benchmarks/devices.py                           # two cores that nothing else uses
+    python benchmarks/devices.py
 
-The paper's VAE (NfNf, 3 x 30 units, ten columns) with batches so large that a step takes some 50 ms
-on one core. In turns, and each time in processes of their own: one process on one core; two
-processes on a core each, which talk by Gloo; one process with two virtual devices on both cores.
-Then the sum of as many numbers over both processes, alone: in one array, and in as many as the
-weights. Medians over rounds.
+Needs two cores that nothing else uses. The model is the paper's VAE (NfNf, 3 x 30
+units, ten columns), with batches so large that a step takes some 50 ms on one core. In
+turns, and each time in new processes, it is trained by
+
+- one process on one core,
+- two processes on one core each, which communicate through Gloo,
+- one process with two virtual devices on both cores.
+
+Then the mean over both processes of as many numbers as the model has weights is timed
+alone: in one array, and in as many arrays as the weights. Prints medians over rounds.
 
 Answer: the figures in docs/scaling-out.md.
 """
@@ -20,160 +25,217 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-WAYS = {  # processes, cores of each, virtual devices
-    "one process on one core": (1, 1, 1),
-    "two processes on a core each": (2, 1, 1),
-    "two virtual devices on two cores": (1, 2, 2),
+# JAX is imported inside functions, after the process has been bound to its cores.
+
+N_INPUTS = 10
+N_LATENT = 5
+HIDDEN_SIZES = (30, 30, 30)
+STEPS_PER_EPOCH = 6
+N_TIMED_EPOCHS = 5
+LARGE_ARRAY_SIZE = 10_000_000  # float32 numbers, 40 MB
+BYTES_PER_NUMBER = 4
+
+
+class Setup(NamedTuple):
+    """How the work is spread."""
+
+    n_processes: int
+    cores_per_process: int
+    devices_per_process: int
+
+
+SINGLE_CORE = "one process on one core"
+TWO_PROCESSES = "two processes on a core each"
+SETUPS = {
+    SINGLE_CORE: Setup(1, 1, 1),
+    TWO_PROCESSES: Setup(2, 1, 1),
+    "two virtual devices on two cores": Setup(1, 2, 2),
 }
-FEATURES, LATENT, HIDDEN = 10, 5, (30, 30, 30)
-STEPS, EPOCHS = 6, 5
-LARGE = 10_000_000  # numbers, 40 MB
-SUMS = ("apart", "joined", "large")
 
 
-def model_and_loss():
+# In a process that is measured
+
+
+def make_model_and_loss() -> tuple[Any, Callable]:
+    """Return the paper's VAE and its negative evidence lower bound."""
     import jax
     import jax.numpy as jnp
 
     import mmlp
 
-    def loss(model, batch, key, t):
+    def loss(model: Any, batch: jax.Array, key: jax.Array, t: jax.Array) -> jax.Array:
         keys = jax.random.split(key, len(batch))
         return -jnp.mean(jax.vmap(lambda x, key: model.elbo(x, key))(batch, keys))
 
-    return mmlp.paper_vae("NfNf", FEATURES, LATENT, HIDDEN, key=jax.random.key(0)), loss
+    key = jax.random.key(0)
+    return mmlp.paper_vae("NfNf", N_INPUTS, N_LATENT, HIDDEN_SIZES, key=key), loss
 
 
-def step_seconds(batch_size: int) -> float:
-    """The median over epochs, without the first, which compiles."""
+def time_step(batch_size: int) -> float:
+    """Return the median seconds per step over epochs but the first, which compiles."""
     import jax
     import numpy as np
 
     import mmlp
 
-    X = (
-        np.random.default_rng(0)
-        .normal(size=(STEPS * batch_size, FEATURES))
-        .astype(np.float32)
-    )
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(STEPS_PER_EPOCH * batch_size, N_INPUTS)).astype(np.float32)
+    model, loss = make_model_and_loss()
     ends = []
-    options = {"epochs": EPOCHS + 1, "batch_size": batch_size, "progress": False}
-    watch = (lambda info: ends.append(time.perf_counter()),)
-    mmlp.fit(*model_and_loss(), X, key=jax.random.key(1), on_epoch=watch, **options)
-    return statistics.median(b - a for a, b in itertools.pairwise(ends)) / STEPS
+    mmlp.fit(
+        model,
+        loss,
+        X,
+        key=jax.random.key(1),
+        epochs=N_TIMED_EPOCHS + 1,
+        batch_size=batch_size,
+        on_epoch=(lambda info: ends.append(time.perf_counter()),),
+        progress=False,
+    )
+    epochs = [end - start for start, end in itertools.pairwise(ends)]
+    return statistics.median(epochs) / STEPS_PER_EPOCH
 
 
-def sum_seconds(sizes: list[int], repeats: int) -> float:
-    """Of the mean over all devices of float32 arrays of these sizes."""
+def time_mean_over_devices(sizes: list[int], n_repeats: int) -> float:
+    """Return the seconds of the mean over all devices of arrays of these sizes."""
     import jax
     import numpy as np
     from jax.sharding import Mesh, PartitionSpec
 
-    def many(arrays):
-        def once(arrays, _):
+    def repeat_mean(arrays: list) -> list:
+        def compute_mean(arrays: list, _: None) -> tuple[list, None]:
             return [jax.lax.pmean(x, "devices") for x in arrays], None
 
-        return jax.lax.scan(once, arrays, length=repeats)[0]
+        return jax.lax.scan(compute_mean, arrays, length=n_repeats)[0]
 
-    everywhere = {
-        "in_specs": PartitionSpec(),
-        "out_specs": PartitionSpec(),
-        "check_vma": False,
-    }
-    mesh = Mesh(np.array(jax.devices()), ("devices",))
-    program = jax.jit(jax.shard_map(many, mesh=mesh, **everywhere))
+    program = jax.jit(
+        jax.shard_map(
+            repeat_mean,
+            mesh=Mesh(np.array(jax.devices()), ("devices",)),
+            in_specs=PartitionSpec(),
+            out_specs=PartitionSpec(),
+            check_vma=False,
+        )
+    )
     arrays = [np.ones(size, np.float32) for size in sizes]
     jax.block_until_ready(program(arrays))
     start = time.perf_counter()
     jax.block_until_ready(program(arrays))
-    return (time.perf_counter() - start) / repeats
+    return (time.perf_counter() - start) / n_repeats
 
 
-def one_process(options) -> None:
-    """In this process: the time of a step, and where there are two of it, of sums."""
+def measure_here(batch_size: int, cores: str, address: str, number: int) -> None:
+    """Print the seconds of a step and, with two processes, of means, as JSON."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {int(core) for core in options.cores.split(",")})
+        os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
     import equinox as eqx
     import jax
 
-    if options.address:
+    if address:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(
-            options.address, num_processes=2, process_id=options.number
-        )
-    found: dict = {"step": step_seconds(options.batch_size)}
-    if options.address:
-        weights = jax.tree.leaves(eqx.filter(model_and_loss()[0], eqx.is_array))
-        sizes = [x.size for x in weights]
-        found["weights"], found["arrays"] = sum(sizes), len(sizes)
-        found["apart"], found["joined"] = (
-            sum_seconds(sizes, 50),
-            sum_seconds([sum(sizes)], 50),
-        )
-        found["large"] = sum_seconds([LARGE], 5)
+        jax.distributed.initialize(address, num_processes=2, process_id=number)
+
+    measured: dict[str, Any] = {"step": time_step(batch_size)}
+    if address:
+        model, _ = make_model_and_loss()
+        weights = jax.tree.leaves(eqx.filter(model, eqx.is_array))
+        sizes = [array.size for array in weights]
+        measured["weights"] = sum(sizes)
+        measured["arrays"] = len(sizes)
+        measured["apart"] = time_mean_over_devices(sizes, 50)
+        measured["joined"] = time_mean_over_devices([sum(sizes)], 50)
+        measured["large"] = time_mean_over_devices([LARGE_ARRAY_SIZE], 5)
         jax.distributed.shutdown()
-    print(json.dumps(found))
+    print(json.dumps(measured))
 
 
-def measured(way: str, batch_size: int) -> dict:
-    """What the first of the processes of this way found."""
-    processes, cores, devices = WAYS[way]
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}" if processes > 1 else ""
-    full = "--xla_backend_optimization_level=3"  # as `fit` compiles what runs for long
-    own = f"{full} --xla_force_host_platform_device_count={devices}"
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": own}
-    children = []
-    for number in range(processes):
-        mine = ",".join(str(number * cores + core) for core in range(cores))
-        command = [
-            sys.executable,
-            __file__,
-            "--batch-size",
-            str(batch_size),
-            "--cores",
-            mine,
-        ]
-        command += ["--number", str(number), "--address", address]
-        children.append(
+# In the process that compares
+
+
+def measure_setup(name: str, batch_size: int) -> dict[str, Any]:
+    """Run the processes of a setup and return what the first of them has measured."""
+    setup = SETUPS[name]
+    address = ""
+    if setup.n_processes > 1:
+        with socket.socket() as free_socket:
+            free_socket.bind(("localhost", 0))
+            address = f"localhost:{free_socket.getsockname()[1]}"
+
+    # `fit` compiles long runs with this level of optimisation.
+    flags = "--xla_backend_optimization_level=3"
+    flags += f" --xla_force_host_platform_device_count={setup.devices_per_process}"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+
+    processes = []
+    for number in range(setup.n_processes):
+        first_core = number * setup.cores_per_process
+        cores = range(first_core, first_core + setup.cores_per_process)
+        command = [sys.executable, __file__]
+        command += ["--batch-size", str(batch_size)]
+        command += ["--cores", ",".join(map(str, cores))]
+        command += ["--number", str(number)]
+        command += ["--address", address]
+        processes.append(
             subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
         )
-    outputs = [child.communicate()[0] for child in children]
-    if any(child.returncode for child in children):
-        sys.exit(f"{way}: a process failed")
+    outputs = [process.communicate()[0] for process in processes]
+    if any(process.returncode for process in processes):
+        sys.exit(f"{name}: a process failed")
     return json.loads(outputs[0].splitlines()[-1])
 
 
-def main(options) -> None:
-    found = {way: [] for way in WAYS}
-    for _ in range(options.rounds):
-        for way in WAYS:
-            found[way].append(measured(way, options.batch_size))
-            print(f"{way}: {1e3 * found[way][-1]['step']:.1f} ms a step", flush=True)
-    first, *others = ([run["step"] for run in runs] for runs in found.values())
-    for way, times in zip(list(WAYS)[1:], others, strict=True):
-        ratios = [a / b for a, b in zip(first, times, strict=True)]
-        shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+def compare_setups(batch_size: int, n_rounds: int) -> None:
+    """Measure all setups in turns and print their ratios."""
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in SETUPS}
+    for _ in range(n_rounds):
+        for name in SETUPS:
+            run = measure_setup(name, batch_size)
+            runs[name].append(run)
+            print(f"{name}: {1e3 * run['step']:.1f} ms a step", flush=True)
+
+    single_core = [run["step"] for run in runs[SINGLE_CORE]]
+    for name in SETUPS:
+        if name == SINGLE_CORE:
+            continue
+        times = [run["step"] for run in runs[name]]
+        ratios = [a / b for a, b in zip(single_core, times, strict=True)]
+        all_ratios = ", ".join(f"{ratio:.2f}" for ratio in ratios)
         print(
-            f"{way}: {statistics.median(ratios):.2f} times as fast as one core ({shown})"
+            f"{name}: {statistics.median(ratios):.2f} times as fast as one core "
+            f"({all_ratios})"
         )
-    two = found["two processes on a core each"]
-    sums = {name: 1e3 * statistics.median(run[name] for run in two) for name in SUMS}
+
+    two = runs[TWO_PROCESSES]
+    apart, joined, large = (
+        1e3 * statistics.median(run[name] for run in two)
+        for name in ("apart", "joined", "large")
+    )
+    gigabytes_per_second = 1e-6 * BYTES_PER_NUMBER * LARGE_ARRAY_SIZE / large
     print(
-        f"the sum over both of {two[0]['weights']} numbers: {sums['apart']:.2f} ms in "
-        f"{two[0]['arrays']} arrays, {sums['joined']:.2f} ms in one; of {LARGE}: "
-        f"{sums['large']:.1f} ms, {4e-6 * LARGE / sums['large']:.2f} GB/s"
+        f"the sum over both of {two[0]['weights']} numbers: {apart:.2f} ms in "
+        f"{two[0]['arrays']} arrays, {joined:.2f} ms in one; of {LARGE_ARRAY_SIZE}: "
+        f"{large:.1f} ms, {gigabytes_per_second:.2f} GB/s"
     )
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--batch-size", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--cores", help="of this process; without, both are measured")
-    parser.add_argument("--number", type=int)
-    parser.add_argument("--address")
-    chosen = parser.parse_args()
-    main(chosen) if chosen.cores is None else one_process(chosen)
+    parser.add_argument("--cores", help="of this process; without, all are measured")
+    parser.add_argument("--number", type=int, help="of this process")
+    parser.add_argument("--address", help="of the first process")
+    options = parser.parse_args()
+    if options.cores is None:
+        compare_setups(options.batch_size, options.rounds)
+    else:
+        measure_here(options.batch_size, options.cores, options.address, options.number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,20 +1,23 @@
-"""Question: which networks and which training suit `MultivariateRegressor`, on rows never reported?
+"""Which networks and which training suit `MultivariateRegressor`?
 
     python benchmarks/search_regression.py TABLES --seeds 20 21 --data DIR --out FILE
 
-TABLES are enb, jura, whose splits from 20 on are of no report, or those of
-benchmarks/synthetic_tables.py with `--rows`. All candidates share the means, and so the residuals; each
-line of the file is the negative log-likelihood of one candidate, by what corrects its contrast.
+TABLES are enb and jura, whose splits from 20 on appear in no report, or those of
+benchmarks/synthetic_tables.py with `--rows`. All candidates share the mean and so its
+residuals. Each line that is added to FILE (JSON) is one candidate, with its negative
+log-likelihood and coverage for several rules that choose its contrast.
 
-Answer (results/search/regression.json), enb, splits 20 to 29, the same settings for all:
+Answer (results/search/regression.json), enb, splits 20 to 29, the same settings for
+all:
 
-    scales by an MLP, the shape by a joint one, Dense()      0.863    the default, network="joint"
-    JointMatrixMLP, Triangular()                             0.888    behind by 0.024 +- 0.035
-    scales by an MLP, the shape by a MatrixMLP (9 splits)    0.892    behind by 0.023 +- 0.023
-    CholeskyMLP                                              0.981    behind by 0.117 +- 0.073
+    scales by an MLP, shape by a joint one, Dense()          0.863    the default
+    JointMatrixMLP, Triangular()                             0.888    + 0.024 +- 0.035
+    scales by an MLP, shape by a MatrixMLP (9 splits)        0.892    + 0.023 +- 0.023
+    CholeskyMLP                                              0.981    + 0.117 +- 0.073
 
-The first three are level. A contrast smaller than the likeliest, by what held rows cannot tell
-apart, gains nothing (0.871 at one standard error). jura was not searched.
+The default is network="joint", and the last column is the difference to it. The first
+three are level. A contrast smaller than the likeliest one, if held-out rows cannot tell
+them apart, improves nothing (0.871 at one standard error). jura was not searched.
 """
 
 import argparse
@@ -28,7 +31,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from regression import read_table, split_rows
+from regression import Rows, read_table, split_rows
 from synthetic_tables import TABLES, make_table
 
 from mmlp import Gram, metrics
@@ -59,6 +62,9 @@ from mmlp.networks.kernels import Linear
 FORM = FullCovariance()
 HEAD = FAMILIES["power_exponential"]
 N_FOLDS = 5
+HIDDEN_FEATURES_OF_MEAN = (64, 64)
+N_CONTRASTS = 11
+COVERAGE_LEVEL = 0.9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +77,7 @@ class Candidate:
     hidden_dims: tuple[int, ...] = (10, 10)
     hidden_features: tuple[int, ...] = (64, 64)
 
-    def __call__(self, key, X):
+    def __call__(self, key: jax.Array, X: jax.Array) -> Any:
         scales_key, shape_key, calibration_key = jax.random.split(key, 3)
         if self.kind == "cholesky":
             sizes = MatrixNetworkSizes(
@@ -107,7 +113,10 @@ class Candidate:
         )
         return HEAD(ZeroMeanNetwork(network, self.dim))
 
-    def build_joint(self, n_vector, output, key) -> JointMatrixMLP:
+    def build_joint(
+        self, n_vector: int | None, output: Any, key: jax.Array
+    ) -> JointMatrixMLP:
+        """Return a joint network with `n_vector` outputs beside its matrix."""
         return JointMatrixMLP(
             self.n_inputs,
             self.dim,
@@ -122,7 +131,8 @@ class Candidate:
 class Table:
     """Rows for training and for testing, and the out-of-fold residuals of the mean."""
 
-    def __init__(self, X, y, X_test, y_test, seed: int, training: TrainingSettings):
+    def __init__(self, rows: Rows, seed: int, training: TrainingSettings) -> None:
+        X, y, X_test, y_test = rows
         self.seed = seed
         self.row_weights = np.ones(len(X))
         rng = np.random.default_rng(seed)
@@ -137,7 +147,7 @@ class Table:
 
         start = time.perf_counter()
         settings = mean.MeanSettings(
-            hidden_features=(64, 64), training=training, seed=seed
+            hidden_features=HIDDEN_FEATURES_OF_MEAN, training=training, seed=seed
         )
         fitted = mean.fit_mean(
             StandardizedTable(self.inputs, targets, self.row_weights),
@@ -188,7 +198,7 @@ class Table:
             "contrast": best,
             "epochs": [len(losses), *np.nanargmin(losses, axis=0).tolist()],
         }
-        for rule, contrast in self.contrasts(log_V, tail, best).items():
+        for rule, contrast in self.choose_contrasts(log_V, tail, best).items():
             gain = fit_gain(
                 move_towards_centre(log_V, contrast),
                 self.residuals,
@@ -200,20 +210,25 @@ class Table:
             result[rule] = (contrast, gain, *self.score(test_parts, calibration))
         return result
 
-    def contrasts(self, log_V, tail, best: float) -> dict[str, float]:
-        """Return the likeliest contrast, and smaller ones that are not clearly worse."""
+    def choose_contrasts(
+        self, log_V: np.ndarray, tail: list[np.ndarray], best: float
+    ) -> dict[str, float]:
+        """Return the likeliest contrast, and smaller ones that are about as good."""
         n, d = self.residuals.shape
 
-        def losses(contrast):
-            V = matrix_exponential(move_towards_centre(log_V, contrast))
+        def compute_losses(contrast: float) -> np.ndarray:
+            V = compute_exponential(move_towards_centre(log_V, contrast))
             T = np.linalg.cholesky(np.linalg.inv(V)).mT
             R = np.linalg.qr(np.linalg.inv(T).mT, mode="r")
             distribution = build_distribution(R, np.zeros((n, d)), tail)
             return -np.asarray(distribution.log_prob(self.residuals.astype("float32")))
 
-        losses_at_best = losses(best)
+        losses_at_best = compute_losses(best)
         contrasts = {"likeliest": best, "none": 0.0}
-        grid = [(c, losses(c) - losses_at_best) for c in np.linspace(0, best, 11)]
+        grid = [
+            (contrast, compute_losses(contrast) - losses_at_best)
+            for contrast in np.linspace(0, best, N_CONTRASTS)
+        ]
         for n_errors in (0.5, 1.0):
             not_worse = [
                 contrast
@@ -224,7 +239,7 @@ class Table:
             contrasts[f"{n_errors:g} errors"] = smallest
         return contrasts
 
-    def score(self, parts, calibration: Calibration) -> tuple[float, float]:
+    def score(self, parts: Any, calibration: Calibration) -> tuple[float, float]:
         """Return negative log-likelihood and coverage of the test rows."""
         covariance, tail = FORM.assemble(parts, calibration, HEAD.distribution)
         zero = np.zeros_like(self.test_errors)
@@ -232,37 +247,44 @@ class Table:
         errors = self.test_errors.astype("float32")
         standardized = metrics.negative_log_likelihood(distribution, errors)
         nll = standardized + np.sum(np.log(self.target_scaling.scale))
-        coverage = metrics.ellipsoid_coverage(distribution, errors, 0.9)
+        coverage = metrics.ellipsoid_coverage(distribution, errors, COVERAGE_LEVEL)
         return float(nll), float(coverage)
 
 
-def matrix_exponential(log_V):
+def compute_exponential(log_V: np.ndarray) -> np.ndarray:
     """Return exp of symmetric matrices (n, d, d)."""
-    values, vectors = np.linalg.eigh(log_V)
-    return (vectors * np.exp(values)[:, None]) @ vectors.mT
+    eigenvalues, V = np.linalg.eigh(log_V)
+    return (V * np.exp(eigenvalues)[:, None]) @ V.mT
 
 
-def build_distribution(R, mean, tail):
+def build_distribution(R: Any, mean: np.ndarray, tail: Any) -> Any:
     """Return the distribution with covariances R'R, in float32."""
-    matrix = Gram(jnp.asarray(R, "float32"), upper=True)
-    tail = [jnp.asarray(array, "float32") for array in tail]
-    mean = jnp.asarray(mean, "float32")
-    return HEAD.distribution.from_moments(mean, matrix, *tail)
+    return HEAD.distribution.from_moments(
+        jnp.asarray(mean, "float32"),
+        Gram(jnp.asarray(R, "float32"), upper=True),
+        *(jnp.asarray(array, "float32") for array in tail),
+    )
 
 
-def rows_of(
-    table: str, n: int, seed: int, data: Path | None
-) -> tuple[Any, Any, Any, Any, float]:
-    """Return X, y of training, of testing, and the truth's nats a row, or zero."""
+def load_rows(
+    table: str, n_rows: int, seed: int, folder: Path | None
+) -> tuple[Rows, float]:
+    """Return the rows, and the negative log-likelihood of the truth if it is known.
+
+    Otherwise the second value is zero.
+    """
     if table in TABLES:
-        X, y, truth = make_table(table, n, seed)
-        return X[:n], y[:n], X[n:], y[n:], -float(truth.mean())
-    assert data is not None
-    return *split_rows(*read_table(data, table), seed), 0.0
+        X, y, truth = make_table(table, n_rows, seed)
+        rows = (X[:n_rows], y[:n_rows], X[n_rows:], y[n_rows:])
+        return rows, -float(truth.mean())
+    assert folder is not None
+    return split_rows(*read_table(folder, table), seed), 0.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("tables", nargs="+")
     parser.add_argument("--rows", type=int, default=100)
     parser.add_argument("--seeds", type=int, nargs="+", default=[20])
@@ -278,8 +300,9 @@ def main() -> None:
     mean.MAX_ROWS_FOR_GAUSSIAN_PROCESS = options.smooth
 
     for name, seed in itertools.product(options.tables, options.seeds):
-        X, y, X_test, y_test, truth = rows_of(name, options.rows, seed, options.data)
-        table = Table(X, y, X_test, y_test, seed, parse_plan(options.mean))
+        rows, truth = load_rows(name, options.rows, seed, options.data)
+        table = Table(rows, seed, parse_plan(options.mean))
+        X, y, _, _ = rows
         about = {
             "table": name,
             "rows": len(X),

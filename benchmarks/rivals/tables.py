@@ -122,7 +122,7 @@ def format_divergences(record: Record) -> str:
 
 
 def format_jacobians(record: Record) -> str:
-    """Return the time of explicit Jacobians, for the ten samples of one of our steps."""
+    """Return the time of explicit Jacobians, for the ten rows of one of our steps."""
     rows = record["jacobians"]
     explicit = median_milliseconds(rows, JACOBIANS)
     ours = median_milliseconds(rows, MATRIX)

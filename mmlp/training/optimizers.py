@@ -43,8 +43,8 @@ def default_optimizer(steps: int, learning_rate: float = LEARNING_RATE) -> Optim
 
     Notes
     -----
-    Chosen by `benchmarks/recipe.py`, on SPD regression with turning eigenvectors: the
-    test loss after 1200 steps, over 6 seeds, is
+    Chosen by `benchmarks/optimizers.py`, on SPD regression with turning eigenvectors:
+    the test loss after 1200 steps, over 6 seeds, is
 
         rate    0.001   0.003    0.01    0.02    0.04    0.08
         Adam    0.221   0.103   0.055           (0.03: 0.053)
