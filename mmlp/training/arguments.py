@@ -146,7 +146,7 @@ def prepare_run(arguments: Arguments) -> Run:
     if effort == "least" and is_large((data, validation)):
         # With the least effort, the last rows of an epoch may be rounded differently
         # if they are read from a file. Large arrays in memory are compiled with the
-        # same effort, so that both give the same result.
+        # same effort, so that both round alike.
         effort = "less"
 
     program = Program(

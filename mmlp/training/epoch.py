@@ -301,9 +301,8 @@ def take_step(
     updates = jax.tree.map(lambda update: factor.astype(update.dtype) * update, updates)
     params = optax.apply_updates(state.params, updates)
 
-    # Networks have dozens of arrays of weights: reducing one joined array of flags is
-    # faster than reducing each. The sum of gradient and new weight is finite only if
-    # both are.
+    # One joined array of flags, because networks have dozens of arrays of weights. The
+    # sum of gradient and new weight is finite only if both are.
     sums = map(jnp.add, jax.tree.leaves(gradient), jax.tree.leaves(params))
     quantities = [loss, *sums]
     finite = jnp.concatenate([jnp.isfinite(x).ravel() for x in quantities])
