@@ -1,11 +1,16 @@
-"""Question: how fast is this beside other ways to do the same, and beside what the machine can do?
+"""How fast is this library beside other ways to do the same, and beside the machine?
 
-Answer: results/speed.json, drawn and tabled in docs/speed.md. All of one group take turns in one
-run, each in a process of its own, so that ratios mean something on a machine that does other work
-too; each has one or two threads, whichever is faster for it. What is not installed (the extra
-`bench` has it all) or fails is left out, and the record says why.
+    python benchmarks/peers.py
+    python benchmarks/peers.py steps joint growth jacobians
+    python benchmarks/peers.py densities divergences size first
 
-    python benchmarks/peers.py [steps joint growth jacobians densities divergences size first]
+Without arguments all parts are measured. Writes results/speed.json, which docs/speed.md
+draws and tabulates.
+
+The rivals of one group take turns in one run, each in its own process, so that ratios
+are meaningful on a machine that does other work as well. Each has one or two threads,
+whichever is faster. A rival that is not installed (the extra `bench` has them all) or
+fails is left out, and the record says why.
 """
 
 import argparse
@@ -13,152 +18,219 @@ import json
 import os
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import first_fit
 import scaling
-from rivals.turns import Rival, in_turns
+from rivals.tables import JACOBIANS, JOINT, MATRIX, OURS, PRODUCT, WIDE
+from rivals.turns import Rival, time_in_turns
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "results" / "speed.json"
-TURNS, PAPER = 11, [30, 30, 30]
+TURNS = 11
+TURNS_OF_JACOBIANS = 3
+BATCH_SIZES = (10, 50)
+THREADS = (1, 2)
+PAPER_SIZES = [30, 30, 30]
+FIRST_FIT_REPEATS = 3
+FIRST_FIT_ROWS = 300
+
+Rows = list[dict[str, Any]]
 
 
-def of_library(name: str, threads: int = 2, **arguments) -> Rival:
-    return Rival(name, "rivals.steps:library", arguments, threads)
+def make_our_step(name: str, threads: int = 2, **arguments: Any) -> Rival:
+    """Return a training step of this library."""
+    return Rival(name, "rivals.steps:run_mmlp", arguments, threads)
 
 
-def steps() -> dict[str, list[dict]]:
-    """The paper's VAE: name of the batch -> rows."""
-    return {f"batch {batch}": in_turns(step_rivals(batch), TURNS) for batch in (10, 50)}
+def measure_steps() -> dict[str, Rows]:
+    """Time a step of the paper's VAE, by batch size."""
+    return {
+        f"batch {batch}": time_in_turns(list_step_rivals(batch), TURNS)
+        for batch in BATCH_SIZES
+    }
 
 
-def step_rivals(batch: int) -> list[Rival]:
+def list_step_rivals(batch: int) -> list[Rival]:
+    """Return all ways to take a step of the paper's VAE."""
     rivals = [
-        of_library("MatrixMLP, 3 x 30", n, model="matrix", hidden=PAPER, batch=batch)
-        for n in (1, 2)
+        make_our_step(MATRIX, threads, model="matrix", hidden=PAPER_SIZES, batch=batch)
+        for threads in THREADS
     ]
     rivals.append(
-        of_library("CholeskyMLP, 3 x 30", model="cholesky", hidden=PAPER, batch=batch)
+        make_our_step(
+            "CholeskyMLP, 3 x 30", model="cholesky", hidden=PAPER_SIZES, batch=batch
+        )
     )
-    make = "rivals.torch_steps:steps"
-    for density, threads in (("cholesky", (1,)), ("lu", (1, 2))):
-        given = {"batch": batch, "density": density}
-        rivals.append(Rival("JAX, by hand", "rivals.steps:by_hand", given))
-        eager = {**given, "compiled": False}
-        rivals += [Rival("PyTorch, eager", make, eager, n) for n in threads]
-    compiled = {"batch": batch, "density": "lu", "compiled": True}
-    rivals += [Rival("PyTorch, compiled", make, compiled, n) for n in (1, 2)]
+    for density, all_threads in (("cholesky", (1,)), ("lu", (1, 2))):
+        arguments = {"batch": batch, "density": density}
+        rivals.append(Rival("JAX, by hand", "rivals.steps:run_by_hand", arguments))
+        for threads in all_threads:
+            rivals.append(
+                Rival(
+                    "PyTorch, eager",
+                    "rivals.torch_steps:run_steps",
+                    {**arguments, "compiled": False},
+                    threads,
+                )
+            )
+    for threads in THREADS:
+        rivals.append(
+            Rival(
+                "PyTorch, compiled",
+                "rivals.torch_steps:run_steps",
+                {"batch": batch, "density": "lu", "compiled": True},
+                threads,
+            )
+        )
     return rivals
 
 
-def joint() -> dict[str, list[dict]]:
-    """The network that we recommend against a Cholesky MLP of the same width."""
-    kinds = {
-        "JointMatrixMLP, 2 x 16 + 100": {"model": "joint", "hidden": [16, 16]},
+def measure_joint() -> dict[str, Rows]:
+    """Time the recommended network against a Cholesky MLP of the same width."""
+    networks = {
+        JOINT: {"model": "joint", "hidden": [16, 16]},
         "the same, triangular output": {"model": "triangular", "hidden": [16, 16]},
-        "CholeskyMLP, 2 x 100": {"model": "cholesky", "hidden": [100, 100]},
+        WIDE: {"model": "cholesky", "hidden": [100, 100]},
     }
-    return {
-        f"{optimizer}, batch {batch}": in_turns(
-            [of_library(name, **kind, batch=batch, optimizer=optimizer)
-             for name, kind in kinds.items()],
-            TURNS,
+    tables = {}
+    for optimizer in ("adam", "default"):
+        for batch in BATCH_SIZES:
+            rivals = [
+                make_our_step(name, **network, batch=batch, optimizer=optimizer)
+                for name, network in networks.items()
+            ]
+            tables[f"{optimizer}, batch {batch}"] = time_in_turns(rivals, TURNS)
+    return tables
+
+
+def measure_growth() -> Rows:
+    """Time the same step with more rows and more layers, and a large product."""
+    rivals = []
+    for batch in (10, 50, 250):
+        rivals.append(
+            make_our_step(
+                f"batch {batch}",
+                model="matrix",
+                hidden=PAPER_SIZES,
+                batch=batch,
+                count=True,
+            )
         )
-        for optimizer in ("adam", "default")
-        for batch in (10, 50)
-    }  # fmt: skip
+    for depth in (2, 4, 8):
+        rivals.append(
+            make_our_step(
+                f"depth {depth}",
+                model="matrix",
+                hidden=[30] * depth,
+                batch=50,
+                count=True,
+            )
+        )
+    rivals.append(Rival(PRODUCT, "rivals.steps:run_product"))
+    return time_in_turns(rivals, TURNS)
 
 
-def growth() -> list[dict]:
-    """The same step with more rows and more layers, and a large matrix product."""
-    rivals = [
-        of_library(f"batch {n}", model="matrix", hidden=PAPER, batch=n, count=True)
-        for n in (10, 50, 250)
-    ]
-    rivals += [
-        of_library(f"depth {n}", model="matrix", hidden=[30] * n, batch=50, count=True)
-        for n in (2, 4, 8)
-    ]
-    return in_turns([*rivals, Rival("product", "rivals.steps:product")], TURNS)
+def measure_jacobians() -> Rows:
+    """Time the paper's explicit Jacobians on one row, and our step on ten rows."""
+    ours = make_our_step(MATRIX, model="matrix", hidden=PAPER_SIZES, batch=10)
+    theirs = Rival(JACOBIANS, "rivals.steps:run_jacobians", threads=1)
+    return time_in_turns([ours, theirs], TURNS_OF_JACOBIANS)
 
 
-def jacobians() -> list[dict]:
-    """The paper's explicit Jacobians on one sample, against a step of ours on ten."""
-    ours = of_library("MatrixMLP, 3 x 30", model="matrix", hidden=PAPER, batch=10)
-    name, make = "explicit Jacobians, one sample", "rivals.steps:jacobians"
-    return in_turns([ours, Rival(name, make, threads=1)], 3)
-
-
-def densities() -> dict[str, list[dict]]:
-    """Log densities with gradients: size and what is given -> rows."""
-    makes = [("ours", "library", 2), ("NumPyro", "numpyro", 2)]
-    makes += [("PyTorch", "pytorch", threads) for threads in (1, 2)]
+def measure_densities() -> dict[str, Rows]:
+    """Time log densities with gradients, by size and by what is passed."""
     tables = {}
     for n, d in ((50, 10), (100, 100)):
-        for given, triangle in (("dense", False), ("triangle", True)):
+        for name, triangle in (("dense", False), ("triangle", True)):
             arguments = {"n": n, "d": d, "triangle": triangle}
-            tables[f"{n} x {d}, {given}"] = in_turns(
-                [Rival(name, f"rivals.densities:{make}", arguments, threads)
-                 for name, make, threads in makes],
-                TURNS,
-            )  # fmt: skip
+            rivals = [
+                Rival(OURS, "rivals.densities:run_mmlp", arguments),
+                Rival("NumPyro", "rivals.densities:run_numpyro", arguments),
+            ]
+            for threads in THREADS:
+                rivals.append(
+                    Rival("PyTorch", "rivals.densities:run_pytorch", arguments, threads)
+                )
+            tables[f"{n} x {d}, {name}"] = time_in_turns(rivals, TURNS)
     return tables
 
 
-def divergences() -> dict[str, list[dict]]:
-    """von Neumann with gradient; the first size also has errors."""
-    peers = {"spd-learn": "spd_learn", "geoopt": "geoopt"}.items()
-    makes = [("ours", "library", 2)]
-    makes += [(name, make, threads) for name, make in peers for threads in (1, 2)]
+def measure_divergences() -> dict[str, Rows]:
+    """Time the von Neumann divergence with gradient; the first size also has errors."""
+    peers = {
+        "spd-learn": "rivals.logarithms:run_spd_learn",
+        "geoopt": "rivals.logarithms:run_geoopt",
+    }
     tables = {}
     for n, d in ((50, 10), (100, 64), (10, 128)):
-        tables[f"{n} x {d}"] = in_turns(
-            [Rival(name, f"rivals.logarithms:{make}",
-                   {"n": n, "d": d, "errors": d == 10 and threads == 2}, threads)
-             for name, make, threads in makes],
-            TURNS,
-        )  # fmt: skip
+        # Errors do not depend on the number of threads: measure them once.
+        has_errors = d == 10
+        arguments = {"n": n, "d": d, "errors": has_errors}
+        rivals = [Rival(OURS, "rivals.logarithms:run_mmlp", arguments)]
+        for name, make in peers.items():
+            rivals.append(Rival(name, make, {**arguments, "errors": False}, 1))
+            rivals.append(Rival(name, make, arguments, 2))
+        tables[f"{n} x {d}"] = time_in_turns(rivals, TURNS)
     return tables
 
 
-def size() -> dict[str, list[dict]]:
-    """Growth with d."""
-    return {loss: scaling.rows(loss) for loss in scaling.LOSSES}
+def measure_size() -> dict[str, Rows]:
+    """Measure how time and memory grow with d."""
+    return {loss: scaling.measure_sizes(loss) for loss in scaling.LOSSES}
 
 
-def first() -> dict[str, dict]:
-    """Import, first fit and second run of a script, in seconds."""
-    medians = first_fit.measured({"here": ROOT}, 3, 300)
+def measure_first() -> dict[str, dict[str, float]]:
+    """Time import, first fit and second run of a script, in seconds."""
+    medians = first_fit.measure_first_fits(
+        {"here": ROOT}, FIRST_FIT_REPEATS, FIRST_FIT_ROWS
+    )
     return {kind: values for (_, kind), values in medians.items()}
 
 
-PARTS = (steps, joint, growth, jacobians, densities, divergences, size, first)
+PARTS = {
+    "steps": measure_steps,
+    "joint": measure_joint,
+    "growth": measure_growth,
+    "jacobians": measure_jacobians,
+    "densities": measure_densities,
+    "divergences": measure_divergences,
+    "size": measure_size,
+    "first": measure_first,
+}
+
+
+def count_cores() -> int | None:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count()
 
 
 def main() -> None:
-    names = {part.__name__: part for part in PARTS}
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
-        "parts", nargs="*", help=f"of {', '.join(names)}; all unless named"
+        "parts", nargs="*", help=f"of {', '.join(PARTS)}; all unless named"
     )
-    wanted = parser.parse_args().parts or list(names)
-    if unknown := set(wanted) - set(names):
+    parts = parser.parse_args().parts or list(PARTS)
+    if unknown := set(parts) - set(PARTS):
         parser.error(
-            f"no such part: {', '.join(sorted(unknown))}; known: {', '.join(names)}"
+            f"no such part: {', '.join(sorted(unknown))}; known: {', '.join(PARTS)}"
         )
+
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    cores = (
-        len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count()
-    )
-    record |= {"command": "make bench", "machine": f"{cores} CPU cores"}
-    record |= {name: version(name) for name in ("jax", "torch")}
-    for name in wanted:
-        print(name, flush=True)
-        before = os.getloadavg()[0]  # of others: ours runs one at a time
-        record[name] = names[name]()
-        record["load"] = {**record.get("load", {}), name: round(before, 1)}
+    record["command"] = "make bench"
+    record["machine"] = f"{count_cores()} CPU cores"
+    record["jax"] = version("jax")
+    record["torch"] = version("torch")
+    for part in parts:
+        print(part, flush=True)
+        # The load of other programs: ours run one at a time.
+        load = os.getloadavg()[0]
+        record[part] = PARTS[part]()
+        record["load"] = {**record.get("load", {}), part: round(load, 1)}
         RECORD.write_text(json.dumps(record, indent=1) + "\n")
 
 

@@ -1,11 +1,17 @@
-"""Question: how do time and memory of a loss and its gradient grow with the size d of the matrix?
-
-Answer (2 CPU cores): the table this prints, drawn in docs/speed.md. Time grows no faster than d^3
-and memory no faster than d^2, for the von Neumann divergence and for the Gaussian density, each
-through a `MatrixMLP`; nothing of size d^4 is ever made. Each row is a process of its own, so that
-its peak memory is its own; the memory column is above what an idle process with JAX loaded uses.
+"""How do time and memory of a loss and its gradient grow with the matrix size d?
 
     python benchmarks/scaling.py
+
+Prints milliseconds and MiB for the von Neumann divergence and for the Gaussian density,
+each through a `MatrixMLP`. Every row is measured in its own process, so that its peak
+memory is its own; "memory" is what it needs above an idle process with JAX loaded.
+
+    python benchmarks/scaling.py "von Neumann" 560
+
+measures one size in this process and prints seconds, MiB above idle, and MiB in all.
+
+Answer (2 CPU cores): the table, drawn in docs/speed.md. Time grows no faster than d^3
+and memory no faster than d^2; nothing of size d^4 is ever formed.
 """
 
 import os
@@ -13,18 +19,24 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-LOSSES, SIZES, BATCH = ("von Neumann", "density"), (64, 128, 256, 512, 1024), 10
+# JAX is imported inside functions: only the child processes compute.
+
+LOSSES = ("von Neumann", "density")
+SIZES = (64, 128, 256, 512, 1024)
+BATCH_SIZE = 10
+N_INPUTS = 20
 
 
-def peak_memory() -> int:
+def read_peak_memory() -> int:
     """Return the largest memory that this process has held so far, in KiB.
 
-    On Linux `ru_maxrss` begins with the memory of the process that started this one, so that a
-    large test run would be measured instead.
+    On Linux `ru_maxrss` begins with the memory of the process that started this one, so
+    that a large test run would be measured instead.
     """
     status = Path("/proc/self/status")
     if not status.exists():
@@ -35,86 +47,93 @@ def peak_memory() -> int:
     return int(line.split()[1])
 
 
-def measure(loss: str, d: int):
-    """Peak memory before and after, and the best time, of value and gradient for one batch."""
+def measure_here(loss: str, d: int) -> None:
+    """Print the best seconds and the memory in MiB of value and gradient."""
     import jax
     import jax.numpy as jnp
 
     import mmlp
 
-    jnp.linalg.svd(jnp.eye(2))  # loads the library's parts that every process needs
-    idle = peak_memory()
+    # Load the parts of the library that every process needs.
+    jnp.linalg.svd(jnp.eye(2))
+    idle = read_peak_memory()
+
     key = jax.random.key(0)
-    X = jax.random.normal(key, (BATCH, 20))
+    X = jax.random.normal(key, (BATCH_SIZE, N_INPUTS))
     if loss == "density":
-        target = jax.random.normal(key, (BATCH, d))
-        model = mmlp.GaussianHead(mmlp.MatrixMLP(20, d, out_features=d + 1, key=key))
+        target = jax.random.normal(key, (BATCH_SIZE, d))
+        network = mmlp.MatrixMLP(N_INPUTS, d, out_features=d + 1, key=key)
+        model = mmlp.GaussianHead(network)
     else:
-        target = mmlp.Gram.trace_one(jax.random.normal(key, (BATCH, d, d)))
-        model = mmlp.MatrixMLP(20, d, key=key)
+        target = mmlp.Gram.trace_one(jax.random.normal(key, (BATCH_SIZE, d, d)))
+        model = mmlp.MatrixMLP(N_INPUTS, d, key=key)
 
     @jax.jit
     @jax.value_and_grad
-    def step(model, X, target):
+    def step(model, X, target) -> jax.Array:
         if loss == "density":
             return -jnp.mean(jax.vmap(lambda x, y: model(x).log_prob(y))(X, target))
         return jnp.mean(mmlp.von_neumann(jax.vmap(model)(X), target))
 
     jax.block_until_ready(step(model, X, target))
     times = []
-    for _ in range(5 if d < 256 else 3):
+    n_repeats = 5 if d < 256 else 3
+    for _ in range(n_repeats):
         start = time.perf_counter()
         jax.block_until_ready(step(model, X, target))
         times.append(time.perf_counter() - start)
-    peak = peak_memory()
+    peak = read_peak_memory()
     print(min(times), (peak - idle) / 1024, peak / 1024)
 
 
-def in_a_process_of_its_own(loss: str, d: int) -> list[float]:
-    # two threads on one small matrix wait for each other
+def measure_in_new_process(loss: str, d: int) -> list[float]:
+    """Return seconds, MiB above an idle process, and MiB of the whole process."""
+    # Two threads on one small matrix wait for each other.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, __file__, loss, str(d)]
-    return [
-        float(value)
-        for value in subprocess.check_output(command, env=environment).split()
-    ]
+    output = subprocess.check_output(command, env=environment)
+    return [float(number) for number in output.split()]
 
 
-def exponent(sizes, values) -> float:
-    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+def fit_exponent(sizes: Iterable[float], values: Iterable[float]) -> float:
+    """Return the power of the size with which the values grow."""
+    slope, _ = np.polyfit(np.log(list(sizes)), np.log(list(values)), 1)
+    return float(slope)
 
 
-def rows(loss: str) -> list[dict]:
-    """d, milliseconds, MiB above an idle process and of the whole process; printed as they come."""
-    table = []
+def measure_sizes(loss: str) -> list[dict[str, float]]:
+    """Measure and print all sizes; return the rows of the record.
+
+    A row has "d", "ms", "above idle" and "process", both in MiB.
+    """
+    rows = []
     for d in SIZES:
-        seconds, above_idle, peak = in_a_process_of_its_own(loss, d)
-        row = {"d": d, "ms": 1e3 * seconds, "above idle": above_idle, "process": peak}
-        table.append({name: float(f"{value:.4g}") for name, value in row.items()})
-        print(
-            f"{d:5d} {1000 * seconds:9.1f} {above_idle:11.0f} {peak:18.0f}", flush=True
-        )
-    return table
+        seconds, above_idle, peak = measure_in_new_process(loss, d)
+        milliseconds = 1e3 * seconds
+        row = {"d": d, "ms": milliseconds, "above idle": above_idle, "process": peak}
+        rows.append({name: float(f"{value:.4g}") for name, value in row.items()})
+        print(f"{d:5d} {milliseconds:9.1f} {above_idle:11.0f} {peak:18.0f}", flush=True)
+    return rows
 
 
-def main():
+def main() -> None:
     for loss in LOSSES:
         print(
-            f"value and gradient of the {loss} through MatrixMLP(20, d), batch {BATCH}, float32"
+            f"value and gradient of the {loss} through MatrixMLP({N_INPUTS}, d), "
+            f"batch {BATCH_SIZE}, float32"
         )
         print(f"{'d':>5} {'time/ms':>9} {'memory/MiB':>11} {'whole process/MiB':>18}")
-        table = rows(loss)
-        time_power, memory_power = (
-            exponent(SIZES, [row[name] for row in table])
-            for name in ("ms", "above idle")
-        )
+        rows = measure_sizes(loss)
+        time_exponent = fit_exponent(SIZES, [row["ms"] for row in rows])
+        memory_exponent = fit_exponent(SIZES, [row["above idle"] for row in rows])
         print(
-            f"fitted exponents: time d^{time_power:.2f}, memory d^{memory_power:.2f}\n"
+            f"fitted exponents: time d^{time_exponent:.2f}, "
+            f"memory d^{memory_exponent:.2f}\n"
         )
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        measure(sys.argv[1], int(sys.argv[2]))
+        measure_here(sys.argv[1], int(sys.argv[2]))
     else:
         main()

@@ -3,7 +3,7 @@
     python benchmarks/search_regression.py TABLES --seeds 20 21 --data DIR --out FILE
 
 TABLES are enb, jura, whose splits from 20 on are of no report, or those of
-benchmarks/made_tables.py with `--rows`. All candidates share the means, and so the residuals; each
+benchmarks/synthetic_tables.py with `--rows`. All candidates share the means, and so the residuals; each
 line of the file is the negative log-likelihood of one candidate, by what corrects its contrast.
 
 Answer (results/search/regression.json), enb, splits 20 to 29, the same settings for all:
@@ -28,8 +28,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from made_tables import TABLES, made
-from regression import read, split
+from regression import read_table, split_rows
+from synthetic_tables import TABLES, make_table
 
 from mmlp import Gram, metrics
 from mmlp.estimators import mean
@@ -255,10 +255,10 @@ def rows_of(
 ) -> tuple[Any, Any, Any, Any, float]:
     """Return X, y of training, of testing, and the truth's nats a row, or zero."""
     if table in TABLES:
-        X, y, truth = made(table, n, seed)
+        X, y, truth = make_table(table, n, seed)
         return X[:n], y[:n], X[n:], y[n:], -float(truth.mean())
     assert data is not None
-    return *split(*read(data, table), seed), 0.0
+    return *split_rows(*read_table(data, table), seed), 0.0
 
 
 def main() -> None:

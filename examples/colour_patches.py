@@ -1,18 +1,18 @@
 """Patches of photographs, with covariances of 3072 x 3072.
 
 Two photographs come with scikit-learn: a palace (china.jpg) and a flower (flower.jpg).
-The left three quarters of the palace are the training part: 2000 patches of 32 x 32
-pixels and three colours, mirrored and with their channels permuted at random. The rest
-of it, mostly sky and trees, is a test part, and so is the flower, which differs in
-content: most of it is out of focus, in colours that the palace lacks. Values are
+The left three quarters of the palace give 2000 training patches of 32 x 32 pixels and
+three colours, mirrored and with their channels permuted at random. The remaining
+quarter, mostly sky and trees, is a test set. So is the flower, which differs in
+content: most of it is out of focus, in colours that the palace lacks. All values are
 standardised by one mean and one deviation, because permuted channels are alike.
 
-The decoder of a VAE maps 16 latent variables to a mean, a diagonal and 16 loadings: no
-array has the 9.4 million numbers of a covariance matrix. It is compared with one
-Gaussian with as many directions in all, 32 factors, by factor analysis. Scores are bits
-per value of the 3072, lower is better; uniform values would take 8. This shows scale
-and claims nothing else: two photographs are no benchmark, and the flower is far from
-the training data.
+The decoder of a VAE maps 16 latent variables to a mean, a diagonal and 16 loadings:
+nothing has the 9.4 million entries of a covariance matrix. It is compared with one
+Gaussian with as many directions in all, 32 factors fitted by factor analysis. Scores
+are bits per value (smaller is better); uniform values would take 8. The example shows
+that the scale is feasible and claims nothing else: two photographs are no benchmark,
+and the flower is far from the training data of the VAE.
 """
 
 import jax
@@ -25,84 +25,99 @@ from sklearn.feature_extraction.image import extract_patches_2d
 
 import mmlp
 
-SIDE = 32  # pixels
-SIZE = SIDE * SIDE * 3  # values of a patch
-LATENT = 16
+SIDE_IN_PIXELS = 32
+PATCH_SHAPE = (SIDE_IN_PIXELS, SIDE_IN_PIXELS, 3)
+N_VALUES = 3072  # of a patch: 32 x 32 x 3
+TRAINING_WIDTH_IN_PIXELS = 480
+N_TRAINING = 2000
+N_TEST = 200
+N_LATENT = 16
 RANK = 16
 BATCH_SIZE = 20
+LEARNING_RATE = 0.005
+N_DRAWS_PER_PATCH = 20
+N_SHOWN = 12
 
 
 def draw_patches(
     image: np.ndarray, n: int, seed: int, *, augment: bool = False
 ) -> np.ndarray:
-    """Draw n patches (n, 32, 32, 3) with values in [0, 256).
+    """Cut n patches (n, 32, 32, 3) at random places.
 
-    Uniform noise makes the integers of the image continuous.
+    Uniform noise is added to the integer values, which gives values in [0, 256).
     """
-    values = extract_patches_2d(image, (SIDE, SIDE), max_patches=n, random_state=seed)
+    size = (SIDE_IN_PIXELS, SIDE_IN_PIXELS)
+    patches = extract_patches_2d(image, size, max_patches=n, random_state=seed)
     rng = np.random.default_rng(seed)
     if augment:
         vertical, horizontal = rng.choice([-1, 1], (2, n))
-        values = [
-            patch[:: vertical[k], :: horizontal[k], rng.permutation(3)]
-            for k, patch in enumerate(values)
-        ]
-    return np.asarray(values) + rng.random((n, SIDE, SIDE, 3), np.float32)
+        patches = np.asarray(
+            [
+                patch[:: vertical[k], :: horizontal[k], rng.permutation(3)]
+                for k, patch in enumerate(patches)
+            ]
+        )
+    return patches + rng.random((n, *PATCH_SHAPE), np.float32)
 
 
-def loss(vae, X, key, t):
+def loss(vae: mmlp.VAE, X: jax.Array, key: jax.Array, t: jax.Array) -> jax.Array:
+    """Return the negative evidence lower bound per value, at time t of training."""
     likelihood, divergence = jax.vmap(vae.terms)(X, jax.random.split(key, len(X)))
-    # The weight of the KL term rises during the first third of the training.
-    weight = jnp.minimum(3 * t, 1)
-    return jnp.mean(weight * divergence - likelihood) / SIZE
+    warm_up = jnp.minimum(3 * t, 1)
+    return jnp.mean(warm_up * divergence - likelihood) / N_VALUES
 
 
-def fit_autoencoder(X: np.ndarray, epochs: int, key: jax.Array) -> mmlp.VAE:
-    key_encoder, key_decoder, key_calibration, key_fit = jax.random.split(key, 4)
+def train_vae(X: np.ndarray, epochs: int, key: jax.Array) -> mmlp.VAE:
+    """Train a VAE whose decoder has covariances of low rank plus diagonal."""
+    encoder_key, decoder_key, calibration_key, fit_key = jax.random.split(key, 4)
     encoder = mmlp.JointMatrixMLP(
-        in_features=SIZE,
-        dim=LATENT,
+        N_VALUES,
+        N_LATENT,
         hidden_dims=(20,),
-        out_features=LATENT + 1,
+        out_features=N_LATENT + 1,
         hidden_features=(50,),
-        key=key_encoder,
+        key=encoder_key,
     )
     decoder = mmlp.JointMatrixMLP(
-        in_features=LATENT,
-        dim=SIZE,
+        N_LATENT,
+        N_VALUES,
         hidden_dims=(20,),
-        out_features=SIZE + 1,
+        out_features=N_VALUES + 1,
         hidden_features=(50,),
         output=mmlp.LowRank(RANK),
-        key=key_decoder,
+        key=decoder_key,
     )
     vae = mmlp.VAE(mmlp.GaussianHead(encoder), mmlp.GaussianHead(decoder))
-    vae = mmlp.calibrate(vae, X[:500], targets=X[:500], key=key_calibration)
-    return mmlp.fit(
+    vae = mmlp.calibrate(vae, X[:500], targets=X[:500], key=calibration_key)
+
+    n_steps = epochs * len(X) // BATCH_SIZE
+    result = mmlp.fit(
         vae,
         loss,
         X,
-        key=key_fit,
+        key=fit_key,
         epochs=epochs,
         batch_size=BATCH_SIZE,
-        optimizer=mmlp.default_optimizer(epochs * len(X) // BATCH_SIZE, 0.005),
+        optimizer=mmlp.default_optimizer(n_steps, LEARNING_RATE),
         progress=False,
-    ).model
+    )
+    return result.model
 
 
 def fit_factor_analysis(X: np.ndarray) -> mmlp.TraceOneGaussian:
-    model = FactorAnalysis(LATENT + RANK, random_state=0).fit(X)
+    """Fit one Gaussian with as many factors as the VAE has directions."""
+    model = FactorAnalysis(N_LATENT + RANK, random_state=0).fit(X)
     covariance = mmlp.LowRankGram(model.noise_variance_**0.5, model.components_)
     return mmlp.TraceOneGaussian.from_moments(model.mean_, covariance)
 
 
 def draw_panels(panels: dict[str, np.ndarray]) -> None:
-    """Draw each row of patches, with values in [0, 256), below its title."""
+    """Draw each panel, values in [0, 256), as one line of patches."""
     figure, axes = pyplot.subplots(
         len(panels), 1, figsize=(8, 5.9), layout="constrained"
     )
     for axis, (title, values) in zip(axes, panels.items(), strict=True):
-        images = np.clip(np.asarray(values).reshape(-1, SIDE, SIDE, 3) / 256, 0, 1)
+        images = np.clip(np.asarray(values).reshape(-1, *PATCH_SHAPE) / 256, 0, 1)
         framed = np.pad(images, ((0, 0), (0, 0), (1, 1), (0, 0)), constant_values=1)
         axis.imshow(np.concatenate(list(framed), axis=1))
         axis.set_title(title, fontsize="medium", loc="left")
@@ -112,47 +127,55 @@ def draw_panels(panels: dict[str, np.ndarray]) -> None:
 
 def main(epochs: int = 8) -> None:
     china, flower = load_sample_images().images
+    left = china[:, :TRAINING_WIDTH_IN_PIXELS]
+    right = china[:, TRAINING_WIDTH_IN_PIXELS:]
     patches = {
-        "china.jpg, training part": draw_patches(china[:, :480], 2000, 0, augment=True),
-        "china.jpg, test part": draw_patches(china[:, 480:], 200, 1),
-        "flower.jpg, test": draw_patches(flower, 200, 2),
+        "china.jpg, training part": draw_patches(left, N_TRAINING, 0, augment=True),
+        "china.jpg, test part": draw_patches(right, N_TEST, 1),
+        "flower.jpg, test": draw_patches(flower, N_TEST, 2),
     }
-    train = patches["china.jpg, training part"]
-    mean = train.mean()
-    deviation = train.std()
-    tables = {
-        name: (values.reshape(-1, SIZE) - mean) / deviation
+    training_patches = patches["china.jpg, training part"]
+    mean = training_patches.mean()
+    deviation = training_patches.std()
+    X = {
+        name: (values.reshape(-1, N_VALUES) - mean) / deviation
         for name, values in patches.items()
     }
-    X = tables["china.jpg, training part"]
-    X_flower = tables["flower.jpg, test"]
+    X_train = X["china.jpg, training part"]
+    X_flower = X["flower.jpg, test"]
 
-    key_fit, key_evidence, key_samples = jax.random.split(jax.random.key(0), 3)
-    gaussian = fit_factor_analysis(X)
-    vae = fit_autoencoder(X, epochs, key_fit)
+    training_key, evidence_key, sample_key = jax.random.split(jax.random.key(0), 3)
+    gaussian = fit_factor_analysis(X_train)
+    vae = train_vae(X_train, epochs, training_key)
 
-    def to_bits(log_density) -> float:
-        """Return bits per value, in the units of the image."""
-        return (np.log(deviation) - np.mean(log_density) / SIZE) / np.log(2)
-
-    log_evidence = jax.jit(jax.vmap(lambda x: vae.log_evidence(x, key_evidence, 20)))
-    print(f"bits per value             {LATENT + RANK} factors   VAE")
-    for name, values in tables.items():
-        by_gaussian = to_bits(gaussian.log_prob(values[:200]))
-        by_vae = to_bits(jax.lax.map(log_evidence, values[:200].reshape(20, 10, -1)))
-        print(f"{name:27}{by_gaussian:10.2f}{by_vae:6.2f}")
-
-    U = vae.decode(vae.encode(X_flower[0]).mean).omega.U
-    largest = jnp.argsort(-jnp.sum(U**2, axis=1))[:12]
-    loadings = U[largest] / jnp.max(jnp.abs(U[largest]), axis=1, keepdims=True)
-
-    panels = {name: x[:12] * deviation + mean for name, x in tables.items()}
-    panels["samples of the VAE"] = vae.sample(key_samples, 12) * deviation + mean
-    samples = gaussian.sample(key_samples, (12,))
-    panels["samples of one Gaussian"] = samples * deviation + mean
-    panels["loadings at the first patch of flower.jpg, each scaled; grey is zero"] = (
-        128 + 127 * loadings
+    log_evidence = jax.jit(
+        jax.vmap(lambda x: vae.log_evidence(x, evidence_key, N_DRAWS_PER_PATCH))
     )
+    print(f"bits a value               {N_LATENT + RANK} factors   VAE")
+    for name, rows in X.items():
+        rows = rows[:N_TEST]
+        log_densities = (
+            gaussian.log_prob(rows),
+            jax.lax.map(log_evidence, rows.reshape(20, 10, -1)),
+        )
+        nats = [
+            np.log(deviation) - np.mean(log_p) / N_VALUES for log_p in log_densities
+        ]
+        print(f"{name:27}{nats[0] / np.log(2):10.2f}{nats[1] / np.log(2):6.2f}")
+
+    loadings = vae.decode(vae.encode(X_flower[0]).mean).omega.U
+    longest_first = jnp.argsort(-jnp.sum(loadings**2, axis=1))
+    loadings = loadings[longest_first][:N_SHOWN]
+    largest = jnp.max(jnp.abs(loadings), axis=1, keepdims=True)
+
+    panels = {name: rows[:N_SHOWN] * deviation + mean for name, rows in X.items()}
+    samples = vae.sample(sample_key, N_SHOWN)
+    panels["samples of the VAE"] = samples * deviation + mean
+    samples = gaussian.sample(sample_key, (N_SHOWN,))
+    panels["samples of one Gaussian"] = samples * deviation + mean
+    panels[
+        "loadings at the first patch of flower.jpg, each on its own scale; grey is zero"
+    ] = 128 + 127 * loadings / largest
     draw_panels(panels)
 
 

@@ -1,13 +1,13 @@
 """A Bayesian model with heavy tails, in NumPyro.
 
-The data are 200 returns of two assets, simulated with a power exponential distribution
-of exponent beta = 0.6 (beta = 1 is the Gaussian; smaller means heavier tails). The
-model has priors on location, correlation, scale and beta, and NUTS draws from the
-posterior through the density of `mmlp.numpyro`. eta and alpha enter as a product, so
-alpha is fixed at one.
+The data are 200 returns of two assets, simulated from a power exponential distribution
+with exponent beta = 0.6 (beta = 1 is the Gaussian; smaller means heavier tails). The
+model puts priors on location, correlation, scale and beta, and NUTS samples the
+posterior with the density of `mmlp.numpyro`. Only the product of eta and alpha enters
+the density, so alpha is fixed at one.
 
-The picture shows the posterior of beta, with the truth, and the data with the 90 %
-ellipse of the posterior mean.
+The picture shows the posterior of beta with the true value, and the data with the 90 %
+ellipse at the posterior mean.
 """
 
 import jax
@@ -22,10 +22,12 @@ import mmlp
 from mmlp.numpyro import TraceOnePowerExponential
 from mmlp.plotting import plot_ellipses
 
-BETA = 0.6
+TRUE_BETA = 0.6
+N_DAYS = 200
 
 
 def model(y: jax.Array) -> None:
+    """Declare priors and likelihood for returns y (n, 2)."""
     loc = numpyro.sample("loc", dist.Normal(0, 1).expand([2]).to_event(1))
     correlation = numpyro.sample("correlation", dist.LKJCholesky(2))
     # The ratio of the two standard deviations.
@@ -35,52 +37,44 @@ def model(y: jax.Array) -> None:
 
     # T may have any scale: Omega = T'T / tr(T'T).
     factor = jnp.transpose(correlation) * jnp.array([1.0, ratio])
-    returns = TraceOnePowerExponential(loc, factor, eta, 1.0, beta)
+    distribution = TraceOnePowerExponential(loc, factor, eta, 1.0, beta)
     with numpyro.plate("days", len(y)):
-        numpyro.sample("y", returns, obs=y)
+        numpyro.sample("y", distribution, obs=y)
 
 
-def simulate(key: jax.Array, n: int) -> jax.Array:
-    """Draw returns (n, 2)."""
+def simulate_returns(key: jax.Array, n: int) -> jax.Array:
+    """Draw n returns of two correlated assets, shape (n, 2)."""
     loc = jnp.array([0.1, 0.0])
     omega = mmlp.Gram.trace_one(jnp.array([[1.0, 0.6], [0.0, 0.8]]))
-    truth = mmlp.TraceOnePowerExponential(loc, omega, eta=1.0, alpha=1.0, beta=BETA)
+    truth = mmlp.TraceOnePowerExponential(loc, omega, 1.0, 1.0, TRUE_BETA)
     return truth.sample(key, (n,))
 
 
-def average_posterior(
-    posterior: dict[str, jax.Array],
-) -> mmlp.TraceOnePowerExponential:
-    """Return the distribution with the posterior means of the parameters."""
-    mean = {name: np.mean(draws, axis=0) for name, draws in posterior.items()}
-    omega = mmlp.Gram.trace_one(mean["correlation"].T * np.array([1.0, mean["ratio"]]))
-    return mmlp.TraceOnePowerExponential(
-        mean["loc"], omega, mean["eta"], 1.0, mean["beta"]
-    )
-
-
 def main(draws: int = 500) -> None:
-    y = simulate(jax.random.key(0), 200)
+    y = simulate_returns(jax.random.key(0), N_DAYS)
     mcmc = MCMC(NUTS(model), num_warmup=draws, num_samples=draws, progress_bar=False)
     mcmc.run(jax.random.key(1), y)
     posterior = mcmc.get_samples()
-
-    beta = posterior["beta"]
-    low, high = np.quantile(beta, [0.05, 0.95])
+    low, high = np.quantile(posterior["beta"], [0.05, 0.95])
     print(
-        f"beta: posterior mean {np.mean(beta):.2f}, "
-        f"90 % interval {low:.2f} to {high:.2f}, truth {BETA}"
+        f"beta: posterior mean {np.mean(posterior['beta']):.2f}, "
+        f"90 % interval {low:.2f} to {high:.2f}, truth {TRUE_BETA}"
     )
-    fitted = average_posterior(posterior)
-    inside = jnp.mean(fitted.mahalanobis(y) < fitted.radius_quantile(0.9))
-    print(f"the 90 % ellipse holds {100 * inside:.0f} % of the data")
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4), layout="constrained")
-    left.hist(beta, bins=30, density=True)
-    left.axvline(BETA, color="C3", label="truth")
+    left.hist(posterior["beta"], bins=30, density=True)
+    left.axvline(TRUE_BETA, color="C3", label="truth")
     left.axvline(1, color="grey", ls=":", label="Gaussian")
     left.set(xlabel=r"$\beta$", ylabel="posterior density")
     left.legend()
+
+    mean = {name: np.mean(samples, axis=0) for name, samples in posterior.items()}
+    omega = mmlp.Gram.trace_one(mean["correlation"].T * np.array([1.0, mean["ratio"]]))
+    fitted = mmlp.TraceOnePowerExponential(
+        mean["loc"], omega, mean["eta"], 1.0, mean["beta"]
+    )
+    inside = jnp.mean(fitted.mahalanobis(y) < fitted.radius_quantile(0.9))
+    print(f"the 90 % ellipse holds {100 * inside:.0f} % of the data")
     plot_ellipses(fitted, y, names=["first asset", "second asset"], ax=right)
     right.set(aspect="equal")
     figure.savefig("numpyro_model.png", dpi=120)

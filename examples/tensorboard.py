@@ -1,13 +1,13 @@
-"""Follow a training run from outside.
+"""Monitor a run from outside.
 
-It writes one line of CSV per epoch, and event files of TensorBoard where `tensorboardX`
-is installed:
+Write one line of CSV per epoch, and TensorBoard's event files if `tensorboardX` is
+installed:
 
     python examples/tensorboard.py runs/example
     tensorboard --logdir runs/example
 
-`on_epoch` takes any function of one `EpochInfo`; a resumed run calls it for the
-remaining epochs.
+`on_epoch` takes any function of one `EpochInfo`. A run that resumes after an
+interruption calls it for the remaining epochs.
 """
 
 import csv
@@ -20,14 +20,15 @@ import jax.numpy as jnp
 
 import mmlp
 
-Callback = Callable[[mmlp.EpochInfo], None]
+N_TRAINING = 150
+N_VALIDATION = 50
 
 
-def make_csv_writer(path: Path) -> Callback:
-    """Make a function for `on_epoch` that appends to a CSV file."""
+def write_csv(path: Path) -> Callable[[mmlp.EpochInfo], None]:
+    """Return a callback for `on_epoch` that appends to a CSV file."""
     path.parent.mkdir(parents=True, exist_ok=True)
 
-    def write(info: mmlp.EpochInfo) -> None:
+    def append_epoch(info: mmlp.EpochInfo) -> None:
         is_new = not path.exists()
         with open(path, "a", newline="") as file:
             writer = csv.writer(file)
@@ -42,54 +43,62 @@ def make_csv_writer(path: Path) -> Callback:
                 ]
             )
 
-    return write
+    return append_epoch
 
 
-def make_tensorboard_writer(folder: Path) -> Callback:
-    """Make a function for `on_epoch` that writes TensorBoard's event files."""
+def write_tensorboard(folder: Path) -> Callable[[mmlp.EpochInfo], None]:
+    """Return a callback for `on_epoch` that writes TensorBoard's event files."""
     try:
         from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ImportError(
-            "TensorBoard's event files need tensorboardX: pip install tensorboardX"
+            "`write_tensorboard` needs tensorboardX: pip install tensorboardX"
         ) from None
     writer = SummaryWriter(str(folder))
 
-    def write(info: mmlp.EpochInfo) -> None:
+    def add_epoch(info: mmlp.EpochInfo) -> None:
         writer.add_scalar("loss", float(info.loss), info.epoch)
         writer.add_scalar("validation", float(info.validation), info.epoch)
         writer.add_scalar("skipped steps", int(info.skipped), info.epoch)
         writer.flush()
 
-    return write
+    return add_epoch
 
 
-def loss(model, batch, key, t):
+def loss(
+    model: mmlp.MatrixMLP,
+    batch: tuple[jax.Array, mmlp.Gram],
+    key: jax.Array,
+    t: jax.Array,
+) -> jax.Array:
+    """Return the mean von Neumann divergence of a batch."""
     X, Y = batch
     return jnp.mean(mmlp.von_neumann(jax.vmap(model)(X), Y))
 
 
 def main(folder: Path) -> mmlp.FitResult:
     key = jax.random.key(0)
-    X = jax.random.normal(key, (200, 2))
+    X = jax.random.normal(key, (N_TRAINING + N_VALIDATION, 2))
     rotation = jnp.array([[0.8, 0.6], [-0.6, 0.8]])
     Y = mmlp.Gram.trace_one(jnp.exp(0.5 * X)[:, :, None] * rotation)
-    model = mmlp.calibrate(mmlp.MatrixMLP(2, 2, (6,), key=key), X, key=key)
+    training = (X[:N_TRAINING], Y[:N_TRAINING])
+    validation = (X[N_TRAINING:], Y[N_TRAINING:])
 
-    callbacks = [make_csv_writer(folder / "epochs.csv")]
+    callbacks = [write_csv(folder / "epochs.csv")]
     try:
-        callbacks.append(make_tensorboard_writer(folder))
+        callbacks.append(write_tensorboard(folder))
     except ImportError as error:
         print(error)
 
+    model = mmlp.calibrate(mmlp.MatrixMLP(2, 2, (6,), key=key), X, key=key)
     return mmlp.fit(
         model,
         loss,
-        (X[:150], Y[:150]),
+        training,
         key=key,
         epochs=30,
         batch_size=25,
-        validation=(X[150:], Y[150:]),
+        validation=validation,
         on_epoch=callbacks,
     )
 

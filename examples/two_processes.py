@@ -1,12 +1,12 @@
-"""Two processes train one model.
+"""Train one model in two processes.
 
-Each process has one device, and every batch is spread over both. On one machine, this
-starts both processes itself:
+Each process holds one device, and every batch is spread over both. Without arguments
+the program starts both processes on this machine:
 
     python examples/two_processes.py
 
-On several machines, start the same program on each, with the address of the first and
-its own number:
+On several machines, start the same program on each of them with the address of the
+first and its own number, counted from 0:
 
     python examples/two_processes.py ADDRESS:PORT NUMBER_OF_PROCESSES MY_NUMBER
 """
@@ -24,13 +24,19 @@ import optax
 import mmlp
 
 
-def loss(model, batch, key, t):
+def loss(
+    model: mmlp.MatrixMLP,
+    batch: tuple[jax.Array, mmlp.Gram],
+    key: jax.Array,
+    t: jax.Array,
+) -> jax.Array:
+    """Return the mean von Neumann divergence of a batch."""
     X, Y = batch
     return jnp.mean(mmlp.von_neumann(jax.vmap(model)(X), Y))
 
 
 def fit_network() -> mmlp.FitResult:
-    """Fit as one process would: nothing here knows of the others."""
+    """Fit the network, with the code that a single process would run."""
     X = np.random.default_rng(0).normal(size=(40, 2)).astype(jnp.zeros(()).dtype)
     rotation = np.array([[0.8, 0.6], [-0.6, 0.8]], X.dtype)
     Y = mmlp.Gram(np.exp(0.5 * X)[:, :, None] * rotation).scaled(0.4)
@@ -48,8 +54,9 @@ def fit_network() -> mmlp.FitResult:
 
 
 def main(address: str, n_processes: int, number: int) -> None:
+    """Join the other processes, train, and report the loss."""
     if os.environ.get("JAX_PLATFORMS") == "cpu":
-        # GPUs need no such line.
+        # GPUs do not need this setting.
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.distributed.initialize(address, num_processes=n_processes, process_id=number)
 
@@ -63,21 +70,23 @@ def main(address: str, n_processes: int, number: int) -> None:
     jax.distributed.shutdown()
 
 
-def start_both_processes() -> int:
+def start_two_processes() -> int:
     """Run this program twice on this machine and return the larger exit status."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}"
-    command = [sys.executable, __file__, address, "2"]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    children = [
-        subprocess.Popen([*command, number], env=environment) for number in ("0", "1")
+    with socket.socket() as free_socket:
+        free_socket.bind(("localhost", 0))
+        address = f"localhost:{free_socket.getsockname()[1]}"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, __file__, address, "2", number],
+            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        )
+        for number in ("0", "1")
     ]
-    return max(child.wait() for child in children)
+    return max(process.wait() for process in processes)
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 4:
         main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
     else:
-        sys.exit(start_both_processes())
+        sys.exit(start_two_processes())

@@ -424,6 +424,7 @@ def paper_vae(
     features = check_size(features, "paper_vae(features=...)")
     latent = check_size(latent, "paper_vae(latent=...)")
 
+    output_of_form: dict[str, Output]
     if network is MatrixMLP:
         output_of_form = {"d": Diagonal(MercerSigmoid()), "f": Dense(MercerSigmoid())}
     else:
@@ -432,7 +433,7 @@ def paper_vae(
 
     def make_head(family: str, form: str, inputs: int, dim: int, key: Array) -> Any:
         head = GaussianHead if family == "N" else PowerExponentialHead
-        options = {"out_features": dim + head.extra}
+        options: dict[str, Any] = {"out_features": dim + head.extra}
         if form in output_of_form:
             options["output"] = output_of_form[form]
         # Options of the caller take precedence.

@@ -2,8 +2,9 @@
 
     python -m reproduction example1 density --quick
     python -m reproduction all --data DIR
-    python -m reproduction frey --keep DIR        one experiment takes all of its settings
+    python -m reproduction frey --keep DIR
 
+A single experiment has an option for each of its settings.
 The results go into the folder `report` (or `--out`): a JSON file for each experiment, its figures,
 and `index.html`.
 """
@@ -16,15 +17,14 @@ from pathlib import Path
 
 from mmlp.cli import interrupts
 from mmlp.cli.dataclass_parser import join_words, option, parse_fields, suggest
-from reproduction.harness.run import RunOptions, parse_run, run_several
+from reproduction.harness.run import PROGRAM, RunOptions, parse_run, run_several
 from reproduction.harness.targets import TARGETS
 
-PROGRAM = "python -m reproduction"
 STATUS_WRONG_ARGUMENTS = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SeveralTargets(RunOptions):
+class SharedOptions(RunOptions):
     seeds: int | None = option(
         None, lowest=1, help="Runs with different seeds, where there are any."
     )
@@ -33,7 +33,8 @@ class SeveralTargets(RunOptions):
     )
 
 
-SeveralTargets.__doc__ = f"""{__doc__}
+# The docstring is the text of `--help`.
+SharedOptions.__doc__ = f"""{__doc__}
 Targets: {", ".join(TARGETS)}, or all.
 `{PROGRAM} TARGET --help` lists the settings of one target."""
 
@@ -60,10 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if is_single:
             run = parse_run(targets[0], options)
         else:
-            values = parse_fields(options, [SeveralTargets], f"{PROGRAM} TARGETS")
+            values = parse_fields(options, [SharedOptions], f"{PROGRAM} TARGETS")
+        # This comes after parsing, so that `--help` needs no target.
         if not targets:
             raise ValueError(
-                f"name what to reproduce, such as `{PROGRAM} all --quick`."
+                f"name at least one target, such as `{PROGRAM} all --quick`."
             )
     except ValueError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)

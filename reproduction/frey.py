@@ -29,13 +29,13 @@ from reproduction.vaes.fit_and_score import (
     score_simple_densities,
 )
 from reproduction.vaes.frey_claims import (
-    BEST,
+    CHOLESKY,
     GROUPS,
-    NARROW,
-    OURS,
-    PAPERS,
+    JOINT,
+    MATRIX,
+    PAPER_RECIPE,
     VON_NEUMANN,
-    WIDE,
+    WIDE_CHOLESKY,
 )
 from reproduction.vaes.images import (
     ImageSettings,
@@ -62,13 +62,14 @@ class Settings(ImageSettings):
     latents: tuple[int, ...] = (5, 8)
     # Models of the matrix MLP.
     models: tuple[str, ...] = MODELS
-    # Models of the other networks. Ours at its best has the first of these, as have all
-    # networks with other than the first of `latents`.
+    # Models of the Cholesky MLPs. The joint matrix MLP has only the first of these. So
+    # do the Cholesky MLPs for all but the first of `latents`.
     compared: tuple[str, ...] = ("EfNf", "NfNf")
     # Splits of the matrix MLP.
     seeds: int = 3
-    # Splits of the duel between ours at its best and its rivals, for each of `latents`.
-    # Their seeds begin at `first`; no choice of settings has seen them.
+    # Numbers of splits, for each of `latents`, of the duel: the comparison of the joint
+    # matrix MLP with its rivals. Their seeds begin at `first`; no search for settings
+    # has used these splits.
     duels: tuple[int, ...] = (16, 10)
     first: int = 300
     # Importance samples.
@@ -93,17 +94,17 @@ class Settings(ImageSettings):
     def duel_seeds(self, k: int) -> range:
         """Return the seeds of the duel with k latent variables.
 
-        If fewer seeds are requested than by default, the duel has no more than that.
+        If `seeds` is below its default, the duel has at most that many.
         """
         duels_by_latent = dict(zip(self.latents, self.duels, strict=False))
         count = duels_by_latent.get(k, self.seeds)
-        if self.seeds < 3:
+        if self.seeds < type(self).seeds:
             count = min(count, self.seeds)
         return range(self.first, self.first + count)
 
 
 class TrainedRow(NamedTuple):
-    """A row of the table that is trained.
+    """A row of the table whose model is trained.
 
     Parameters
     ----------
@@ -123,7 +124,7 @@ class TrainedRow(NamedTuple):
 
 
 def list_rows(settings: Settings) -> list[TrainedRow]:
-    """Return every row that is trained, those that take longest first.
+    """Return all rows whose models are trained, those that take longest first.
 
     The paper's recipe and the von Neumann objective have the first of `latents` only,
     so that the whole takes about an hour on two cores.
@@ -134,23 +135,23 @@ def list_rows(settings: Settings) -> list[TrainedRow]:
         is_first = k == settings.latents[0]
         duel_seeds = settings.duel_seeds(k)
 
-        best_recipe = tuned_recipe("joint", settings.compared[0])
-        rows.append(TrainedRow(k, BEST, best_recipe, duel_seeds))
+        joint_recipe = tuned_recipe("joint", settings.compared[0])
+        rows.append(TrainedRow(k, JOINT, joint_recipe, duel_seeds))
         compared = settings.compared if is_first else settings.compared[:1]
         for model in compared:
             recipe = tuned_recipe("cholesky", model)
-            rows.append(TrainedRow(k, NARROW, recipe, duel_seeds))
+            rows.append(TrainedRow(k, CHOLESKY, recipe, duel_seeds))
         for model in compared:
             recipe = tuned_recipe("cholesky wide", model)
-            rows.append(TrainedRow(k, WIDE, recipe, duel_seeds))
+            rows.append(TrainedRow(k, WIDE_CHOLESKY, recipe, duel_seeds))
 
         for model in settings.models:
             recipe = tuned_recipe("matrix", model)
-            rows.append(TrainedRow(k, OURS, recipe, seeds))
+            rows.append(TrainedRow(k, MATRIX, recipe, seeds))
             if is_first:
                 kl = "sampled" if model == "EfEf" else "exact"
-                papers_recipe = Recipe(model, literal=True, kl=kl)
-                rows.append(TrainedRow(k, PAPERS, papers_recipe, seeds))
+                paper_recipe = Recipe(model, literal=True, kl=kl)
+                rows.append(TrainedRow(k, PAPER_RECIPE, paper_recipe, seeds))
             if is_first and model == "NfNf":
                 recipe = dataclasses.replace(recipe, kl="von_neumann")
                 rows.append(TrainedRow(k, VON_NEUMANN, recipe, seeds))
@@ -175,7 +176,7 @@ def run(settings: Settings) -> dict:
     samples = [
         {"k": row["k"], "model": row["model"], "draws": draws}
         for row, draws in zip(trained, draws_by_row, strict=True)
-        if row["group"] == OURS
+        if row["group"] == MATRIX
     ]
     figures = [{"file": "frey-train.png", "caption": TRAIN_CAPTION}]
     for k in settings.latents:
@@ -254,22 +255,24 @@ def train_flow(settings: Settings) -> dict[str, dict]:
     """
     if not flows.is_available():
         return {}
-    flow = flows.tuned_flow().with_sizes(settings.epochs, settings.hidden)
+    recipe = flows.tuned_recipe().with_sizes(settings.epochs, settings.hidden)
     seeds = settings.duel_seeds(settings.latents[0])
-    description = {"flow": dataclasses.asdict(flow), "seeds": list(seeds)}
+    description = {"flow": dataclasses.asdict(recipe), "seeds": list(seeds)}
 
     def compute() -> dict:
-        return flows.fit_and_score_flow(flow, settings.make_splits(seeds))
+        return flows.fit_and_score_flow(recipe, settings.make_splits(seeds))
 
     return {flows.NAME: settings.load_or_compute(description, compute)}
 
 
 def make_notes(settings: Settings, trained: list[dict]) -> list[str]:
     """Return what a reader of the table must know."""
-    ours = [row for row in trained if row["group"] not in (PAPERS, VON_NEUMANN)]
-    n_models = sum(len(row["KLD"]) for row in ours)
+    our_rows = [
+        row for row in trained if row["group"] not in (PAPER_RECIPE, VON_NEUMANN)
+    ]
+    n_models = sum(len(row["KLD"]) for row in our_rows)
     collapsed = []
-    for row in ours:
+    for row in our_rows:
         n_collapsed = int(np.sum(np.array(row["KLD"]) < MAX_COLLAPSED_KLD))
         if n_collapsed:
             collapsed.append(
@@ -282,11 +285,11 @@ def make_notes(settings: Settings, trained: list[dict]) -> list[str]:
         f"Collapsed, with a KLD below {MAX_COLLAPSED_KLD} nats, of {n_models} models "
         f"trained by our recipes: {'; '.join(collapsed) or 'none'}. None is trained "
         "twice.",
-        "A claim holds where it does by more than two standard errors, paired over "
+        "A claim holds if the difference is more than two standard errors, paired over "
         "splits. All are splits of one video: more of them tell more about the method, "
         "not about other images.",
-        "The paper's number of epochs is unsaid: its recipe has 100 here; so is its "
-        "split.",
+        "The paper reports neither its number of epochs nor its split; its recipe has "
+        "100 epochs here.",
         f"Joint and Cholesky MLPs and simple densities have {len(duel_seeds)} splits "
         f"at k = {k}, with seeds from {duel_seeds[0]} on, which no search has used; "
         f"all other rows have {settings.seeds} splits, with seeds from 0 on, whose "
@@ -294,7 +297,7 @@ def make_notes(settings: Settings, trained: list[dict]) -> list[str]:
         "Optimiser, step, weight decay, noise and warm-up of each group were chosen by "
         "validation on splits not used here, mostly with EfNf "
         "(results/search/vaes.json has what was tried).",
-        "The matrix MLPs without a joined MLP have 150 epochs, joint and Cholesky MLPs "
+        "The matrix MLPs that are not joint have 150 epochs, joint and Cholesky MLPs "
         "300.",
         f"IW has {settings.samples} importance samples.",
         "Joint and Cholesky MLPs are trained on all training images, for a number of "
@@ -320,8 +323,8 @@ def make_table(k: int, trained: list[dict], simple: dict[str, dict]) -> dict:
         for row in rows_of_group:
             # The paper reports LL and KLD only.
             paper = ()
-            if group in (PAPERS, OURS):
-                paper = frey_claims.PAPER.get(k, {}).get(row["model"], ())
+            if group in (PAPER_RECIPE, MATRIX):
+                paper = frey_claims.PAPER_SCORES.get(k, {}).get(row["model"], ())
             published = dict(zip(SCORES, paper, strict=False))
             cells = [
                 mean_cell(row[score], paper=published.get(score)) for score in SCORES

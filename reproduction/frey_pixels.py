@@ -40,11 +40,11 @@ from reproduction.vaes.images import (
     ImageSettings,
     Split,
     encode_parts,
+    fit_shrunk_components,
     gaussian_log_density,
+    make_pixel_components,
     pack_images,
     save_image_panels,
-    shrink_principal_directions,
-    standardize_pixels,
     temper_scales,
     unpack_images,
 )
@@ -138,7 +138,7 @@ def run(settings: Settings) -> dict:
 
     gaussian_scores = []
     for split in parts:
-        components, _ = shrink_principal_directions(split)
+        components, _ = fit_shrunk_components(split)
         gaussian_scores.append(gaussian_log_density(components, split.test))
     results = {
         name: train_model(settings, name)
@@ -212,8 +212,8 @@ def train_model(settings: Settings, name: str) -> dict:
 def encode_pixels(parts: ImageParts, rotated: bool) -> Split:
     """Return the coordinates of a VAE: standardised pixels or principal directions."""
     if not rotated:
-        return encode_parts(parts, standardize_pixels(parts.train))
-    components, _ = shrink_principal_directions(parts)
+        return encode_parts(parts, make_pixel_components(parts.train))
+    components, _ = fit_shrunk_components(parts)
     return encode_parts(parts, temper_scales(components, WHITENING_POWER))
 
 

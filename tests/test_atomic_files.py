@@ -206,7 +206,9 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(name, tmp_path):
     write_numbers(pipe)
     reader.join(timeout=60)
     assert stat.S_ISFIFO(os.stat(pipe).st_mode)
-    assert np.array_equal(tables.read(copy).columns(tables.read(copy).names), np.eye(2))
+    assert np.array_equal(
+        tables.read(copy).select_columns(tables.read(copy).names), np.eye(2)
+    )
 
 
 @pytest.mark.skipif(

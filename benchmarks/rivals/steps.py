@@ -1,11 +1,16 @@
 """Training steps in JAX: the bound of a VAE NfNf, its gradient, and an update.
 
-`library` is this library, a whole epoch in one `lax.scan`; `by_hand` is the same model as one would
-write it down from the paper, one compiled step at a time; `jacobians` is the paper's
-backpropagation (`mmlp.alpha`); `product` is for comparison.
+`run_mmlp` is this library, a whole epoch in one `lax.scan`. `run_by_hand` is the same
+model as one would write it down from the paper, one compiled step at a time.
+`run_jacobians` is the paper's backpropagation (`mmlp.alpha`). `run_product` is a large
+matrix product, for comparison.
+
+Each `run_` function returns (run, n_steps, facts), see `rivals.turns`.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,8 +21,12 @@ import optax
 import mmlp
 from mmlp.alpha import activations, densities, general, vae
 
-FEATURES, LATENT, STEPS = 10, 5, 40
-MODELS = {
+N_INPUTS = 10
+N_LATENT = 5
+STEPS_PER_RUN = 40
+LEARNING_RATE = 1e-3
+
+NETWORK_OPTIONS: dict[str, dict[str, Any]] = {
     "matrix": {"network": mmlp.MatrixMLP},
     "cholesky": {"network": mmlp.CholeskyMLP},
     "joint": {"network": mmlp.JointMatrixMLP, "hidden_features": (100, 100)},
@@ -28,158 +37,196 @@ MODELS = {
     },
 }
 
+RunAndFacts = tuple[Callable[[], Any], int, dict[str, Any]]
+Layer = dict[str, jax.Array]
 
-def library(
+
+def run_mmlp(
     model: str,
     hidden: list[int],
     batch: int,
     optimizer: str = "adam",
     count: bool = False,
-):
-    """`count`: also the arithmetic of a step, by XLA's own account."""
+) -> RunAndFacts:
+    """Train with this library; with `count`, also report the arithmetic of a step.
+
+    The arithmetic is what XLA's cost analysis says.
+    """
     key = jax.random.key(0)
-    X = jax.random.normal(key, (STEPS, batch, FEATURES))
-    net = mmlp.paper_vae(
-        "NfNf", FEATURES, LATENT, tuple(hidden), key=key, **MODELS[model]
+    X = jax.random.normal(key, (STEPS_PER_RUN, batch, N_INPUTS))
+    autoencoder = mmlp.paper_vae(
+        "NfNf", N_INPUTS, N_LATENT, tuple(hidden), key=key, **NETWORK_OPTIONS[model]
     )
-    net = mmlp.calibrate(net, X[0], key=key)
-    params, static = eqx.partition(net, eqx.is_inexact_array)
-    adam = optax.flatten(optax.adam(1e-3))
-    update = {"adam": adam, "default": mmlp.default_optimizer(100_000)}[optimizer]
+    autoencoder = mmlp.calibrate(autoencoder, X[0], key=key)
+    params, static = eqx.partition(autoencoder, eqx.is_inexact_array)
+    if optimizer == "adam":
+        update_rule = optax.flatten(optax.adam(LEARNING_RATE))
+    else:
+        update_rule = mmlp.default_optimizer(100_000)
 
-    def loss(params, X, key):
-        bounds = jax.vmap(eqx.combine(params, static).elbo)(
-            X, jax.random.split(key, len(X))
-        )
-        return -jnp.mean(bounds)
+    def loss(params: Any, X: jax.Array, key: jax.Array) -> jax.Array:
+        autoencoder = eqx.combine(params, static)
+        return -jnp.mean(jax.vmap(autoencoder.elbo)(X, jax.random.split(key, len(X))))
 
-    def step(carry, X):
+    def step(carry: tuple, X: jax.Array) -> tuple[tuple, jax.Array]:
         params, state, key = carry
-        key, draw = jax.random.split(key)
-        value, gradient = jax.value_and_grad(loss)(params, X, draw)
-        updates, state = update.update(gradient, state, params)
+        key, step_key = jax.random.split(key)
+        value, gradient = jax.value_and_grad(loss)(params, X, step_key)
+        updates, state = update_rule.update(gradient, state, params)
         return (optax.apply_updates(params, updates), state, key), value
 
-    start = params, update.init(params), key
+    start = (params, update_rule.init(params), key)
     epoch = jax.jit(lambda carry, X: jax.lax.scan(step, carry, X))
     facts = {}
     if count:
-        account = jax.jit(step).lower(start, X[0]).cost_analysis() or {}
-        facts["mflop"] = float(account["flops"]) / 1e6
-    return lambda: jax.block_until_ready(epoch(start, X)), STEPS, facts
+        cost: Any = jax.jit(step).lower(start, X[0]).cost_analysis() or {}
+        facts["mflop"] = float(cost["flops"]) / 1e6
+    return lambda: jax.block_until_ready(epoch(start, X)), STEPS_PER_RUN, facts
 
 
-def by_hand(batch: int, density: str):
-    """H formed as matrices, Eq. (mmlpb), and the Gaussian by a "cholesky" or "lu" of Omega."""
-    keys = jax.random.split(jax.random.key(0), 3)
-    X = jax.random.normal(keys[0], (STEPS, batch, FEATURES))
-    params = weights(keys[1], FEATURES, LATENT), weights(keys[2], LATENT, FEATURES)
-    adam = optax.adam(1e-3)
+def run_by_hand(batch: int, density: str) -> RunAndFacts:
+    """Form H as matrices, Eq. (mmlpb), and decompose Omega for the Gaussian.
+
+    `density` is "cholesky" or "lu".
+    """
+    data_key, encoder_key, decoder_key = jax.random.split(jax.random.key(0), 3)
+    X = jax.random.normal(data_key, (STEPS_PER_RUN, batch, N_INPUTS))
+    first_params = (
+        draw_weights(encoder_key, N_INPUTS, N_LATENT),
+        draw_weights(decoder_key, N_LATENT, N_INPUTS),
+    )
+    adam = optax.adam(LEARNING_RATE)
 
     @jax.jit
-    def step(params, state, X, key):
-        def loss(params):
-            draws = jax.random.normal(key, (batch, LATENT))
-            return -jnp.mean(
-                jax.vmap(lambda x, e: bound(params, x, e, density))(X, draws)
-            )
+    def step(params: tuple, state: Any, X: jax.Array, key: jax.Array) -> tuple:
+        def loss(params: tuple) -> jax.Array:
+            noise = jax.random.normal(key, (batch, N_LATENT))
+            bounds = jax.vmap(lambda x, e: compute_bound(params, x, e, density))
+            return -jnp.mean(bounds(X, noise))
 
         value, gradient = jax.value_and_grad(loss)(params)
         updates, state = adam.update(gradient, state, params)
         return optax.apply_updates(params, updates), state, value
 
-    draws = jax.random.split(keys[0], STEPS)
+    step_keys = jax.random.split(data_key, STEPS_PER_RUN)
 
-    def run():
-        now, state = params, adam.init(params)
-        for x, key in zip(X, draws, strict=True):
-            now, state, value = step(now, state, x, key)
+    def run() -> None:
+        params = first_params
+        state = adam.init(params)
+        value = jnp.nan
+        for x, key in zip(X, step_keys, strict=True):
+            params, state, value = step(params, state, x, key)
         if not jnp.isfinite(value):
-            raise FloatingPointError(f"Error: the loss is {value} after {STEPS} steps")
+            raise FloatingPointError(
+                f"Error: the loss is {value} after {STEPS_PER_RUN} steps"
+            )
 
-    return run, STEPS, {}
+    return run, STEPS_PER_RUN, {}
 
 
-def weights(key, inputs: int, dim: int, hidden=(30, 30, 30)) -> list[dict]:
-    """Layers from the input to the output."""
-    layers, sizes, widths = [], (inputs, *hidden, dim), (hidden[0], *hidden, dim + 1)
-    for i, own in enumerate(jax.random.split(key, len(sizes) - 1)):
+def draw_weights(
+    key: jax.Array, n_inputs: int, dim: int, hidden: tuple[int, ...] = (30, 30, 30)
+) -> list[Layer]:
+    """Draw the weights of a network by hand, from the input to the output."""
+    layers = []
+    sizes = (n_inputs, *hidden, dim)
+    widths = (hidden[0], *hidden, dim + 1)
+    for i, layer_key in enumerate(jax.random.split(key, len(sizes) - 1)):
         shapes = {
             "W": (sizes[i + 1], sizes[i]),
             "B": (sizes[i + 1], sizes[i + 1]),
             "A": (sizes[i + 1], widths[i]),
             "C": (widths[i + 1], sizes[i + 1]),
         }
-        keys = dict(zip(shapes, jax.random.split(own, 4), strict=True))
-        layer = {
-            k: jax.random.normal(keys[k], s) / math.sqrt(s[1])
-            for k, s in shapes.items()
-        }
-        layers.append({**layer, "b": jnp.zeros(widths[i + 1])})
+        keys = jax.random.split(layer_key, 4)
+        layer = {}
+        for weight_key, (name, shape) in zip(keys, shapes.items(), strict=True):
+            layer[name] = jax.random.normal(weight_key, shape) / math.sqrt(shape[1])
+        layer["b"] = jnp.zeros(widths[i + 1])
+        layers.append(layer)
     return layers
 
 
-def network(layers, x):
-    """(vector, Omega, its factor T)."""
-    H = T = jnp.outer(x, jnp.ones(len(x)))
+def apply_network(
+    layers: list[Layer], x: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return the vector, Omega and its factor T for one input x."""
+    T = jnp.outer(x, jnp.ones(len(x)))
+    H = T
     h = jnp.ones(layers[0]["A"].shape[1])
     for i, p in enumerate(layers):
-        W, d = p["W"], len(H) if i else 1
+        is_first = i == 0
+        is_last = i == len(layers) - 1
+        W = p["W"]
+        d = 1 if is_first else len(H)
         Z = d * W @ H @ W.T + p["B"]
         T = jnp.tanh(Z)
         T = T / jnp.linalg.norm(T)
         H = T.T @ T
         z = len(H) * p["C"] @ H @ p["A"] @ h + p["b"]
-        h = jnp.tanh(z) if i < len(layers) - 1 else z
+        h = z if is_last else jnp.tanh(z)
     return h, H, T
 
 
-def bound(params, x, draw, density: str):
-    """The evidence lower bound with one draw."""
-    vector, Omega, T = network(params[0], x)
-    mu, log_eta = vector[:-1], vector[-1]
-    s = mu + jnp.exp(log_eta / 2) * T.T @ draw
-    logdet = log_determinant_and_solution(Omega, mu, density)[0]
-    kl = 0.5 * (jnp.exp(log_eta) + mu @ mu - LATENT - LATENT * log_eta - logdet)
-    vector, Omega, _ = network(params[1], s)
-    mu, log_eta = vector[:-1], vector[-1]
-    logdet, solution = log_determinant_and_solution(Omega, x - mu, density)
+def compute_bound(params: tuple, x: jax.Array, noise: jax.Array, density: str) -> Any:
+    """Return the evidence lower bound of one row with one draw."""
+    encoder, decoder = params
+    vector, Omega, T = apply_network(encoder, x)
+    mu = vector[:-1]
+    log_eta = vector[-1]
+    s = mu + jnp.exp(log_eta / 2) * T.T @ noise
+    logdet, _ = decompose(Omega, mu, density)
+    kl = 0.5 * (jnp.exp(log_eta) + mu @ mu - N_LATENT - N_LATENT * log_eta - logdet)
+
+    vector, Omega, _ = apply_network(decoder, s)
+    mu = vector[:-1]
+    log_eta = vector[-1]
+    logdet, solution = decompose(Omega, x - mu, density)
     quadratic = (x - mu) @ solution / jnp.exp(log_eta)
-    return -0.5 * (FEATURES * (jnp.log(2 * jnp.pi) + log_eta) + logdet + quadratic) - kl
+    constant = N_INPUTS * (jnp.log(2 * jnp.pi) + log_eta)
+    return -0.5 * (constant + logdet + quadratic) - kl
 
 
-def log_determinant_and_solution(A, b, density: str):
+def decompose(A: jax.Array, b: jax.Array, density: str) -> tuple[jax.Array, jax.Array]:
+    """Return log det A and A^-1 b."""
     if density == "lu":
         return jnp.linalg.slogdet(A)[1], jnp.linalg.solve(A, b)
     L = jnp.linalg.cholesky(A)
-    return 2 * jnp.sum(jnp.log(jnp.diag(L))), jax.scipy.linalg.cho_solve((L, True), b)
+    logdet = 2 * jnp.sum(jnp.log(jnp.diag(L)))
+    return logdet, jax.scipy.linalg.cho_solve((L, True), b)
 
 
-def jacobians():
-    """The gradient of one sample's bound, NumPy in float64; no update."""
+def run_jacobians() -> RunAndFacts:
+    """Compute the gradient of one row's bound in NumPy and float64; no update."""
     rng = np.random.default_rng(0)
-    decoder, encoder = paper_layers(LATENT, FEATURES), paper_layers(FEATURES, LATENT)
-    x, draws = rng.normal(size=FEATURES), rng.normal(size=(1, LATENT))
+    decoder = make_paper_layers(N_LATENT, N_INPUTS)
+    encoder = make_paper_layers(N_INPUTS, N_LATENT)
+    x = rng.normal(size=N_INPUTS)
+    noise = rng.normal(size=(1, N_LATENT))
     density = densities.gaussian_log_density
-    return lambda: vae.d_est_n(decoder, encoder, density, x, draws), 1, {}
+    return lambda: vae.d_est_n(decoder, encoder, density, x, noise), 1, {}
 
 
-def paper_layers(inputs: int, dim: int) -> list[general.Layer]:
-    """Of the same sizes, from the output to the input."""
+def make_paper_layers(n_inputs: int, dim: int) -> list[general.Layer]:
+    """Return layers of the same sizes, from the output to the input."""
     layers = []
-    for i, p in enumerate(reversed(weights(jax.random.key(0), inputs, dim))):
-        p = {name: np.asarray(value, float) for name, value in p.items()}
-        h = activations.tanh if i else activations.identity
-        layers.append(general.Layer(**p, H=activations.mercer_sigmoid(), h=h))
+    weights = draw_weights(jax.random.key(0), n_inputs, dim)
+    for i, jax_weights in enumerate(reversed(weights)):
+        arrays = {name: np.asarray(value, float) for name, value in jax_weights.items()}
+        is_output = i == 0
+        layers.append(
+            general.Layer(
+                **arrays,
+                H=activations.mercer_sigmoid(),
+                h=activations.identity if is_output else activations.tanh,
+            )
+        )
     return layers
 
 
-def product(size: int = 2000):
-    """A large product: what the machine can do in float32."""
+def run_product(size: int = 2000) -> RunAndFacts:
+    """Multiply large matrices: what the machine can do in float32."""
     A = jax.random.normal(jax.random.key(0), (size, size))
     multiply = jax.jit(jnp.matmul)
-    return (
-        lambda: jax.block_until_ready(multiply(A, A)),
-        1,
-        {"mflop": 2 * size**3 / 1e6},
-    )
+    facts = {"mflop": 2 * size**3 / 1e6}
+    return lambda: jax.block_until_ready(multiply(A, A)), 1, facts

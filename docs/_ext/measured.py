@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from rivals import figure, page
+from rivals import figure, tables
 from sphinx.util.docutils import SphinxDirective
 
 DRAWN = Path(__file__).parent.parent / "_build" / "drawn"
 
 
 class Speed(SphinxDirective):
-    """A table by its name in benchmarks/rivals/page.py, "figure", "gpu" or "machine"."""
+    """A table by its name in benchmarks/rivals/tables.py, "figure", "gpu" or "machine"."""
 
     required_arguments = 1
 
@@ -21,20 +21,20 @@ class Speed(SphinxDirective):
 def text(name: str) -> str:
     """What stands in the page; where there is no record, the command that makes it."""
     if name == "gpu":
-        record = page.read("speed-h200")
+        record = tables.read_record("speed-h200")
         return (
-            page.gpu(record)
+            tables.format_gpu(record)
             if record
             else "Not measured yet: `benchmarks/gpu.py --record`."
         )
-    record = page.read() or {}
+    record = tables.read_record() or {}
     if name == "machine":
-        return page.machine(record)
+        return tables.format_machine(record)
     if name == "figure":
         DRAWN.mkdir(parents=True, exist_ok=True)
-        figure.draw(record, DRAWN / "speed.png")
+        figure.draw_record(record, DRAWN / "speed.png")
         return "![ratios, growth with size, first fit](/_build/drawn/speed.png)"
-    return page.show(record, name)
+    return tables.format_table(record, name)
 
 
 def setup(app):

@@ -13,7 +13,7 @@ from sphinx.util.docutils import SphinxDirective
 from mmlp.reporting.page import render_table
 from mmlp.reporting.results_page import write_results_page
 from mmlp.reporting.tables import Table
-from reproduction.harness.run import PAPER, find_experiment
+from reproduction.harness.run import PAGE_HEADING, find_experiment
 from reproduction.harness.targets import TARGETS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -30,7 +30,7 @@ def build(app) -> None:
         if "experiment" in record:  # others are tables of benchmarks
             shutil.copy(path, folder)
             draw(record, folder)
-    write_results_page(folder, PAPER, TARGETS)
+    write_results_page(folder, PAGE_HEADING, TARGETS)
 
 
 def draw(record: dict, folder: Path) -> None:
@@ -76,15 +76,13 @@ def section(record: dict) -> str:
 
 
 def body(record: dict) -> str:
-    """Text and claims; tables; what is not like for like."""
+    """Text and claims; tables; notes."""
     result = record["result"]
     tables = "\n".join(
         f"```{{raw}} html\n{render_table(Table.from_record(table))}\n```"
         for table in result.get("tables", [])
     )
-    notes = "".join(
-        f"- Not like for like: {note}\n" for note in result.get("notes", [])
-    )
+    notes = "".join(f"- Note: {note}\n" for note in result.get("notes", []))
     return f"""{result.get("about", "")}
 
 {"".join(f"- {line}{chr(10)}" for line in verdicts(record))}

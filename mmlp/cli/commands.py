@@ -61,8 +61,8 @@ class LoadedModel:
     def load(cls, path: Path) -> "LoadedModel":
         """Load the estimator in a file."""
         estimator = estimators.load(path)
-        inputs = tables.number_columns("x", estimator.n_features_in_)
-        targets = tables.number_columns("y", estimator.n_targets)
+        inputs = tables.make_column_names("x", estimator.n_features_in_)
+        targets = tables.make_column_names("y", estimator.n_targets)
         # Without this attribute scikit-learn does not ask for the names in arrays.
         inputs = vars(estimator).pop("feature_names_in_", inputs)
         targets = getattr(estimator, "target_names_", targets)
@@ -103,7 +103,8 @@ class LoadedModel:
                 names = self.inputs
                 if self.encoder is not None:
                     names = self.encoder.get_feature_names_out(self.inputs)
-            place = f"{table.place(error.row)}, column {str(names[error.column])!r}"
+            column = str(names[error.column])
+            place = f"{table.describe_place(error.row)}, column {column!r}"
             raise FileError(
                 f"{table.path}, {place}", error.problem, remedy=error.remedy
             ) from None
@@ -167,7 +168,7 @@ def predict(command: Predict) -> int:
         first = next(chunks)
 
     widths = [array.shape[1] for array in first.values() if array.ndim > 1]
-    axis_names = model.targets or tables.number_columns("", max(widths, default=0))
+    axis_names = model.targets or tables.make_column_names("", max(widths, default=0))
     tables.write(out, itertools.chain([first], chunks), axis_names)
     return 0
 
@@ -288,4 +289,4 @@ def _count_rows(results: Results) -> int:
 
 
 def _place_in_table(table: tables.Table, rows: np.ndarray, row: int) -> str:
-    return table.place(int(rows[row]))
+    return table.describe_place(int(rows[row]))

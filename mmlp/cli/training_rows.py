@@ -128,7 +128,7 @@ def _read_matrix_rows(path: Path, estimator: Any) -> TrainingRows:
     if len(X) < MIN_ROWS:
         raise ValueError(f"{path} has {len(X)} row, too few to fit.")
 
-    names = tables.number_columns("x", X.shape[1])
+    names = tables.make_column_names("x", X.shape[1])
     encoder = _make_encoder(estimator)
     is_category = find_declared_categories(
         X, encoder.categories, names, type(estimator).__name__
@@ -169,7 +169,7 @@ def _read_table_rows(command: FitOptions, estimator: Any) -> TrainingRows:
         inputs=data.inputs,
         targets=data.targets if estimator.targets == "columns" else None,
         target_names=targets,
-        place=lambda row: table.place(int(data.rows[row])),
+        place=lambda row: table.describe_place(int(data.rows[row])),
         summary=summary,
         number_format=number_format,
     )
@@ -187,10 +187,10 @@ def _choose_columns(
                 f"{command.data} has no array 'y' to predict; add it, or name columns of X "
                 "by --targets x0,x1."
             )
-        inputs = table.others((*targets, *ignore))
+        inputs = table.list_other_names((*targets, *ignore))
     else:
         # The targets of an .npz are left out, and may be named by --ignore as well.
-        inputs = table.others(tuple(dict.fromkeys((*targets, *ignore))))
+        inputs = table.list_other_names(tuple(dict.fromkeys((*targets, *ignore))))
         targets = ()
     if not inputs:
         table.check_usable()

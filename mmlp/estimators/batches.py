@@ -17,7 +17,7 @@ MAX_ROWS_PER_EPOCH = 2**17
 MAX_VALIDATION_ROWS = 20_000
 
 
-class TrainingRows(NamedTuple):
+class ArrangedRows(NamedTuple):
     """Rows as `fit_many` takes them.
 
     Attributes
@@ -46,7 +46,7 @@ def arrange_training_rows(
     row_weights: np.ndarray,
     rows_by_network: list[np.ndarray],
     batch_size: int,
-) -> TrainingRows:
+) -> ArrangedRows:
     """Copy the rows of each network, or share one table where there are too many."""
     if max(map(len, rows_by_network)) > MAX_ROWS_PER_EPOCH:
         return share_rows(arrays, row_weights, rows_by_network, batch_size)
@@ -58,7 +58,7 @@ def copy_rows(
     row_weights: np.ndarray,
     rows_by_network: list[np.ndarray],
     batch_size: int,
-) -> TrainingRows:
+) -> ArrangedRows:
     """Give each network a copy of its rows, with weights of mean one."""
     n_networks = len(rows_by_network)
     n_padded = round_up_to_few_sizes(max(map(len, rows_by_network)), batch_size)
@@ -70,7 +70,7 @@ def copy_rows(
     weights = weights * (n_padded / weights.sum(axis=1, keepdims=True))
 
     copies = tuple(array[indices] for array in arrays)
-    return TrainingRows((copies, weights.astype(arrays[0].dtype)))
+    return ArrangedRows((copies, weights.astype(arrays[0].dtype)))
 
 
 def share_rows(
@@ -78,7 +78,7 @@ def share_rows(
     row_weights: np.ndarray,
     rows_by_network: list[np.ndarray],
     batch_size: int,
-) -> TrainingRows:
+) -> ArrangedRows:
     """Give all networks one table, and each the indices of its rows in every epoch."""
     n_networks = len(rows_by_network)
     most_rows = max(map(len, rows_by_network))
@@ -95,4 +95,4 @@ def share_rows(
 
     # The order of the axes spreads the padding over all parts.
     parts = indices.reshape(n_networks, rows_per_part, n_parts).swapaxes(1, 2)
-    return TrainingRows((table, weights.astype(arrays[0].dtype)), parts)
+    return ArrangedRows((table, weights.astype(arrays[0].dtype)), parts)

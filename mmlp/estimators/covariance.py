@@ -16,6 +16,7 @@ from jax.typing import DTypeLike
 
 from mmlp.distributions import Elliptical
 from mmlp.estimators.chunks import apply_networks, nest_stack
+from mmlp.estimators.covariance_networks import MatrixNetworkSizes
 from mmlp.estimators.cross_fitting import (
     CrossFit,
     Fold,
@@ -29,6 +30,7 @@ from mmlp.estimators.training_settings import TrainingSettings
 from mmlp.networks.heads import GaussianHead, Head, PowerExponentialHead, StudentTHead
 from mmlp.spd import SPD
 
+# The heads of the families of distributions.
 FAMILIES = {
     "gaussian": GaussianHead,
     "power_exponential": PowerExponentialHead,
@@ -73,10 +75,11 @@ class Calibration(NamedTuple):
     shape : array
         Standardizes residuals to total variance one; see `CovarianceForm.fit_shape`.
     contrast : float or array
-        How far the covariances of rows are moved towards their centre.
+        For full covariances the factor, from 0 to 1, of the deviations of log V from
+        its centre. For low-rank ones, the factors (a, b) of diag(s^2) and U'U.
     gain : float
-        How much smaller the error of the mean of all networks is than that of the
-        networks that have not seen a row.
+        Multiplies the covariances, because the mean of all networks errs less than the
+        out-of-fold predictions.
     """
 
     shape: np.ndarray
@@ -123,6 +126,16 @@ class CovarianceSettings:
     initial_networks: Any = None
     initial_shape: np.ndarray | None = None
 
+    def network_sizes(self, n_inputs: int, n_targets: int) -> MatrixNetworkSizes:
+        """Return the sizes of the networks for these numbers of columns."""
+        return MatrixNetworkSizes(
+            architecture=self.architecture,
+            n_inputs=n_inputs,
+            dim=n_targets,
+            hidden_dims=self.hidden_dims,
+            hidden_features=self.hidden_features,
+        )
+
 
 class ResidualTable(NamedTuple):
     """Out-of-fold residuals, from which covariances are learnt and calibrated.
@@ -168,7 +181,13 @@ class CovarianceForm(abc.ABC):
     A form is stateless. It is fitted in three steps: `fit_shape` standardizes residuals
     to total variance one, networks learn the covariances of these, and `calibrate`
     corrects them by held-out residuals.
+
+    The *tail* are the parameters of the family beyond mean and covariance, such as the
+    degrees of freedom of Student's t; there may be none.
     """
+
+    # Whether the residuals decide on the sizes of networks (`choose_network`).
+    sizes_depend_on_residuals: ClassVar[bool]
 
     # Whether `predict_parts` gets all networks at once, or one of them.
     combines_networks: ClassVar[bool]
@@ -309,11 +328,13 @@ def compile_covariance(
 ) -> None:
     """Compile what `fit_covariance` will run, before the residuals are known."""
     form = settings.form
-    if form.combines_networks:
-        return  # The residuals decide on the rank, and so on the networks.
+    if form.sizes_depend_on_residuals:
+        return
     validation_arrays = None
     if validation is not None:
         validation_arrays = (validation.inputs, validation.targets)
+
+    # Targets and zeros stand for the residuals, because only shapes matter.
     build, initial_targets = form.choose_network(
         settings, table.n_inputs, table.targets, table.row_weights
     )

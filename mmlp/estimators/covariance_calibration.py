@@ -1,10 +1,10 @@
 """Calibrate learnt covariances on held-out rows: common shape, contrast and gain.
 
 - The covariance of all residuals gives the *shape* by which residuals are standardized.
-- log V varies too much over rows, as the output of any fitted network does. It is moved
-  towards its centre by the factor (`contrast_`) that makes held-out residuals most
-  likely. For low-rank covariances, the diagonal and the loadings are each multiplied by
-  a number instead.
+- log V varies too much over rows, as the output of any fitted network does. Its
+  deviations from its centre are multiplied by the factor (`contrast_`) that makes
+  held-out residuals most likely. For low-rank covariances, the diagonal and the
+  loadings are each multiplied by a number instead.
 - The mean of all networks errs less than the out-of-fold predictions. Rows are split
   into folds twice, and the difference of the two predictions tells by how much
   (`gain_`).
@@ -33,9 +33,9 @@ def fit_shape(residuals: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
 
     The covariance is shrunk as Ledoit and Wolf (2004) do. They do not shrink at all
     where the products of residuals are the same in all rows, as they often are in two
-    rows. If their result is not of full rank, the covariance is shrunk by the
-    approximation of the oracle (Chen et al., 2010), whose shrinkage is never zero. A
-    column without residuals keeps the scale of the target.
+    rows. If their result is not of full rank, oracle approximating shrinkage is used
+    instead (Chen et al., 2010), which is never zero. A column whose residuals are all
+    zero keeps the scale of the target.
 
     Parameters
     ----------
@@ -69,14 +69,14 @@ def fit_contrast(
     residuals: np.ndarray,
     row_weights: np.ndarray,
 ) -> float:
-    """Find the factor c in [0, 1] of log V for which the residuals are most likely.
+    """Find the contrast c in [0, 1] for which the residuals are most likely.
 
         -log p = log det V / 2 - log_generator(u) + const
              u = k e'V^-1 e,   V = k Sigma
 
-    where k is the `variance_factor`. The zero of the derivative with respect to c is
-    found, not the minimum: this needs fewer digits of the generator, which may have
-    those of float32.
+    where k is the `variance_factor`, and c multiplies log V - log(I / d). The zero of
+    the derivative with respect to c is found, not the minimum: this needs fewer digits
+    of the generator, which may be computed in float32.
 
     Parameters
     ----------
@@ -93,15 +93,15 @@ def fit_contrast(
     projections = np.einsum("nij,ni->nj", eigenvectors, residuals)
     squares = projections**2 * variance_factor[:, None]
 
-    # The derivatives of the eigenvalues of log V with respect to c.
-    rates = eigenvalues + np.log(d)
+    # The deviations of the eigenvalues of log V from those of log(I / d).
+    deviations = eigenvalues + np.log(d)
 
     def derivative(c: float) -> float:
-        terms = squares * np.exp(np.log(d) - c * rates)
+        terms = squares * np.exp(np.log(d) - c * deviations)
         u = np.sum(terms, axis=1)
-        u_derivative = -np.sum(terms * rates, axis=1)
+        u_derivative = -np.sum(terms * deviations, axis=1)
         slopes, _ = _generator_slopes(family, d, u, tail)
-        by_row = np.sum(rates, axis=1) / 2 - slopes * u_derivative
+        by_row = np.sum(deviations, axis=1) / 2 - slopes * u_derivative
         return float(np.average(by_row, weights=row_weights))
 
     if derivative(0.0) >= 0:
@@ -168,10 +168,10 @@ def gain_from_squares(
 ) -> float:
     """Return the gain, from mean squares of residuals and disagreement in units of V.
 
-    The covariance of residuals is E + B / 2 for the mean of two networks, and E + B /
-    n_networks for that of all, where B, the covariance of a network about the mean of
-    many, is half the covariance of the disagreement of two. B is at most twice E + B /
-    2: an estimate above that means E = 0.
+    The covariance of residuals is E + B / 2 for the mean of two networks, and
+    E + B / n_networks for that of all, where B, the covariance of a network about the
+    mean of many, is half the covariance of the disagreement of two. B is at most twice
+    E + B / 2: an estimate above that means E = 0.
     """
     share = 0.0
     if residual_square > 0:

@@ -18,7 +18,7 @@ import numpy as np
 from mmlp.compilation import Compiled, combine_model, partition_model
 from mmlp.errors import CallError
 from mmlp.estimators.batches import (
-    TrainingRows,
+    ArrangedRows,
     arrange_training_rows,
     copy_rows,
     sample_validation_rows,
@@ -29,11 +29,11 @@ from mmlp.training import FitResult, fit_many
 from mmlp.training.fit import compile_many
 from mmlp.training.optimizers import optimizer_by_progress
 
-# New networks are calibrated at this many rows.
+# New networks are calibrated (`mmlp.networks.calibration`) at this many rows.
 N_CALIBRATION_ROWS = 128
 
-# Small tables are padded to batches of at least this many rows.
-MIN_PADDED_ROWS = 64
+# The size of a batch that holds all rows is a multiple of this number.
+SINGLE_BATCH_UNIT = 64
 
 
 class Fold(NamedTuple):
@@ -92,11 +92,12 @@ class CrossFit:
     Parameters
     ----------
     build : callable
-        `build(key, X)` returns a network, calibrated at the rows X, or `build(key, X,
-        initial_targets)`. Equal ones share a compiled program, so it must be hashable,
-        as must be `sample_loss`.
+        `build(key, X)`, or `build(key, X, initial_targets)` if these are set, returns
+        a new network that is calibrated at the rows X. Equal builders share a compiled
+        program, so `build` must be hashable, and so must `sample_loss`.
     sample_loss : callable
-        `sample_loss(network, key, t, *row)` is the loss of one row of `arrays`.
+        `sample_loss(network, key, t, *row)` is the loss of one row of `arrays`, where
+        t is the progress of training, from 0 to 1.
     arrays : tuple of arrays with n_rows rows
         The inputs first.
     row_weights : array of shape (n_rows,)
@@ -132,8 +133,8 @@ class _Preparation(NamedTuple):
     networks: Any
     keys: np.ndarray
     batch_size: int
-    training: TrainingRows
-    validation: TrainingRows
+    training: ArrangedRows
+    validation: ArrangedRows
 
 
 def fit_networks(
@@ -203,11 +204,12 @@ def _prepare(task: CrossFit, settings: TrainingSettings) -> _Preparation:
     most_rows = max(map(len, training_rows))
     # A batch beyond the rows of the table would hold padding only.
     batch_size = min(
-        settings.batch_size, round_up_to_few_sizes(most_rows, MIN_PADDED_ROWS)
+        settings.batch_size, round_up_to_few_sizes(most_rows, SINGLE_BATCH_UNIT)
     )
     check_number_of_steps(settings.max_epochs, most_rows, batch_size)
 
     arrays = tuple(np.asarray(array, settings.dtype) for array in task.arrays)
+    # If training resumes, only the keys are needed.
     networks, keys = _draw_networks(task, arrays[0], settings.dtype)
     if task.initial_networks is not None:
         networks = task.initial_networks
@@ -352,6 +354,8 @@ def _describe_difference(networks: Any, expected: Any, dtype: np.dtype) -> str |
         if np.shape(leaf) != np.shape(other):
             name = jax.tree_util.keystr(path)
             return f"weights {name} of shape {np.shape(other)}, not {np.shape(leaf)}"
-    if any(getattr(leaf, "dtype", dtype) != dtype for _, leaf in leaves):
-        return f"weights of {dtype}, not of another dtype"
+    for _, leaf in leaves:
+        leaf_dtype = getattr(leaf, "dtype", dtype)
+        if leaf_dtype != dtype:
+            return f"weights of {dtype}, not {leaf_dtype}"
     return None

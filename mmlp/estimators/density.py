@@ -36,7 +36,7 @@ from mmlp.estimators.low_rank_covariance import (
     select_initial_rows,
 )
 from mmlp.estimators.scaling import Scaling
-from mmlp.estimators.target_columns import is_constant, name_columns
+from mmlp.estimators.target_columns import describe_columns, is_constant
 from mmlp.networks import CholeskyMLP, JointMatrixMLP, LowRank
 from mmlp.networks.calibration import calibrate
 from mmlp.vae import MODELS, VAE, paper_vae
@@ -290,7 +290,7 @@ class MatrixVAE(
         constant = np.flatnonzero(is_constant(X))
         if len(constant):
             names = getattr(self, "feature_names_in_", getattr(self, "names", None))
-            columns = name_columns(constant, names, "column")
+            columns = describe_columns(constant, names, "column")
             verb = "is" if len(constant) == 1 else "are"
             raise CallError(
                 f"{columns} {verb} constant over the {len(X)} rows that are used, so "

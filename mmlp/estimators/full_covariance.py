@@ -16,10 +16,7 @@ from mmlp.estimators.covariance import (
     CovarianceSettings,
     ResidualTable,
 )
-from mmlp.estimators.covariance_networks import (
-    FullCovarianceBuilder,
-    MatrixNetworkSizes,
-)
+from mmlp.estimators.covariance_networks import FullCovarianceBuilder
 from mmlp.estimators.cross_fitting import out_of_fold
 from mmlp.estimators.precision import check_range, check_rounding
 from mmlp.estimators.target_columns import TargetColumns
@@ -70,11 +67,12 @@ class TriangularFactors(NamedTuple):
 class FullCovariance(CovarianceForm):
     """Full covariances, averaged over networks in log space.
 
-    Arithmetic means would cover too much. `shape_` (d, d) is L, with LL' / d the
-    covariance of all residuals; `contrast_` is the factor by which log V is moved to
-    its centre.
+    Arithmetic means would be too large. `shape_` (d, d) is L, with LL' / d the
+    covariance of all residuals; `contrast_` multiplies the deviations of log V from its
+    centre.
     """
 
+    sizes_depend_on_residuals = False
     combines_networks = False
 
     def fit_shape(self, residuals: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
@@ -93,13 +91,7 @@ class FullCovariance(CovarianceForm):
         row_weights: np.ndarray,
     ) -> tuple[Callable, None]:
         """Return a builder of networks; they start from no residuals."""
-        sizes = MatrixNetworkSizes(
-            architecture=settings.architecture,
-            n_inputs=n_inputs,
-            dim=residuals.shape[1],
-            hidden_dims=settings.hidden_dims,
-            hidden_features=settings.hidden_features,
-        )
+        sizes = settings.network_sizes(n_inputs, residuals.shape[1])
         return FullCovarianceBuilder(settings.head, sizes), None
 
     def calibrate(

@@ -1,7 +1,7 @@
 """Gaussian processes for the mean of `MultivariateRegressor`, on small tables.
 
-    k(x, x') = a exp(-|s (x - x')|^2 / 2) + b (1 + x . x') / (1 + p),    noise v /
-    weight
+    k(x, x') = a exp(-|s (x - x')|^2 / 2) + b (1 + x . x') / (1 + p)
+    noise = v / weight
 
 There is one for each target; s, a, b and v maximize the marginal likelihood.
 Out-of-fold predictions need no further fit: with P = (K + noise)^-1, the errors of a
@@ -34,7 +34,7 @@ MAX_ROWS_FOR_KERNEL = 250
 # are among those that choose the kernel, and must not be learnt by heart.
 MIN_ROWS_PER_RATE = 20
 
-# float32 would not hold the weights for less noise.
+# With less noise, the weights of the posterior mean would be too large for float32.
 MIN_NOISE = 1e-5
 
 MAX_KERNEL_ITERATIONS = 60
@@ -85,8 +85,9 @@ class Kernel(NamedTuple):
         """Return the smooth part and the linear part, (n, n) each."""
         scaled = x * self.s
         squares = np.sum(scaled**2, axis=1)
-        distances = np.maximum(squares[:, None] + squares - 2 * scaled @ scaled.T, 0)
-        smooth = self.a * np.exp(-distances / 2)
+        differences = squares[:, None] + squares - 2 * scaled @ scaled.T
+        squared_distances = np.maximum(differences, 0)
+        smooth = self.a * np.exp(-squared_distances / 2)
         linear = self.b * (1 + x @ x.T) / (1 + x.shape[1])
         return smooth, linear
 
@@ -121,7 +122,7 @@ def fit_gaussian_process(
     kernel_rows = rng.permutation(table.n_rows)[:MAX_ROWS_FOR_KERNEL]
 
     kernels = []
-    dual_weights = []
+    alphas = []
     predictions = [np.empty(table.targets.shape) for _ in partitions]
     for j, target in enumerate(table.targets.T):
         kernel = choose_kernel(
@@ -130,13 +131,13 @@ def fit_gaussian_process(
         P, _ = invert(kernel.covariance(table.inputs, noise))
         alpha = P @ target
         kernels.append(kernel)
-        dual_weights.append(alpha)
+        alphas.append(alpha)
         for values, folds in zip(predictions, partitions, strict=True):
             for _, rows in folds:
                 errors = np.linalg.solve(P[np.ix_(rows, rows)], alpha[rows])
                 values[rows, j] = target[rows] - errors
 
-    mean = _posterior_mean(table.inputs, kernels, np.array(dual_weights), dtype)
+    mean = _posterior_mean(table.inputs, kernels, np.array(alphas), dtype)
     return mean, predictions
 
 
@@ -228,10 +229,11 @@ def choose_blending_weights(
     network_mean: np.ndarray,
     process_mean: np.ndarray,
 ) -> np.ndarray:
-    """Return the weights (d,) of the Gaussian process that bring the mean nearest.
+    """Return the weights (d,) of the Gaussian process, from 0 to 1.
 
-    (1 - weight) network_mean + weight process_mean is then nearest to the targets (n,
-    d), for weights from 0 to 1.
+    They minimize the squared error of the mean of each target (n, d),
+
+        (1 - weight) network_mean + weight process_mean
     """
     difference = process_mean - network_mean
     error = targets - network_mean

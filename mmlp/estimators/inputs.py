@@ -25,7 +25,7 @@ from mmlp.tables.encoder import (
     TableEncoder,
     find_declared_categories,
     find_incomplete_rows,
-    keep_cells,
+    preserve_cells,
 )
 from mmlp.tables.kinds import Kind, Numbers
 from mmlp.tables.problems import ProblemsError
@@ -90,7 +90,7 @@ def read_training_table(estimator: Any, X: Any, y: Any, weights: Any) -> Trainin
     """
     is_category = check_column_arguments(estimator, X)
     kinds = getattr(X, "kinds", None)
-    X = keep_cells(X)
+    X = preserve_cells(X)
     X, y, weights, known_rows = _leave_out_unknown_targets(estimator, X, y, weights)
     X, y = validate_data(
         estimator,
@@ -126,7 +126,7 @@ def read_columns(estimator: Any, X: Any) -> ColumnTable:
     kinds = getattr(X, "kinds", None)
     values = validate_data(
         estimator,
-        keep_cells(X),
+        preserve_cells(X),
         ensure_min_samples=MIN_ROWS,
         reset=not estimator._resumes,
         **LOOSE_VALIDATION,
@@ -183,7 +183,9 @@ def encode_training_rows(
 
 def encode_rows(estimator: Any, X: Any) -> np.ndarray:
     """Check and encode the X of a prediction, (n_rows, n_inputs)."""
-    values = validate_data(estimator, keep_cells(X), reset=False, **LOOSE_VALIDATION)
+    values = validate_data(
+        estimator, preserve_cells(X), reset=False, **LOOSE_VALIDATION
+    )
     return estimator.columns_.encode(np.asarray(values), name_columns(estimator))
 
 
@@ -197,7 +199,7 @@ def check_column_arguments(estimator: Any, X: Any) -> list[bool]:
     ):
         check_choice(call, "categories", estimator.categories, CATEGORY_CHOICES)
     return find_declared_categories(
-        X, estimator.categories, names=estimator.names, who=call
+        X, estimator.categories, names=estimator.names, class_name=call
     )
 
 

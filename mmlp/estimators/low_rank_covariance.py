@@ -30,10 +30,7 @@ from mmlp.estimators.covariance import (
     CovarianceSettings,
     ResidualTable,
 )
-from mmlp.estimators.covariance_networks import (
-    LowRankCovarianceBuilder,
-    MatrixNetworkSizes,
-)
+from mmlp.estimators.covariance_networks import LowRankCovarianceBuilder
 from mmlp.estimators.precision import check_range, check_rounding
 from mmlp.estimators.target_columns import TargetColumns
 from mmlp.spd import DiagonalGram, LowRankGram
@@ -90,13 +87,15 @@ class DiagonalPlusLowRank(NamedTuple):
 
 
 class LowRankCovariance(CovarianceForm):
-    """Covariances of low rank, averaged over networks by geometric means of s.
+    """Covariances diag(s^2) + U'U, averaged over networks.
 
-    Of the loadings U of all networks the main directions are kept. `shape_` (d,) are
-    scales of the residuals, and `contrast_` is (a, b), by which diag(s^2) and U'U are
-    multiplied so that held-out residuals are most likely.
+    The average has the geometric mean of s, and the main directions of the loadings U
+    of all networks. `shape_` (d,) are scales of the residuals, and `contrast_` is
+    (a, b), by which diag(s^2) and U'U are multiplied so that held-out residuals are
+    most likely.
     """
 
+    sizes_depend_on_residuals = True  # through the rank
     combines_networks = True
 
     def fit_shape(self, residuals: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
@@ -117,13 +116,7 @@ class LowRankCovariance(CovarianceForm):
         row_weights: np.ndarray,
     ) -> tuple[Callable, np.ndarray]:
         """Return a builder of networks, and the residuals that they start from."""
-        sizes = MatrixNetworkSizes(
-            architecture=settings.architecture,
-            n_inputs=n_inputs,
-            dim=residuals.shape[1],
-            hidden_dims=settings.hidden_dims,
-            hidden_features=settings.hidden_features,
-        )
+        sizes = settings.network_sizes(n_inputs, residuals.shape[1])
         rank = choose_rank(settings.rank, residuals, row_weights)
         build = LowRankCovarianceBuilder(settings.head, sizes, rank)
         return build, select_initial_rows(residuals)
@@ -149,7 +142,7 @@ class LowRankCovariance(CovarianceForm):
 
         `network` is the stack of all networks.
         """
-        over_networks = eqx.filter_vmap(_parts, in_axes=(eqx.if_array(0), None))
+        over_networks = eqx.filter_vmap(_predict_one, in_axes=(eqx.if_array(0), None))
         scale, U, *tail = over_networks(network, x)
         tail = network.distribution.average_tails(*tail, axis=0)
         return *average_networks(scale, U), *tail
@@ -206,7 +199,7 @@ def average_networks(scale: Array, U: Array) -> tuple[Array, Array, Array]:
     return scale, jnp.sum(U[:-m] ** 2, axis=0), U[-m:]
 
 
-def _parts(network: Any, x: Any) -> tuple:
+def _predict_one(network: Any, x: Any) -> tuple:
     """Return s, U and the tail of one network."""
     distribution = network(x)
     V = distribution.covariance
@@ -264,7 +257,8 @@ class HeldOutSpectrum(NamedTuple):
     """What the likelihood of held-out residuals needs to know about V.
 
     With P = U / s, the residuals e and the disagreements are divided by s, and split
-    into parts along the principal directions of the rows of P and beside them.
+    into parts along the principal directions of the rows of P and orthogonal to them.
+    The axis of size 2 is that of residuals and disagreements.
 
     Attributes
     ----------
@@ -273,17 +267,17 @@ class HeldOutSpectrum(NamedTuple):
         log det diag(s^2).
     eigenvalues : array of shape (n, m)
         Of PP'.
-    squares_beside : array of shape (n, 2)
-        Squared lengths of both beside the rows of P.
+    orthogonal_squares : array of shape (n, 2)
+        Squared lengths of the parts orthogonal to the rows of P.
     squares_along : array of shape (n, 2, m)
-        Squares of both along the principal directions.
+        Squared lengths along each of the principal directions.
     tail : list of arrays of shape (n,)
     """
 
     dim: int
     logdet: Any
     eigenvalues: Any
-    squares_beside: Any
+    orthogonal_squares: Any
     squares_along: Any
     tail: list[Any]
 
@@ -296,7 +290,7 @@ class HeldOutSpectrum(NamedTuple):
             network = select_network(networks, k)
             n_chunks = -(-len(held_out_rows) // ROWS_PER_CHUNK)
             for rows in np.array_split(held_out_rows, n_chunks):
-                parts = apply_networks(_parts, network, table.inputs[rows])
+                parts = apply_networks(_predict_one, network, table.inputs[rows])
                 scale, U, *tail = (part[:, 0].astype(np.float64) for part in parts)
                 vectors = np.stack(
                     [table.residuals[rows], table.disagreement[rows]], axis=1
@@ -305,11 +299,11 @@ class HeldOutSpectrum(NamedTuple):
                 rows_of_chunks.append(rows)
 
         order = np.argsort(np.concatenate(rows_of_chunks))
-        logdet, eigenvalues, beside, along, *tail = (
+        logdet, eigenvalues, orthogonal, along, *tail = (
             np.concatenate(arrays)[order] for arrays in zip(*chunks, strict=True)
         )
         return cls(
-            table.residuals.shape[1], logdet, eigenvalues, beside, along, list(tail)
+            table.residuals.shape[1], logdet, eigenvalues, orthogonal, along, list(tail)
         )
 
     def squares(self, a: Any, b: Any) -> tuple[Any, Any]:
@@ -319,7 +313,7 @@ class HeldOutSpectrum(NamedTuple):
         """
         damping = 1 + b / a * self.eigenvalues
         along = (self.squares_along / damping[:, None]).sum(axis=-1)
-        both = (self.squares_beside + along) / a
+        both = (self.orthogonal_squares + along) / a
         return both[:, 0], both[:, 1]
 
     def fit_contrast(
@@ -371,6 +365,6 @@ def decompose(
     projections = (vectors @ P.mT @ eigenvectors) ** 2 / divisors
     along = np.where(is_positive[:, None], projections, 0)
 
-    beside = np.maximum(np.sum(vectors**2, axis=-1) - np.sum(along, axis=-1), 0)
+    orthogonal = np.maximum(np.sum(vectors**2, axis=-1) - np.sum(along, axis=-1), 0)
     logdet = 2 * np.sum(np.log(scale), axis=-1)
-    return logdet, np.where(is_positive, eigenvalues, 0), beside, along
+    return logdet, np.where(is_positive, eigenvalues, 0), orthogonal, along

@@ -1,13 +1,13 @@
 """Fit the conditional mean of `MultivariateRegressor`.
 
 The mean is an average of MLPs that are cross-fitted: each network is trained without
-one fold of the rows, so that its residuals on that fold are honest. On small tables a
-Gaussian process is blended in. On larger tables a first round of networks settles three
-questions before the final networks are trained:
+one fold of the rows, so that its residuals on that fold are those of new rows. On small
+tables a Gaussian process is blended in. On larger tables a first round of networks
+settles three questions before the final networks are trained:
 
 - Which learning rate suits the noise? With more noise than signal, a smaller one is
   better; held-out rows choose.
-- Which inputs matter? An MLP fits noise by each of the others, so they are left out.
+- Which inputs matter? The others only help an MLP to fit noise, so they are left out.
 - How noisy is each row? Errors are divided by their usual size, lest noisy rows
   dominate.
 """
@@ -49,19 +49,22 @@ from mmlp.networks import Perceptron
 from mmlp.networks.calibration import calibrate
 from mmlp.training import FitResult
 
-# Held-out rows choose among these; with more rows there is less noise to fit.
+# Held-out rows choose among these factors of the learning rate.
 LEARNING_RATE_FACTORS = (1.0, 0.25)
+
+# With more rows, the first factor is used: there is less noise to fit.
 MAX_ROWS_FOR_LEARNING_RATE_SEARCH = 20_000
 
 # An input is kept if permuting it increases the out-of-fold error by more than this
-# many standard errors. Those that are left out may matter together by this many.
+# many standard errors. Permuting the other inputs together may increase it by at most
+# the second number.
 MIN_IMPORTANCE_IN_STANDARD_ERRORS = 2.0
 MAX_JOINT_IMPORTANCE_IN_STANDARD_ERRORS = 1.0
 
 # At most this many rows tell whether an input matters.
 MAX_ROWS_FOR_IMPORTANCE = 100_000
 
-# No row is taken to have errors outside of these quantiles of all errors.
+# Predicted sizes of errors are limited to these quantiles of the absolute errors.
 ERROR_QUANTILES = (0.1, 0.9)
 
 
@@ -159,12 +162,21 @@ class FittedMean(NamedTuple):
     history: dict[str, np.ndarray]
 
 
-def name_stages(n_rows: int) -> list[str]:
-    """Name the trainings of `MultivariateRegressor` on this many rows, for progress."""
-    names = ["mean", "covariance"]
-    if n_rows > MAX_ROWS_FOR_GAUSSIAN_PROCESS:
-        names = ["first mean", "size of errors", *names]
-    return [f"{i}/{len(names)} {name}" for i, name in enumerate(names, 1)]
+def name_stage(stage: str, n_rows: int) -> str:
+    """Return the name of a stage of `MultivariateRegressor.fit` for progress.
+
+    >>> name_stage("mean", 100), name_stage("mean", 10_000)
+    ('1/2 mean', '3/4 mean')
+    """
+    stages = ["mean", "covariance"]
+    if needs_first_networks(n_rows):
+        stages = ["first mean", "size of errors", *stages]
+    return f"{stages.index(stage) + 1}/{len(stages)} {stage}"
+
+
+def needs_first_networks(n_rows: int) -> bool:
+    """Return whether the table is too large for a Gaussian process."""
+    return n_rows > MAX_ROWS_FOR_GAUSSIAN_PROCESS
 
 
 def fit_mean(
@@ -186,7 +198,7 @@ def fit_mean(
     """
     dtype = settings.training.dtype
     rng = np.random.default_rng(settings.seed)
-    is_small = table.n_rows <= MAX_ROWS_FOR_GAUSSIAN_PROCESS
+    is_small = not needs_first_networks(table.n_rows)
 
     if is_small:
         plan = MeanPlan.without_first_networks(table, validation)
@@ -208,36 +220,39 @@ def fit_mean(
     ]
 
     gaussian_process = None
-    weights = np.zeros(table.n_targets)
+    process_weights = np.zeros(table.n_targets)
     if is_small and table.n_targets <= MAX_TARGETS_FOR_GAUSSIAN_PROCESS:
         process, process_predictions = fit_gaussian_process(
             table, partitions, dtype=dtype, rng=rng
         )
-        weights = choose_blending_weights(
+        process_weights = choose_blending_weights(
             table.targets,
             table.row_weights,
             np.mean(predictions, axis=0),
             np.mean(process_predictions, axis=0),
         )
         predictions = [
-            blend(network_mean, process_mean, weights)
+            blend(network_mean, process_mean, process_weights)
             for network_mean, process_mean in zip(
                 predictions, process_predictions, strict=True
             )
         ]
-        if weights.any():
+        if process_weights.any():
             gaussian_process = nest_stack(process)
 
     validation_residuals = None
     if validation is not None:
         validation_mean = predict_mean(
-            networks, gaussian_process, weights, validation.inputs.astype(dtype)
+            networks,
+            gaussian_process,
+            process_weights,
+            validation.inputs.astype(dtype),
         )
         validation_residuals = validation.targets - validation_mean
     return FittedMean(
         networks=networks,
         gaussian_process=gaussian_process,
-        gaussian_process_weights=weights,
+        gaussian_process_weights=process_weights,
         residuals=table.targets - np.mean(predictions, axis=0),
         disagreement=predictions[0] - predictions[1],
         validation_residuals=validation_residuals,
@@ -260,7 +275,7 @@ def predict_mean(
     inputs: np.ndarray,
 ) -> np.ndarray:
     """Return the mean (n, d) of the standardized targets at standardized inputs."""
-    mean = apply_networks(evaluate, networks, inputs).mean(axis=1)
+    mean = _average_outputs(networks, inputs)
     if gaussian_process is None:
         return mean
     process_mean = apply_networks(evaluate, gaussian_process, inputs)[:, 0]
@@ -278,31 +293,72 @@ def plan_with_first_networks(
     """Train a first round of networks, and decide how to train the final ones."""
     dtype = settings.training.dtype
     inputs = table.inputs.astype(dtype)
-    stages = name_stages(table.n_rows)
 
     first_networks, learning_rate_factor = fit_first_networks(
-        table, folds, settings, validation, stage=stages[0]
+        table, folds, settings, validation
     )
     input_mask = select_inputs(
         first_networks, inputs, table.targets, table.row_weights, folds, rng=rng
     )
 
     predictions = out_of_fold(apply_networks(evaluate, first_networks, inputs), folds)
-    errors = table.targets - predictions
-    validation_arrays = None
-    validation_errors = np.empty(0)
+    errors = table._replace(targets=table.targets - predictions)
+    validation_errors = None
     if validation is not None:
-        validation_inputs = validation.inputs.astype(dtype)
-        validation_errors = validation.targets - _average(
-            first_networks, validation_inputs
+        validation_mean = _average_outputs(
+            first_networks, validation.inputs.astype(dtype)
         )
-        validation_arrays = (validation.inputs, validation_errors)
+        validation_errors = validation._replace(
+            targets=validation.targets - validation_mean
+        )
+    error_weights, validation_error_weights = fit_error_weights(
+        errors,
+        folds,
+        settings,
+        validation_errors,
+        learning_rate_factor=learning_rate_factor,
+    )
+    return MeanPlan(
+        learning_rate_factor=learning_rate_factor,
+        input_mask=input_mask,
+        error_weights=error_weights,
+        validation_error_weights=validation_error_weights,
+    )
 
-    scale_networks = fit_networks(
+
+def fit_error_weights(
+    table: StandardizedTable,
+    folds: list[Fold],
+    settings: MeanSettings,
+    validation: StandardizedTable | None,
+    *,
+    learning_rate_factor: float,
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Train networks for the sizes of errors, and return the weights of the errors.
+
+    Parameters
+    ----------
+    table : StandardizedTable
+        With the errors of the first networks as targets.
+    folds : list of Fold
+    settings : MeanSettings
+    validation : StandardizedTable, optional
+        The same for validation rows.
+    learning_rate_factor : float
+
+    Returns
+    -------
+    error_weights, validation_error_weights : as in `MeanPlan`
+    """
+    dtype = settings.training.dtype
+    validation_arrays = None
+    if validation is not None:
+        validation_arrays = (validation.inputs, validation.targets)
+    size_networks = fit_networks(
         CrossFit(
             build=make_mean_builder(table, settings),
             sample_loss=laplace_loss,
-            arrays=(table.inputs, errors),
+            arrays=(table.inputs, table.targets),
             row_weights=table.row_weights,
             folds=folds,
             seed=settings.seed,
@@ -311,23 +367,20 @@ def plan_with_first_networks(
         ),
         settings.training,
         checkpoint=_checkpoint_of(settings, "sizes"),
-        stage=stages[1],
+        stage=name_stage("size of errors", table.n_rows),
     ).model
-    log_scales = out_of_fold(apply_networks(evaluate, scale_networks, inputs), folds)
+    outputs = apply_networks(evaluate, size_networks, table.inputs.astype(dtype))
+    log_sizes = out_of_fold(outputs, folds)
+    error_weights = weigh_errors(log_sizes, table.targets, table.row_weights)
 
     validation_error_weights = None
     if validation is not None:
         validation_error_weights = weigh_errors(
-            _average(scale_networks, validation_inputs),
-            validation_errors,
+            _average_outputs(size_networks, validation.inputs.astype(dtype)),
+            validation.targets,
             np.ones(validation.n_rows),
         )
-    return MeanPlan(
-        learning_rate_factor=learning_rate_factor,
-        input_mask=input_mask,
-        error_weights=weigh_errors(log_scales, errors, table.row_weights),
-        validation_error_weights=validation_error_weights,
-    )
+    return error_weights, validation_error_weights
 
 
 def fit_first_networks(
@@ -335,8 +388,6 @@ def fit_first_networks(
     folds: list[Fold],
     settings: MeanSettings,
     validation: StandardizedTable | None,
-    *,
-    stage: str,
 ) -> tuple[Any, float]:
     """Train the first networks at each learning rate, and return the best ones.
 
@@ -360,7 +411,7 @@ def fit_first_networks(
         ),
         settings.training,
         checkpoint=_checkpoint_of(settings, "first"),
-        stage=stage,
+        stage=name_stage("first mean", table.n_rows),
     )
     return choose_learning_rate(result, factors)
 
@@ -403,7 +454,7 @@ def fit_final_networks(
         task,
         settings.training,
         checkpoint=_checkpoint_of(settings, "all"),
-        stage=name_stages(table.n_rows)[-2],
+        stage=name_stage("mean", table.n_rows),
     )
     return clear_unused_weights(result.model, plan.input_mask), result.history
 
@@ -434,8 +485,8 @@ def _checkpoint_of(settings: MeanSettings, name: str) -> Path | None:
     return settings.checkpoint and settings.checkpoint / name
 
 
-def _average(networks: Any, inputs: np.ndarray) -> np.ndarray:
-    """Return the mean prediction (n, d) of networks that have not seen these rows."""
+def _average_outputs(networks: Any, inputs: np.ndarray) -> np.ndarray:
+    """Return the mean (n, d) of the outputs of all networks."""
     return apply_networks(evaluate, networks, inputs).mean(axis=1)
 
 
@@ -512,7 +563,7 @@ def out_of_fold_error_lengths(
 
 
 def weigh_errors(
-    log_scales: np.ndarray, errors: np.ndarray, row_weights: np.ndarray
+    log_sizes: np.ndarray, errors: np.ndarray, row_weights: np.ndarray
 ) -> np.ndarray:
     """Return what errors are multiplied by, given the logarithms of their usual sizes.
 
@@ -522,7 +573,7 @@ def weigh_errors(
 
     Parameters
     ----------
-    log_scales : array of shape (n, d)
+    log_sizes : array of shape (n, d)
     errors : array of shape (n, d)
     row_weights : array of shape (n,)
 
@@ -534,7 +585,7 @@ def weigh_errors(
     is_exact = low == 0
     log_low = np.log(np.where(is_exact, 1, low))
     log_high = np.log(np.where(is_exact, 1, high))
-    weights = np.exp(-np.clip(log_scales, log_low, log_high))
+    weights = np.exp(-np.clip(log_sizes, log_low, log_high))
     return weights / np.sqrt(np.average(weights**2, axis=0, weights=row_weights))
 
 
@@ -581,9 +632,9 @@ def squared_error(network, key, t, x, target, error_weight):
 
 
 def laplace_loss(network, key, t, x, error):
-    """Return minus the log density of errors with mean length exp(network(x)).
+    """Return minus the Laplace log density of the errors of one row, up to a constant.
 
-    This is up to a constant.
+    Their mean absolute values are exp(network(x)).
     """
-    log_scale = network(x)
-    return jnp.sum(log_scale + jnp.abs(error) * jnp.exp(-log_scale))
+    log_size = network(x)
+    return jnp.sum(log_size + jnp.abs(error) * jnp.exp(-log_size))

@@ -65,7 +65,7 @@ from mmlp.estimators.mean import (
     evaluate,
     fit_mean,
     make_mean_builder,
-    name_stages,
+    name_stage,
 )
 from mmlp.estimators.outliers import Columns, column_names
 from mmlp.estimators.predictive_distribution import (
@@ -83,8 +83,8 @@ from mmlp.estimators.target_columns import (
     check_targets,
     column_labels,
     convert_to_numbers,
+    describe_columns,
     find_columns,
-    name_columns,
     text_names,
 )
 from mmlp.estimators.training_settings import (
@@ -109,14 +109,14 @@ class RegressionPlan(NamedTuple):
 
     Attributes
     ----------
-    folds, other_folds : lists of Fold
-        Two independent ways to split the rows into folds.
+    partitions : list of two lists of Fold
+        Two independent ways to split the rows into folds. The covariance uses the
+        first.
     mean : MeanSettings
     covariance : CovarianceSettings
     """
 
-    folds: list[Fold]
-    other_folds: list[Fold]
+    partitions: list[list[Fold]]
     mean: MeanSettings
     covariance: CovarianceSettings
 
@@ -151,19 +151,22 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         Widths of the hidden vectors of the joint network, and of the MLPs for the mean
         and for the scales.
     n_models : int, default=5
-        Number of folds of the rows. 2 `n_models` networks for the mean and `n_models`
-        networks for the covariance are averaged.
+        Number of folds of the rows, with a network for each. The rows are split twice
+        for the mean, so that 2 `n_models` networks are averaged, and once for the
+        covariance.
     max_epochs : int or None, default=None
         Limit of epochs. None depends on the number of rows: 500 up to 600 rows, and
-        then ever fewer, down to 20. An epoch takes at most 131,072 rows, in turn.
+        then ever fewer, down to 20. If there are more than 131,072 rows, they are split
+        into parts, and each epoch takes the next part.
     batch_size : int or None, default=None
         Rows in a batch. None is 64 for small tables, and up to 256 for larger ones.
     learning_rate : float or None, default=None
-        Learning rate. None is 0.02 up to 10,000 rows, and down to 0.01 for more;
-        held-out rows may choose a smaller one.
+        Learning rate. None is 0.02 up to 10,000 rows, and down to 0.01 for more; from
+        1001 to 20,000 rows, held-out rows may choose a quarter of it.
     patience : int or None, default=50
         A network stops when its held-out rows have not improved for this many epochs;
-        None is never. No epoch counts for more than 20,000 rows.
+        None is never. If an epoch has more than 20,000 rows, proportionally fewer
+        epochs are enough.
     missing : {"impute", "drop", "refuse"}, default="impute"
         Missing values of X are filled by the median and marked by an indicator, or
         their rows are left out of training, or they raise a ValueError.
@@ -189,8 +192,15 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     share_ : array of shape (n_varying,)
         Weight of a Gaussian process in the mean of each target, chosen by held-out
         rows. It is zero with more than 1000 rows or 30 targets.
-    shape_, contrast_, gain_ : arrays and float
-        Calibration of the covariances by held-out rows.
+    shape_ : array of shape (n_varying, n_varying) or (n_varying,)
+        A factor of the common covariance of the residuals, or for low-rank covariances
+        their scales. Networks learn the residuals in these units.
+    contrast_ : float or array of shape (2,)
+        How much of the variation of the covariances over rows is kept, from 0 to 1; for
+        low-rank covariances, factors of the diagonal and of the loadings' part.
+    gain_ : float
+        Factor of the covariances, at most 1, because the mean of all networks errs less
+        than the out-of-fold predictions.
     varying_targets_, constant_targets_ : arrays of int
         The columns of y that vary, and those that are constant up to rounding.
     constant_values_ : array
@@ -199,6 +209,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         Names of the targets, if y was a data frame with names.
     n_features_in_, feature_names_in_
         Number and names of the columns of X, as in scikit-learn.
+    epochs_ : int
+        The limit of epochs: `max_epochs`, or what was chosen if that is None.
     n_iter_ : int
         Epochs of the last `fit`, of the networks that took most.
     history_, covariance_history_ : dicts of arrays
@@ -208,8 +220,8 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     Notes
     -----
-    Covariances are averaged in log space, because arithmetic means cover too much. With
-    more than 1000 rows, the mean leaves out inputs without which held-out rows are
+    Full covariances are averaged in log space: arithmetic means would be too large.
+    With more than 1000 rows, the mean leaves out inputs without which held-out rows are
     predicted as well.
 
     A constant target is kept out of training, with a warning: `predict` returns the
@@ -343,22 +355,18 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         scaled = self._standardize_table(table)
         validation = self._standardize_validation(X_val, y_val)
         plan = self._plan_fit(scaled, seed, checkpoint)
+        folds = plan.partitions[0]
 
         # The programs for the covariance are compiled while the mean is trained.
         def compile_next_step() -> None:
-            compile_covariance(scaled, plan.folds, plan.covariance, validation)
+            compile_covariance(scaled, folds, plan.covariance, validation)
 
         with compile_in_background(compile_next_step, scaled.n_rows):
-            mean = fit_mean(
-                scaled, [plan.folds, plan.other_folds], plan.mean, validation
-            )
-        covariance = fit_covariance(
-            scaled, mean, plan.folds, plan.covariance, validation
-        )
+            mean = fit_mean(scaled, plan.partitions, plan.mean, validation)
+        covariance = fit_covariance(scaled, mean, folds, plan.covariance, validation)
         calibration = calibrate_covariance(covariance, plan.covariance)
 
-        self._store(mean, covariance, calibration)
-        self.epochs_ = plan.mean.training.max_epochs
+        self._store(plan, mean, covariance, calibration)
         return self
 
     def _check_arguments(self, checkpoint: Any) -> int:
@@ -371,9 +379,12 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         return seed
 
     def _check_table(self, X: Any, y: Any, sample_weight: Any) -> TrainingTable:
-        """Check the rows, encode the inputs, and find the targets that vary."""
+        """Return the checked rows, with encoded inputs and the targets that vary.
+
+        What predictions need to know about the columns of X and y is kept.
+        """
         call = f"{type(self).__name__}.fit"
-        names = column_names(y)
+        names = column_names(y)  # for messages, even of a series
         self._set_target_names(y)
         y = convert_to_numbers(call, y)
         table = read_training_table(self, X, y, sample_weight)
@@ -431,7 +442,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         tiny = np.flatnonzero(variances < np.finfo(np.float64).tiny)
         if len(tiny):
             names = getattr(self, "target_names_", None)
-            target = name_columns(self.varying_targets_[tiny[:1]], names)
+            target = describe_columns(self.varying_targets_[tiny[:1]], names)
             raise CallError(
                 f"the variance of {target} underflows",
                 call=f"{type(self).__name__}.fit",
@@ -465,7 +476,10 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         seed: int,
         checkpoint: str | os.PathLike[str] | None,
     ) -> RegressionPlan:
-        """Split the rows into folds, and decide how networks are trained."""
+        """Split the rows into folds, and decide how networks are trained.
+
+        The arguments that depend on the numbers of rows and targets are checked.
+        """
         call = type(self).__name__
         n_folds = check_n_models(call, self.n_models, scaled.n_rows)
         check_covariance_form(call, self.covariance, self.rank, scaled.n_targets)
@@ -489,16 +503,24 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
             rank=self.rank,
             training=training,
             seed=seed + 1,
-            stage=name_stages(scaled.n_rows)[-1],
+            stage=name_stage("covariance", scaled.n_rows),
             checkpoint=directory and directory / "covariance",
         )
         if self._resumes:
-            mean, covariance = self._resume(mean, covariance, scaled, n_folds)
+            mean = dataclasses.replace(mean, initial_networks=self.models_["mean"])
+            covariance = dataclasses.replace(
+                covariance,
+                rank=self.rank_ if self.rank is None else self.rank,
+                initial_networks=self.models_["covariance"],
+                initial_shape=self.shape_,
+            )
+            self._check_same_networks(mean, covariance, scaled, n_folds)
 
         rng = np.random.default_rng(seed)
         return RegressionPlan(
-            folds=split_into_folds(scaled.n_rows, n_folds, rng),
-            other_folds=split_into_folds(scaled.n_rows, n_folds, rng),
+            partitions=[
+                split_into_folds(scaled.n_rows, n_folds, rng) for _ in range(2)
+            ],
             mean=mean,
             covariance=covariance,
         )
@@ -523,25 +545,14 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
             show_progress=bool(self.verbose),
         )
 
-    def _resume(
+    def _check_same_networks(
         self,
         mean: MeanSettings,
         covariance: CovarianceSettings,
         scaled: StandardizedTable,
         n_folds: int,
-    ) -> tuple[MeanSettings, CovarianceSettings]:
-        """Return settings that resume training from the networks of the last fit.
-
-        A CallError is raised if the arguments now ask for other networks.
-        """
-        mean = dataclasses.replace(mean, initial_networks=self.models_["mean"])
-        covariance = dataclasses.replace(
-            covariance,
-            rank=self.rank_ if self.rank is None else self.rank,
-            initial_networks=self.models_["covariance"],
-            initial_shape=self.shape_,
-        )
-
+    ) -> None:
+        """Raise a CallError if the settings ask for other than the fitted networks."""
         inputs = scaled.inputs.astype(self.dtype)
         check_same_architecture(
             mean.initial_networks,
@@ -550,6 +561,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
             inputs,
             estimator=type(self).__name__,
         )
+        # Targets stand for the residuals, because only shapes matter.
         build, initial_targets = covariance.form.choose_network(
             covariance, scaled.n_inputs, scaled.targets, scaled.row_weights
         )
@@ -561,15 +573,16 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
             initial_targets,
             estimator=type(self).__name__,
         )
-        return mean, covariance
 
     def _store(
         self,
+        plan: RegressionPlan,
         mean: FittedMean,
         covariance: FittedCovariance,
         calibration: Calibration,
     ) -> None:
-        """Keep the results of `fit` as attributes."""
+        """Keep the results of `fit` as attributes, with the names of model files."""
+        self.epochs_ = plan.mean.training.max_epochs
         self.models_ = {"mean": mean.networks, "covariance": covariance.networks}
         if mean.gaussian_process is not None:
             self.models_["smooth"] = mean.gaussian_process
@@ -862,7 +875,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     @property
     def _target_columns(self) -> TargetColumns:
-        columns = np.arange(len(self.target_.scale) + len(self.constant_targets_))
+        columns = np.arange(self.n_targets)
         return TargetColumns(
             varying=np.setdiff1d(columns, self.constant_targets_),
             constant=self.constant_targets_,
@@ -883,7 +896,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     @property
     def _form(self) -> CovarianceForm:
-        """The form of the fitted covariances."""
+        """The form of the fitted covariances; full ones have a matrix as `shape_`."""
         return FORMS["full" if np.ndim(self.shape_) == 2 else "low_rank"]
 
     @property
@@ -921,6 +934,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
         for name in self.models_.keys() - {"covariance"}:
             self._check_outputs(name, evaluate, self.models_[name], (d,))
+        # A head reads log eta and then the tail.
         tail_shapes = ((),) * (FAMILIES[self.family].extra - 1)
         networks = form.prepare_networks(self.models_["covariance"])
         self._check_outputs(
@@ -982,7 +996,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
     def _log_densities(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Return log p(y | x) of standardized inputs and checked targets (n, d)."""
         z = self.target_.forward(self._select_varying(y))
-        self._cast(z, "y", self.varying_targets_)
+        self._cast(z, "y", self.varying_targets_)  # raises an error if it cannot
 
         # The errors have mean zero, so that no digits are lost.
         def log_density_of_chunk(x, z):

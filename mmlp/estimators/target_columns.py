@@ -132,7 +132,7 @@ def find_columns(
 
 def describe_constants(columns: TargetColumns, names: Sequence[str] | None) -> str:
     """Return a sentence about the constant targets and their predictions."""
-    listed = name_columns(columns.constant, names)
+    listed = describe_columns(columns.constant, names)
     verb = f"is constant, {columns.values[0]:.6g}, and is"
     whose = "its"
     if len(columns.constant) > 1:
@@ -144,7 +144,7 @@ def describe_constants(columns: TargetColumns, names: Sequence[str] | None) -> s
     )
 
 
-def name_columns(
+def describe_columns(
     columns: np.ndarray, names: Sequence[str] | None, word: str = "target"
 ) -> str:
     """Return columns as text, such as "target 'u'" or "targets 0, 1, 2 (from 0)"."""
@@ -195,7 +195,9 @@ def convert_to_numbers(call: str, y: Any, argument: str = "y") -> Any:
     ]
     if timed:
         where = (
-            "" if len(dtypes) == 1 else f" in {name_columns(np.array(timed), names)}"
+            ""
+            if len(dtypes) == 1
+            else f" in {describe_columns(np.array(timed), names)}"
         )
         raise ValueError(
             f"`{call}({argument}=...)` holds dates or durations{where}, and must hold "
@@ -351,14 +353,14 @@ def check_targets(
 
     differing = fitted.columns.differing(y)
     if differing.any():
-        constant = name_columns(fitted.columns.constant, fitted.names)
+        constant = describe_columns(fitted.columns.constant, fitted.names)
         warning = ConstantTargetWarning(
             f"{differing.sum()} of {n_rows} rows differ from the constant of training "
             f"in {constant}. The density of all targets is zero there; densities and "
             "scores are those of the other targets",
             call=call,
         )
-        # Attributed to the caller of a method that calls `_check_targets`.
+        # Predictions call this through `_check_targets`: attributed to their caller.
         warnings.warn(warning, stacklevel=4)
     return y
 

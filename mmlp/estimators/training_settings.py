@@ -14,16 +14,16 @@ ROWS_SEEN_BY_DEFAULT = 300_000
 MIN_DEFAULT_EPOCHS = 20
 MAX_DEFAULT_EPOCHS = 500
 
-# About 40 batches in an epoch, of 2^6 to 2^8 rows: larger ones are no faster for a row.
+# About 40 batches in an epoch, of 2^6 to 2^8 rows: larger ones are no faster per row.
 BATCHES_PER_EPOCH = 40
 MIN_LOG2_BATCH_SIZE = 6
 MAX_LOG2_BATCH_SIZE = 8
 
-# The default learning rate up to the first number of rows, and from the second on
-# (`benchmarks/large_tables.py --learning-rate 0.02`).
+# The default learning rate up to the first number of rows, and from the second on;
+# `benchmarks/large_tables.py` compares them.
 LEARNING_RATE_BY_ROWS = ((10_000, 0.02), (100_000, 0.01))
 
-# An epoch counts for at most this many rows without improvement.
+# Patience is meant for epochs of at most this many rows; for longer ones it is shorter.
 MAX_ROWS_PER_EPOCH_OF_PATIENCE = 20_000
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mmlp.estimators.target_columns import TargetColumns, name_columns
+from mmlp.estimators.target_columns import TargetColumns, describe_columns
 
 
 def check_same_targets(
@@ -34,11 +34,12 @@ def check_same_targets(
     newly_constant = np.setdiff1d(TargetColumns.of(y).constant, fitted.constant)
     if len(newly_constant):
         raise ValueError(
-            f"`{call}`: y is constant now in {name_columns(newly_constant, names)}, "
-            "and varied in the first fit; set `warm_start=False`."
+            f"`{call}`: y is constant now in "
+            f"{describe_columns(newly_constant, names)}, and varied in the first fit; "
+            "set `warm_start=False`."
         )
     if fitted.differing(y).any():
         raise ValueError(
             f"`{call}`: y differs now from the constant of the first fit in "
-            f"{name_columns(fitted.constant, names)}; set `warm_start=False`."
+            f"{describe_columns(fitted.constant, names)}; set `warm_start=False`."
         )

@@ -13,6 +13,7 @@ dimensions.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -137,7 +138,7 @@ def _make_solver(transpose: bool, refine: bool) -> Callable[..., Array]:
                 y = solve_triangle(solve_triangle(y), transpose_a=True)
                 return wide @ y if transpose else y
 
-            def compute_by_lu():
+            def compute_by_lu() -> Any:
                 lu = lax.linalg.lu(wide)[0]
                 singular = jnp.any(jnp.diagonal(lu, axis1=-2, axis2=-1) == 0, axis=-1)
                 x = jnp.linalg.solve(wide.mT if transpose else wide, y)

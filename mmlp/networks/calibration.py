@@ -15,12 +15,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.core import Tracer
+from jax.typing import ArrayLike
 
 from mmlp.argument_checks import check_floats
 from mmlp.networks.layers import calibrate_model
 
 
-def calibrate(model: Any, X: Array, *, key: Array, targets: Array | None = None) -> Any:
+def calibrate(
+    model: Any, X: ArrayLike, *, key: Array, targets: ArrayLike | None = None
+) -> Any:
     """Prepare a model for training, so that all its layers respond to the inputs.
 
     Parameters
@@ -66,7 +69,7 @@ def calibrate(model: Any, X: Array, *, key: Array, targets: Array | None = None)
     return calibrate_model(model, X, key=key, targets=Y)
 
 
-def _check_rows(values: Array, argument: str, dtype: Any) -> Array:
+def _check_rows(values: ArrayLike, argument: str, dtype: Any) -> Array:
     """Return a table (n, p) with at least two rows, in the dtype of the weights."""
     X = jnp.asarray(check_floats(values, argument, "(n, p)", ndim=2))
     if X.ndim != 2 or len(X) < 2:

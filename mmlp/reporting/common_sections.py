@@ -39,7 +39,7 @@ def compare_with_baseline(
         The baseline in words.
     score : str
         Name of the score.
-    unit : str, default ""
+    unit : str, default=""
         Unit of the score.
     """
     gain = measure_gain(gains)
@@ -78,7 +78,7 @@ def build_score_rows(
     cells_by_name : mapping from the name of a model to its cells
     compared_columns : sequence of int
         Columns of numbers in which the best is marked, if there are several rows.
-    largest : bool, default False
+    largest : bool, default=False
         Whether the largest is the best, or the smallest.
     """
     rows = {name: list(cells) for name, cells in cells_by_name.items()}

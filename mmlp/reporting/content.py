@@ -25,8 +25,8 @@ class Claim:
     verdict : str
         Text of the badge.
     text : str
-    evidence : str, default ""
-    tone : str, default ""
+    evidence : str, default=""
+    tone : str, default=""
         Colour of the badge: `GOOD`, `BAD` or `NEUTRAL`. By default the verdict itself
         is one of these, or begins with "depends".
     """
@@ -66,10 +66,10 @@ class Image:
         The file.
     alt : str
         What it shows, for readers who do not see it.
-    media_type : str, default "image/png"
+    media_type : str, default="image/png"
     width : int, optional
         Width on a wide screen, in CSS pixels.
-    on_white : bool, default False
+    on_white : bool, default=False
         Whether it is a drawing on white, whose lightness dark pages invert.
     """
 

@@ -63,7 +63,7 @@ def report(
     y : array-like of shape (n_rows, n_targets) or (n_rows, d, d), optional
         Targets as in `fit`; not for a `MatrixVAE`. Rows with unknown targets are left
         out.
-    folder : str or path, default "report"
+    folder : str or path, default="report"
         Folder of the page. It is created if necessary.
     train : tuple (X, y), optional
         The training rows, which baselines are fitted to. By default they are evaluated
@@ -76,7 +76,7 @@ def report(
         Turns the position of a row (from 0) into words for the list of the worst rows.
     title : str, optional
         Title of the page.
-    progress : bool, default True
+    progress : bool, default=True
         Whether to print the steps on stderr if they take longer than two seconds.
 
     Returns

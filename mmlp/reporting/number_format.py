@@ -108,7 +108,7 @@ def format_number(
     mean : float
     error : float, optional
         Standard error of the mean; None or a non-finite value writes the mean alone.
-    powers : bool, default False
+    powers : bool, default=False
         Whether to take out powers of ten, except from 0.1 to 9999.
     decimals : int, optional
         Decimals of a number without an error, after the power of ten is taken out. By
@@ -167,7 +167,7 @@ def round_digits(values: Any, digits: int = 4) -> Any:
     Parameters
     ----------
     values : float, array or nested sequence of float
-    digits : int, default 4
+    digits : int, default=4
 
     Returns
     -------

@@ -30,24 +30,25 @@ from mmlp.reporting.results_page import Heading, write_results_page
 
 # Results may depend on the versions of these libraries.
 LIBRARIES = ("jax", "jaxlib", "equinox", "optax", "numpy")
-POSITIVE_SETTINGS = ("seeds", "duel", "jobs")
+# Settings that must be at least one, in the experiments that have them.
+POSITIVE_SETTINGS = ("seeds", "jobs")
 
 
-def make_settings(kind: type, *, quick: bool = False, **changes: Any) -> Any:
+def make_settings(settings_class: type, *, quick: bool = False, **changes: Any) -> Any:
     """Return the settings of an experiment.
 
     Parameters
     ----------
-    kind : type
+    settings_class : type
         The `Settings` of the experiment.
-    quick : bool, default False
-        Whether to start from its quick settings, `kind.QUICK`.
+    quick : bool, default=False
+        Whether to start from its quick settings, `settings_class.QUICK`.
     **changes
         Further settings. Those that are None keep their default.
 
     Returns
     -------
-    kind
+    settings_class
 
     Raises
     ------
@@ -58,8 +59,8 @@ def make_settings(kind: type, *, quick: bool = False, **changes: Any) -> Any:
     for name in POSITIVE_SETTINGS:
         if changes.get(name, 1) < 1:
             raise ValueError(f"--{name} must be at least 1, got {changes[name]}.")
-    quick_changes = kind.QUICK if quick else {}
-    return kind(**(quick_changes | changes))
+    quick_changes = settings_class.QUICK if quick else {}
+    return settings_class(**(quick_changes | changes))
 
 
 def run_and_record(
@@ -92,7 +93,7 @@ def run_and_record(
         Title and introduction of the page.
     program : str
         The command that runs the experiment, without its options.
-    order : sequence of str, default ()
+    order : sequence of str, default=()
         Names of the experiments that come first on the page.
 
     Returns

@@ -10,7 +10,8 @@ all optional:
                verdict is "holds", "does not hold" or "depends on ..."
     tables     see `mmlp.reporting.tables`
     figures    [{"file": "x.png", "caption", "alt"}], PNG or SVG files of the folder
-    notes      [differences from the paper's setting, ...]
+    notes      [text, ...]: differences from the paper's setting, and how to read
+               the scores
 
 A file that is not such a record is left out; a line on stderr and on the page names it
 and the reason.
@@ -30,8 +31,8 @@ from mmlp.reporting.page import write_page
 from mmlp.reporting.tables import Table, TableText, check_text, format_table
 
 MEDIA_TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
-# What reading a damaged record may raise.
-DAMAGED = (
+# The exceptions that reading a damaged record may raise.
+READING_ERRORS = (
     OSError,
     ValueError,
     TypeError,
@@ -107,7 +108,7 @@ def write_results_page(
     folder : Path
     heading : Heading
         Title and introduction of the page.
-    order : sequence of str, default ()
+    order : sequence of str, default=()
         Experiments that come first; the others follow by name.
 
     Returns
@@ -120,7 +121,7 @@ def write_results_page(
     for path in _sort_records(folder, order):
         try:
             sections.append(read_section(path))
-        except DAMAGED as error:
+        except READING_ERRORS as error:
             lacks = "it lacks " if isinstance(error, KeyError) else ""
             reason = f"{lacks}{error}"
             skipped[path.name] = reason
@@ -142,13 +143,13 @@ def read_section(path: Path) -> ResultSection:
     Raises
     ------
     Exception
-        One of `DAMAGED`, if the file is not a record.
+        One of `READING_ERRORS`, if the file is not a record.
     """
     record = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(record, dict) or not isinstance(record.get("result"), dict):
         raise ValueError("it is not a record of an experiment")
     name = path.stem
-    if record.get("experiment") != name or not re.fullmatch("[a-z0-9-]+", path.stem):
+    if record.get("experiment") != name or not re.fullmatch("[a-z0-9-]+", name):
         raise ValueError(
             f"it says experiment {record.get('experiment')!r:.80}, which must be the "
             "name of the file"
@@ -187,7 +188,8 @@ def _read_claim(entry: dict[str, Any]) -> Claim:
         evidence=check_text(entry.get("evidence", "")),
         tone=check_text(entry.get("tone") or ""),
     )
-    _ = claim.css_class  # an unknown verdict is an error of this record
+    # Raise the error of an unknown verdict here, where it is reported for this record.
+    _ = claim.css_class
     return claim
 
 

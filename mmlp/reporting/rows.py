@@ -31,7 +31,7 @@ class Rows:
         Position of each row in the user's table, from 0.
     describe_row : callable
         Turns such a position into the words that a reader knows it by.
-    kinds : sequence, default ()
+    kinds : sequence, default=()
         Kinds of the columns, if the model has classified them.
     """
 

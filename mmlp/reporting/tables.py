@@ -59,7 +59,7 @@ class Table:
     columns : sequence of str
         Heading of the row names, then one heading for each cell of a row.
     rows : sequence of Row and Group
-    note : str, default ""
+    note : str, default=""
     """
 
     title: str
@@ -168,7 +168,7 @@ def mark_best_cells(
     ----------
     rows : mapping from row name to cells
         Each cell is a dictionary with a "mean".
-    reference : str, default ""
+    reference : str, default=""
         A row that does not compete, such as a noise floor.
 
     Returns
@@ -202,7 +202,7 @@ def format_table(table: Table) -> TableText:
     Raises
     ------
     ValueError
-        If a row has not one cell for each column.
+        If a row does not have one cell for each column.
     """
     rows = [row for row in table.rows if isinstance(row, Row)]
     name_heading, *headings = table.columns
@@ -267,7 +267,9 @@ def _format_row(
         return RowText(name="", cells=[], group=row.title)
 
     cells = []
-    for cell, paired, number_format in zip(row.cells, has_paper, formats, strict=True):
+    for cell, shows_paper, number_format in zip(
+        row.cells, has_paper, formats, strict=True
+    ):
         text = _format_value(
             cell.value,
             cell.error,
@@ -275,7 +277,7 @@ def _format_row(
             decimals=number_format.decimals,
         )
         paper = None
-        if paired:
+        if shows_paper:
             paper = _format_value(cell.paper, None, powers=number_format.powers)
         cells.append(CellText(text=text, best=cell.best, paper=paper))
     return RowText(name=row.name, cells=cells, emphasis=row.emphasis)

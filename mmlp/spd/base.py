@@ -514,11 +514,11 @@ class Gram(SPD):
          [0. 3.]]
         """
         argument = "Gram.from_dense(A=...)"
-        A = arguments.check_array(A, argument, "(..., d, d)", ndim=2)
-        if isinstance(A, Tracer):
-            return cls(jnp.linalg.cholesky(jnp.asarray(A), upper=True), upper=True)
-        factor = arguments.cholesky_or_raise(np.asarray(A))
-        return cls(jnp.asarray(factor.astype(A.dtype)), upper=True)
+        array = arguments.check_array(A, argument, "(..., d, d)", ndim=2)
+        if isinstance(array, Tracer):
+            return cls(jnp.linalg.cholesky(jnp.asarray(array), upper=True), upper=True)
+        factor = arguments.cholesky_or_raise(np.asarray(array))
+        return cls(jnp.asarray(factor.astype(array.dtype)), upper=True)
 
     @property
     def dim(self) -> int:

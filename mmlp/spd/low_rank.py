@@ -95,14 +95,13 @@ class LowRankGram(SPD):
         U = jnp.asarray(check_array(U, "LowRankGram(U=...)", "(..., m, d)", ndim=2))
 
         try:
-            row, U = broadcast_together(scale[..., None, :], U)
+            row, self.U = broadcast_together(scale[..., None, :], U)
         except ValueError:
             raise ValueError(
                 "`LowRankGram(U=...)` must have batch dimensions that broadcast with "
                 f"those of scale, got {scale.shape[:-1]} and {U.shape[:-2]}."
             ) from None
         self.scale = row[..., 0, :]
-        self.U = U
 
     @classmethod
     def trace_one(cls, scale: ArrayLike, U: ArrayLike) -> "LowRankGram":

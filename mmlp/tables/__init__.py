@@ -16,7 +16,7 @@ from mmlp.tables.table import (
     INPUT_EXTENSIONS,
     Table,
     find_extension,
-    number_columns,
+    make_column_names,
     read,
     read_matrices,
 )
@@ -34,7 +34,7 @@ __all__ = [
     "find_extension",
     "find_output_format",
     "find_results_file",
-    "number_columns",
+    "make_column_names",
     "read",
     "read_matrices",
     "write",

@@ -36,7 +36,7 @@ class Cells(NamedTuple):
     Parameters
     ----------
     values : list
-        The distinct values, in the order of their first row.
+        The distinct values, in the order of their first row; None if missing.
     codes : array of int, shape (n_rows,)
         For each row the index of its value.
     """
@@ -81,6 +81,7 @@ class Cells(NamedTuple):
                 for fold, value in normalized
             ]
         except TypeError:  # a list or a dictionary, which has no hash
+            # The estimator checks of scikit-learn expect the end of this message.
             raise TypeError(
                 "a cell of a table holds a Python object; the argument must be a "
                 "string or a number"
@@ -96,11 +97,11 @@ class Cells(NamedTuple):
 
     def find_present(self) -> list[int]:
         """Return the indices of the values that are not missing."""
-        return [k for k, cell in enumerate(self.values) if not is_missing(cell)]
+        return [k for k, cell in enumerate(self.values) if cell is not None]
 
     def count_missing(self) -> int:
         """Return the number of rows without a value."""
-        missing = [k for k, cell in enumerate(self.values) if is_missing(cell)]
+        missing = [k for k, cell in enumerate(self.values) if cell is None]
         return int(self.counts[missing].sum())
 
     def count_rows(self, indices: list[int]) -> int:

@@ -9,6 +9,7 @@ The functions work on the distinct values of a column: `present` lists the indic
 those in `cells.values` that are not missing.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -204,10 +205,8 @@ def _find_formatted_numbers(
     plain = [k for k in present if parse_number(cells.values[k]) is not None]
     unreadable = sorted({*formatted} - {*plain})
     numeric = sorted({*formatted, *plain})
-    is_numeric_column = cells.count_rows(numeric) >= MIN_SHARE_OF_KIND * (
-        cells.count_rows(present)
-    )
-    if not unreadable or not is_numeric_column:
+    min_rows = MIN_SHARE_OF_KIND * cells.count_rows(present)
+    if not unreadable or cells.count_rows(numeric) < min_rows:
         return None
 
     cell = quote(cells.values[unreadable[0]])
@@ -234,17 +233,17 @@ def _propose_numbers(cells: Cells, present: list[int]) -> Numbers:
     """Return how the numbers of a column would be read."""
     values = [cells.values[k] for k in present]
     if all(parse_duration(value) is not None for value in values):
-        return Numbers(commas=has_decimal_commas(values), durations=True, binary=False)
+        return Numbers(durations=True, binary=False)
     numbers = Numbers(commas=has_decimal_commas(values))
-    if numbers.holds_only_binary(cells):
-        return numbers
-    return Numbers(commas=numbers.commas, binary=False)
+    return dataclasses.replace(numbers, binary=numbers.holds_only_binary(cells))
 
 
 def _find_mixed_durations(
     name: str, cells: Cells, present: list[int]
 ) -> Problem | None:
     """Return the problem of a column that holds durations and something else."""
+    # A text such as "2 days" does not make a column one of durations: it may be a level
+    # of a category.
     durations = [k for k in present if isinstance(cells.values[k], Duration)]
     others = [k for k in present if parse_duration(cells.values[k]) is None]
     if not durations or not others:
@@ -268,7 +267,8 @@ def _propose_dates(
 ) -> Dates | LeftOut | Problem | None:
     """Return how the dates of a column would be read, None if there are too few.
 
-    A problem says that the order of day and month, or the time zone, is not clear.
+    With `dates="ignore"` the column is left out. A problem means that dates are
+    refused, or that their order of day and month, or their time zone, is not clear.
     """
     parsed = {k: parse_moment(cells.values[k]) for k in present}
     moments = {
@@ -334,12 +334,12 @@ def _find_mixed_zones(
     others = [k for k, moment in moments.items() if moment.is_aware != are_aware]
     if not others:
         return None
-    has = "has no time zone" if are_aware else "has a time zone"
-    have = "have one" if are_aware else "have none"
+    cell_has = "has no time zone" if are_aware else "has a time zone"
+    most_have = "have one" if are_aware else "have none"
     cell = quote(cells.values[others[0]])
     complaint = Complaint(
         "time zone",
-        f"{cell} {has}, but most cells of the column {have}",
+        f"{cell} {cell_has}, but most cells of the column {most_have}",
         (Remedy.ALIGN_TIME_ZONES,),
     )
     return make_problem(

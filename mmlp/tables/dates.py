@@ -60,25 +60,26 @@ MONTH_NUMBERS = {
     name: number for number, names in enumerate(MONTH_NAMES, 1) for name in names
 }
 
-CLOCK = (
+TIME_PATTERN = (
     r"(?P<hour>\d{1,2}):(?P<minute>\d{2})"
     r"(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?"
-    r"(?: ?(?P<half>[ap])\.?m\.?)?(?: ?(?P<zone>z|utc|[+-]\d{2}:?\d{2}))?"
+    r"(?: ?(?P<am_or_pm>[ap])\.?m\.?)?(?: ?(?P<zone>z|utc|[+-]\d{2}:?\d{2}))?"
 )
-DAYS = (
-    r"(?P<year>\d{4})(?P<by>[-/.])(?P<month>\d{1,2})(?P=by)(?P<day>\d{1,2})",
-    r"(?P<one>\d{1,2})(?P<by>[-/.])(?P<other>\d{1,2})(?P=by)(?P<year>\d{4}|\d{2})",
-    r"(?P<day>\d{1,2})(?P<by>[- ])(?P<month>[a-z]{3,9})\.?(?P=by)"
+DATE_PATTERNS = (
+    r"(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})",
+    r"(?P<left>\d{1,2})(?P<mark>[-/.])(?P<middle>\d{1,2})(?P=mark)"
+    r"(?P<year>\d{4}|\d{2})",
+    r"(?P<day>\d{1,2})(?P<mark>[- ])(?P<month>[a-z]{3,9})\.?(?P=mark)"
     r"(?P<year>\d{4}|\d{2})",
     r"(?P<month>[a-z]{3,9})\.? (?P<day>\d{1,2}),? (?P<year>\d{4})",
 )
 MOMENT_PATTERNS = (
     *(
-        re.compile(f"(?:{day})(?:(?:t| +){CLOCK})?", re.IGNORECASE | re.ASCII)
-        for day in DAYS
+        re.compile(f"(?:{date})(?:(?:t| +){TIME_PATTERN})?", re.IGNORECASE | re.ASCII)
+        for date in DATE_PATTERNS
     ),
     re.compile(r"(?P<year>\d{4})-(?P<month>\d{2})", re.ASCII),
-    re.compile(CLOCK, re.IGNORECASE | re.ASCII),
+    re.compile(TIME_PATTERN, re.IGNORECASE | re.ASCII),
 )
 # The texts that pandas ("-1 days +23:00:00") and Python ("1 day, 2:00:00") write.
 DURATION_PATTERN = re.compile(
@@ -223,7 +224,7 @@ def format_day(days: float, *, is_time_of_day: bool = False) -> str:
     '06:00'
     """
     seconds = math.floor(days * SECONDS_PER_DAY + 0.5)
-    moment = EPOCH + datetime.timedelta(days=seconds / SECONDS_PER_DAY)
+    moment = EPOCH + datetime.timedelta(seconds=seconds)
     return f"{moment:%H:%M}" if is_time_of_day else f"{moment:%Y-%m-%d}"
 
 
@@ -237,14 +238,16 @@ def _parse_text(text: str) -> Moment | None:
     parts = {name: part for name, part in match.groupdict().items() if part is not None}
     is_time_of_day = "year" not in parts
     is_aware = "zone" in parts
-    if "one" not in parts:
+    if "left" not in parts:
         days = _convert_parts(parts)
         return Moment(days, days, is_time_of_day, is_aware)
 
-    day_first = _convert_parts(parts | {"day": parts["one"], "month": parts["other"]})
-    if parts["by"] == ".":  # with points, the day always comes first
+    day_first = _convert_parts(parts | {"day": parts["left"], "month": parts["middle"]})
+    if parts["mark"] == ".":  # with points, the day always comes first
         return Moment(day_first, day_first, is_time_of_day, is_aware)
-    month_first = _convert_parts(parts | {"day": parts["other"], "month": parts["one"]})
+    month_first = _convert_parts(
+        parts | {"day": parts["middle"], "month": parts["left"]}
+    )
     return Moment(day_first, month_first, is_time_of_day, is_aware)
 
 
@@ -261,11 +264,11 @@ def _convert_parts(parts: dict[str, str]) -> float | None:
         year += 1900 if year > LAST_SHORT_YEAR_OF_2000 else 2000
 
     hour = int(parts.get("hour", "0"))
-    half = parts.get("half", "").lower()
-    if half and not 1 <= hour <= 12:
+    am_or_pm = parts.get("am_or_pm", "").lower()
+    if am_or_pm and not 1 <= hour <= 12:
         return None
-    if half:
-        hour = hour % 12 + (12 if half == "p" else 0)
+    if am_or_pm:
+        hour = hour % 12 + (12 if am_or_pm == "p" else 0)
 
     minute = int(parts.get("minute", "0"))
     second = int(parts.get("second", "0"))

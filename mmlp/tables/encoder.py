@@ -1,7 +1,7 @@
 """`TableEncoder`: a scikit-learn transformer from columns of any type to numbers.
 
-`fit` classifies each column once and learns its statistics. The state of
-a fitted encoder is one kind for each column, which a model file can hold as JSON.
+`fit` classifies each column once and learns its statistics. The state of a
+fitted encoder is one kind for each column, which a model file can hold as JSON.
 """
 
 import copy
@@ -37,6 +37,9 @@ from mmlp.tables.problems import Problem, ProblemsError, Remedy
 MISSING_CHOICES = ("median", "impute", "drop", "refuse")
 CATEGORY_CHOICES = ("auto", "ignore", "refuse")
 DATE_CHOICES = ("auto", "day-first", "month-first", "ignore", "refuse")
+
+# The options of `validate_data` for tables of any type, with missing values.
+LOOSE_VALIDATION: dict[str, Any] = {"dtype": None, "ensure_all_finite": "allow-nan"}
 
 MAX_LISTED_LEVELS = 5
 MIN_COMPLETE_ROWS = 2
@@ -192,7 +195,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         self._check_arguments()
         is_category = find_declared_categories(X, self.categories)
-        values = validate_data(self, keep_cells(X), **LOOSE_VALIDATION)
+        values = validate_data(self, preserve_cells(X), **LOOSE_VALIDATION)
         names = self._name_columns()
         self.fit_table(ColumnTable(np.asarray(values), names, is_category))
         return self
@@ -233,10 +236,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ProblemsError("X", problems)
         return dataclasses.replace(table, kinds=tuple(kinds))
 
-    def check_information(self, table: ColumnTable) -> None:
-        """Raise a ValueError if nothing can be learnt from a classified table."""
-        _learn_kinds(table)
-
     def fit_table(self, table: ColumnTable) -> np.ndarray:
         """Learn from a table whose values have been validated.
 
@@ -255,12 +254,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             table = self.classify(table)
 
         rows = np.arange(len(table))
-        kinds = _learn_kinds(table)
+        kinds = _learn_used_kinds(table)
         if self.missing == "drop":
             rows = np.flatnonzero(~find_incomplete_rows(kinds, table.values))
             if len(rows) < len(table):
                 _check_complete_rows(len(rows), len(table))
-                kinds = _learn_kinds(table.take(rows))
+                kinds = _learn_used_kinds(table.take(rows))
 
         self.kinds_ = kinds
         self.n_features_in_ = len(kinds)
@@ -289,7 +288,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             If a column has levels or missing values that the training rows had not.
         """
         check_is_fitted(self, "kinds_")
-        values = validate_data(self, keep_cells(X), reset=False, **LOOSE_VALIDATION)
+        values = validate_data(self, preserve_cells(X), reset=False, **LOOSE_VALIDATION)
         return self.encode(np.asarray(values), self._name_columns())
 
     def encode(self, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
@@ -380,16 +379,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def indicator_mask(self) -> np.ndarray:
         """Which features are indicators, so 0 or 1, (n_features,)."""
         n_numeric = len(self.fill_values)
-        n_flags = sum(kind.missing > 0 for kind in _select_numeric(self.kinds_))
+        n_missing_indicators = _count_missing_indicators(self.kinds_)
         n_levels = sum(len(kind.indicators) for kind in _select_categories(self.kinds_))
-        return np.arange(n_numeric + n_flags + n_levels) >= n_numeric
+        n_features = n_numeric + n_missing_indicators + n_levels
+        return np.arange(n_features) >= n_numeric
 
     def with_date_order_of(self, X: Any) -> "TableEncoder":
         """Return an encoder that reads 05/03/2024 as the whole table X shows it.
 
         Chunks of the table need not show the order of day and month themselves.
         """
-        values = np.asarray(keep_cells(X))
+        values = np.asarray(preserve_cells(X))
         kinds = tuple(
             kind.with_order_of(Cells.of(values[:, j]))
             if isinstance(kind, Dates)
@@ -457,18 +457,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             numbers = np.column_stack(features)
             if np.isfinite(numbers).all():
                 # There is nothing to fill in, and the imputers take long to import.
-                n_flags = sum(kind.missing > 0 for kind in _select_numeric(self.kinds_))
-                blocks += [numbers, np.zeros((n_rows, n_flags))]
+                n_missing_indicators = _count_missing_indicators(self.kinds_)
+                blocks += [numbers, np.zeros((n_rows, n_missing_indicators))]
             else:
-                flagged = numbers[:, self._find_first_features()]
+                # A date has several features, but one indicator of missing values.
+                first_features = numbers[:, self._find_first_features()]
                 transformers = _make_transformers(self.kinds_)
                 blocks += [
                     transformers.imputer.transform(numbers),
-                    transformers.flags.transform(flagged),
+                    transformers.missing_indicator.transform(first_features),
                 ]
         if levels:
-            indicators = _make_transformers(self.kinds_).indicators
-            blocks.append(indicators.transform(np.column_stack(levels)))
+            one_hot_encoder = _make_transformers(self.kinds_).one_hot_encoder
+            blocks.append(one_hot_encoder.transform(np.column_stack(levels)))
         return np.concatenate(blocks, axis=1)
 
     def _find_first_features(self) -> list[int]:
@@ -498,7 +499,7 @@ class _Transformers:
         return SimpleImputer(strategy="median").fit(self._fill_values[None])
 
     @functools.cached_property
-    def flags(self) -> Any:
+    def missing_indicator(self) -> Any:
         """Marks missing numbers of columns that had missing ones in training."""
         from sklearn.impute import MissingIndicator
 
@@ -508,7 +509,7 @@ class _Transformers:
         return MissingIndicator(error_on_new=False).fit(rows)
 
     @functools.cached_property
-    def indicators(self) -> Any:
+    def one_hot_encoder(self) -> Any:
         """Makes the indicators of categories."""
         from sklearn.preprocessing import OneHotEncoder
 
@@ -538,6 +539,11 @@ def _select_categories(kinds: Sequence[Kind]) -> list[Categories]:
     return [kind for kind in kinds if isinstance(kind, Categories)]
 
 
+def _count_missing_indicators(kinds: Sequence[Kind]) -> int:
+    """Return the number of columns that have an indicator of missing values."""
+    return sum(kind.missing > 0 for kind in _select_numeric(kinds))
+
+
 def _make_fill_values(kinds: Sequence[Kind]) -> np.ndarray:
     """Return the features that stand for missing numbers and dates."""
     features = [np.empty(0)]
@@ -546,15 +552,11 @@ def _make_fill_values(kinds: Sequence[Kind]) -> np.ndarray:
     return np.concatenate(features)
 
 
-# The options of `validate_data` for tables of any type, with missing values.
-LOOSE_VALIDATION: dict[str, Any] = {"dtype": None, "ensure_all_finite": "allow-nan"}
-
-
 def find_declared_categories(
     X: Any,
     categories: Any,
     names: Sequence[str] | None = None,
-    who: str = "TableEncoder",
+    class_name: str = "TableEncoder",
 ) -> list[bool]:
     """Return which columns are declared to hold categories.
 
@@ -566,7 +568,7 @@ def find_declared_categories(
         A sequence names columns, or gives their numbers in an array without names.
     names : sequence of str, optional
         Names of the columns of an array.
-    who : str
+    class_name : str
         The class whose argument `categories` is, for the error.
     """
     if isinstance(X, ColumnTable):
@@ -588,19 +590,20 @@ def find_declared_categories(
     for name in map(str, categories):
         if name not in known:
             raise ValueError(
-                f"`{who}(categories=...)` names the column {name!r}, which X has not."
+                f"`{class_name}(categories=...)` names the column {name!r}, which X "
+                "does not have."
             )
         is_category[known.index(name)] = True
     return is_category
 
 
-def keep_cells(X: Any) -> Any:
-    """Return a data frame as objects if no array of NumPy keeps its values.
+def preserve_cells(X: Any) -> Any:
+    """Return X such that its conversion to a NumPy array preserves the cells.
 
-    Dates, durations, and pandas' own types (nullable, categorical, those of Arrow)
-    become the objects that they stand for: the cells then have the same forms as those
-    of a text or an array. Of a `ColumnTable`
-    the values are returned, and anything else as it is.
+    In a data frame, dates, durations, and pandas' own types (nullable, categorical,
+    those of Arrow) become the objects that they stand for: the cells then have the same
+    forms as those of a text or an array. A `ColumnTable` gives its values. Anything
+    else is returned as it is.
     """
     if isinstance(X, ColumnTable):
         return X.values
@@ -673,26 +676,39 @@ def find_ambiguity_problems(
         for j, name in enumerate(names)
         if isinstance(kinds[j], Numbers)
     }
+    # Numeric columns are both the evidence of decimal commas and what must be clear.
     return find_ambiguous_numbers(columns, columns, expects_commas=expects_commas)
 
 
-def _learn_kinds(table: ColumnTable) -> tuple[Kind, ...]:
-    """Return the kinds of a classified table with the statistics of its rows.
+def check_learnable(table: ColumnTable) -> None:
+    """Raise a ValueError if nothing can be learnt from a classified table."""
+    _check_any_used(table.names, _learn_kinds(table))
 
-    Raise a ValueError if all columns are left out.
-    """
-    kinds = tuple(
+
+def _learn_used_kinds(table: ColumnTable) -> tuple[Kind, ...]:
+    """Return the learnt kinds; raise a ValueError if all columns are left out."""
+    kinds = _learn_kinds(table)
+    _check_any_used(table.names, kinds)
+    return kinds
+
+
+def _learn_kinds(table: ColumnTable) -> tuple[Kind, ...]:
+    """Return the kinds of a classified table with the statistics of its rows."""
+    return tuple(
         kind.learn(table.values[:, j]) for j, kind in enumerate(table.kinds or ())
     )
+
+
+def _check_any_used(names: Sequence[str], kinds: Sequence[Kind]) -> None:
+    """Raise a ValueError with the reasons if all columns are left out."""
     reasons = [
         f"{name}: {kind.why}"
-        for name, kind in zip(table.names, kinds, strict=True)
+        for name, kind in zip(names, kinds, strict=True)
         if isinstance(kind, LeftOut)
     ]
     if len(reasons) == len(kinds):
         listed = "; ".join(reasons)
         raise ValueError(f"no input has anything to learn from ({listed:.200}).")
-    return kinds
 
 
 def _check_complete_rows(n_complete: int, n_rows: int) -> None:
@@ -710,8 +726,8 @@ def _read_column(
 
     Warn if values are missing in a column that had none missing in training.
     """
-    if isinstance(kind, Numbers) and kind.can_take(column):
-        values = column.astype(np.float64)
+    if isinstance(kind, Numbers) and not kind.needs_parsing(column):
+        values = kind.read_array(column)
     else:
         cells = Cells.of(column)
         problem = find_unreadable(name, cells, kind)
@@ -745,11 +761,11 @@ def _read_levels(kind: Categories, cells: Cells, name: str) -> np.ndarray:
         listed = ", ".join(map(repr, unknown[:MAX_LISTED_LEVELS]))
         n_more = len(unknown) - MAX_LISTED_LEVELS
         more = f" and {n_more} more" if n_more > 0 else ""
-        treatment = "they are like none of the known ones"
+        treatment = "they belong to none of the known ones"
         if kind.rare:
-            treatment = "taken as rare ones"
+            treatment = "they count as rare ones"
         warnings.warn(
-            f"column {name!r} has values that training had not: {listed}{more}; "
+            f"column {name!r} has values that were not in training: {listed}{more}; "
             f"{treatment}.",
             ColumnsWarning,
             stacklevel=2,

@@ -26,7 +26,6 @@ import numpy as np
 from mmlp.tables.cells import (
     MAX_EXACT_FLOAT,
     Cells,
-    is_missing,
     normalize_cell,
     parse_number,
 )
@@ -102,18 +101,21 @@ class Numbers:
         """Return a column as numbers, (n_rows,), NaN where a cell cannot be read."""
         return _read_values(self, cells)
 
-    def can_take(self, column: np.ndarray) -> bool:
-        """Return whether an array holds numbers that need no reading."""
+    def needs_parsing(self, column: np.ndarray) -> bool:
+        """Return whether an array holds anything but the numbers of this column."""
         if not is_numeric(column) or self.durations:
-            return False
-        return self.binary or column.dtype.kind != "b"
+            return True
+        return column.dtype.kind == "b" and not self.binary
+
+    def read_array(self, column: np.ndarray) -> np.ndarray:
+        """Return an array as numbers, (n_rows,), NaN where a cell cannot be read."""
+        if self.needs_parsing(column):
+            return self.read_column(Cells.of(column))
+        return column.astype(np.float64)
 
     def learn(self, column: np.ndarray) -> "Numbers | LeftOut":
         """Return the kind with the statistics of these rows."""
-        if self.can_take(column):
-            values = column.astype(np.float64)
-        else:
-            values = self.read_column(Cells.of(column))
+        values = self.read_array(column)
         known = values[~np.isnan(values)]
         n_missing = len(values) - len(known)
         if not len(known):
@@ -275,10 +277,10 @@ class Dates:
         """Return what is wrong with a cell that cannot be read."""
         moment = parse_moment(cell)
         if moment is not None and moment.is_aware != self.aware:
-            has = "has no time zone" if self.aware else "has a time zone"
-            had = "has one in training" if self.aware else "has none in training"
+            cell_has = "has no time zone" if self.aware else "has a time zone"
+            column_has = "has one in training" if self.aware else "has none in training"
             remedy = Remedy.ADD_TIME_ZONE if self.aware else Remedy.REMOVE_TIME_ZONE
-            message = f"{quote(cell)} {has}, but this column {had}"
+            message = f"{quote(cell)} {cell_has}, but this column {column_has}"
             return Complaint("time zone", message, (remedy,))
         form = "a time of day" if self.alone else "a date"
         return Complaint(
@@ -375,24 +377,12 @@ class Categories:
         if len(n_rows_of_level) == 1:
             return LeftOut(f"always {levels[0]!r:.40}", n_missing)
         remembered = tuple(others[:MAX_REMEMBERED_LEVELS])
-        return Categories(tuple(levels), len(others), n_missing, remembered)
-
-
-def _name_number(cell: Any, value: float) -> str:
-    """Return the level of a number; 1.0 is written as 1.
-
-    Codes of more than 53 bits, such as 9007199254740993, are different levels though
-    their floats are equal.
-    """
-    if not math.isfinite(value) or value != int(value):
-        return str(value)
-    is_exact = isinstance(cell, str | numbers.Integral | decimal.Decimal)
-    if is_exact and abs(value) >= MAX_EXACT_FLOAT:
-        digits = str(cell)
-        if WHOLE_NUMBER.fullmatch(digits):
-            # `int` of a text has a limit of digits, `Decimal` has none.
-            return str(int(decimal.Decimal(digits)))
-    return str(int(value))
+        return Categories(
+            levels=tuple(levels),
+            rare=len(others),
+            missing=n_missing,
+            others=remembered,
+        )
 
 
 @dataclass(frozen=True)
@@ -418,6 +408,23 @@ class LeftOut:
 Kind = Numbers | Dates | Categories | LeftOut
 
 
+def _name_number(cell: Any, value: float) -> str:
+    """Return the level of a number; 1.0 is written as 1.
+
+    Codes of more than 53 bits, such as 9007199254740993, are different levels though
+    their floats are equal.
+    """
+    if not math.isfinite(value) or value != int(value):
+        return str(value)
+    is_exact = isinstance(cell, str | numbers.Integral | decimal.Decimal)
+    if is_exact and abs(value) >= MAX_EXACT_FLOAT:
+        digits = str(cell)
+        if WHOLE_NUMBER.fullmatch(digits):
+            # `int` of a text has a limit of digits, `Decimal` has none.
+            return str(int(decimal.Decimal(digits)))
+    return str(int(value))
+
+
 def is_numeric(array: np.ndarray) -> bool:
     """Return whether an array holds numbers or booleans of NumPy."""
     return array.dtype.kind in "biuf"
@@ -428,7 +435,8 @@ def find_missing(column: np.ndarray) -> np.ndarray:
     if is_numeric(column):
         return np.isnan(column.astype(np.float64))
     cells = Cells.of(column)
-    return cells.spread(is_missing(cell) for cell in cells.values) > 0
+    is_missing_value = np.array([cell is None for cell in cells.values], bool)
+    return is_missing_value[cells.codes]
 
 
 def find_unreadable(name: str, cells: Cells, kind: Numbers | Dates) -> Problem | None:
@@ -527,12 +535,13 @@ def _describe_mixed_marks(name: str, cells: Cells, group: int, point: int) -> Pr
 def _read_values(kind: Numbers | Dates, cells: Cells) -> np.ndarray:
     """Return what a kind reads, (n_rows,), NaN where a cell is missing or unreadable."""
     return cells.spread(
-        None if is_missing(cell) else kind.read(cell) for cell in cells.values
+        None if cell is None else kind.read(cell) for cell in cells.values
     )
 
 
 # Kinds in a model file. ---------------------------------------------------------------
 
+# The names that existing model files use.
 KIND_NAMES: dict[type, str] = {
     Numbers: "numbers",
     Dates: "dates",

@@ -18,7 +18,8 @@ DECIMAL_MARKS = (".", ",")
 THOUSANDS_SEPARATORS = (".", ",", " ", "'", "_")
 # Programs also write a thousands space as one that does not break, and an apostrophe as
 # a quotation mark.
-SEPARATOR_VARIANTS = {" ": "[ \u00a0\u2009\u202f]", "'": "['\u2019]"}
+SPACE = r"[ \u00a0\u2009\u202f]"
+SEPARATOR_VARIANTS = {" ": SPACE, "'": "['\u2019]"}
 
 # A column shows how its numbers are written if this share of its cells are numbers.
 MIN_NUMERIC_SHARE = 0.9
@@ -31,7 +32,6 @@ POINT_DECIMAL = re.compile(rf"[-+]?(?:\d+|[1-9]\d{{0,2}}(?:,\d{{3}})+)?\.\d+{EXP
 
 # Numbers that are written for people. Typesetting has other minus signs (U+2212,
 # U+2013), spaces and apostrophes than keyboards have, and accountants write -5 as (5).
-SPACE = r"[ \u00a0\u2009\u202f]"
 AMOUNT = (
     rf"[$€£¥]?{SPACE}?\d{{1,3}}(?:\d*|(?:(?:{SPACE}|[,.'\u2019])\d{{3}})*)(?:[.,]\d+)?"
     rf"{SPACE}?[%$€£¥]?"
@@ -223,11 +223,12 @@ def find_mixed_marks(texts: Sequence[Any]) -> tuple[int, int] | None:
     True
     """
     numeric = {k: text for k, text in enumerate(texts) if looks_like_number(text)}
-    groups = [k for k, text in numeric.items() if COMMA_THOUSANDS.fullmatch(text)]
+    with_comma = {k: text for k, text in numeric.items() if "," in text}
+    groups = [k for k, text in with_comma.items() if COMMA_THOUSANDS.fullmatch(text)]
     points = [k for k, text in numeric.items() if "," not in text and "." in text]
     # Cells with decimal commas beside decimal points are clear, each by itself.
-    others = [k for k, text in numeric.items() if "," in text and k not in groups]
-    if not groups or not points or others:
+    has_decimal_comma = len(groups) < len(with_comma)
+    if not groups or not points or has_decimal_comma:
         return None
     return groups[0], points[0]
 

@@ -27,13 +27,14 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def write(
-    path: Path | None, arrays: Arrays | Iterable[Arrays], axis: Sequence[str] = ()
+    path: Path | None, arrays: Arrays | Iterable[Arrays], axis_names: Sequence[str] = ()
 ) -> None:
     """Write arrays with a common first axis to a file, whole or not at all.
 
-    An .npz holds the arrays by name, an .npy the only one. A CSV has the columns NAME
-    for shape (n,), NAME_a for (n, d) and NAME_a_b for the upper triangle of (n, d, d);
-    columns of the array X are called a.
+    An .npz holds the arrays by name, an .npy the only one. With the axis names a and b,
+    a CSV has the columns NAME for shape (n,), NAME_a and NAME_b for (n, d), and
+    NAME_a_a, NAME_a_b and NAME_b_b for the upper triangle of (n, d, d). Only the
+    columns of an array called X have no prefix.
 
     Parameters
     ----------
@@ -42,8 +43,8 @@ def write(
     arrays : mapping from str to array, or iterable of such mappings
         Arrays may come in chunks along the first axis: a CSV never holds more than one
         of them in memory.
-    axis : sequence of str
-        Names a and b of the columns of the arrays.
+    axis_names : sequence of str
+        Names of the entries along the second axis of the arrays, and along the third.
     """
     chunks: Iterator[Any] = iter([arrays] if isinstance(arrays, Mapping) else arrays)
     first: Arrays = next(chunks)
@@ -51,10 +52,10 @@ def write(
     chunks = itertools.chain([first], chunks)
 
     if path is None:
-        _print_csv(chunks, axis)
+        _print_csv(chunks, axis_names)
     elif suffix == ".csv":
         with atomic_files.open_replacement(path) as file:
-            file.writelines(text.encode() for text in _format_csv(chunks, axis))
+            file.writelines(text.encode() for text in _format_csv(chunks, axis_names))
     else:
         all_chunks = list(chunks)
         whole = {
@@ -64,9 +65,9 @@ def write(
         _write_arrays(path, suffix, whole)
 
 
-def _print_csv(chunks: Iterable[Arrays], axis: Sequence[str]) -> None:
+def _print_csv(chunks: Iterable[Arrays], axis_names: Sequence[str]) -> None:
     """Print arrays as CSV."""
-    lines = _format_csv(chunks, axis)
+    lines = _format_csv(chunks, axis_names)
     if sys.stdout.isatty():
         # The names of columns come from files.
         lines = map(escape_controls, lines)
@@ -110,7 +111,13 @@ def find_output_format(path: Path) -> str:
 
 
 def check_output(path: Path, names: Sequence[str]) -> str:
-    """Return the extension of a file that can hold arrays of these names."""
+    """Check that a file can hold arrays of these names, and return its extension.
+
+    Raises
+    ------
+    ValueError
+        If the extension is unknown, or is .npy and there are several arrays.
+    """
     suffix = find_output_format(path)
     if suffix == ".npy" and len(names) > 1:
         raise ValueError(
@@ -120,15 +127,15 @@ def check_output(path: Path, names: Sequence[str]) -> str:
     return suffix
 
 
-def _format_csv(chunks: Iterable[Arrays], axis: Sequence[str]) -> Iterator[str]:
+def _format_csv(chunks: Iterable[Arrays], axis_names: Sequence[str]) -> Iterator[str]:
     """Yield the text of a CSV, some lines at a time."""
     for i, arrays in enumerate(chunks):
-        names, columns = _flatten(arrays, axis)
+        names, blocks = _flatten(arrays, axis_names)
         if i == 0:
             yield _format_lines([names])
-        for start in range(0, len(columns[0]), ROWS_PER_CHUNK):
+        for start in range(0, len(blocks[0]), ROWS_PER_CHUNK):
             stop = start + ROWS_PER_CHUNK
-            rows = np.concatenate([column[start:stop] for column in columns], axis=1)
+            rows = np.concatenate([block[start:stop] for block in blocks], axis=1)
             if rows.dtype != np.float64:
                 # Fewer digits identify a float32. For float64 Python writes the same
                 # text, faster.
@@ -136,25 +143,27 @@ def _format_csv(chunks: Iterable[Arrays], axis: Sequence[str]) -> Iterator[str]:
             yield _format_lines(rows.tolist())
 
 
-def _flatten(arrays: Arrays, axis: Sequence[str]) -> tuple[list[str], list[np.ndarray]]:
-    """Return the names of the columns of a CSV, and blocks of columns."""
+def _flatten(
+    arrays: Arrays, axis_names: Sequence[str]
+) -> tuple[list[str], list[np.ndarray]]:
+    """Return the names of the columns of a CSV, and the columns in blocks."""
     names: list[str] = []
-    columns = []
+    blocks = []
     for name, array in arrays.items():
         if array.ndim == 1:
             names.append(name)
-            columns.append(array[:, None])
+            blocks.append(array[:, None])
         elif array.ndim == 2:
-            names += [a if name == "X" else f"{name}_{a}" for a in axis]
-            columns.append(array)
+            names += [a if name == "X" else f"{name}_{a}" for a in axis_names]
+            blocks.append(array)
         else:
             first, second = np.triu_indices(array.shape[1])
             names += [
-                f"{name}_{axis[i]}_{axis[j]}"
+                f"{name}_{axis_names[i]}_{axis_names[j]}"
                 for i, j in zip(first.tolist(), second.tolist(), strict=True)
             ]
-            columns.append(array[:, first, second])
-    return names, columns
+            blocks.append(array[:, first, second])
+    return names, blocks
 
 
 def _format_lines(rows: Sequence[Sequence[Any]]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from mmlp.tables.cells import Cells
 from mmlp.tables.classification import classify_column
-from mmlp.tables.encoder import ColumnTable, TableEncoder
+from mmlp.tables.encoder import ColumnTable, TableEncoder, check_learnable
 from mmlp.tables.kinds import Kind, LeftOut, Numbers
 from mmlp.tables.number_format import find_mixed_marks
 from mmlp.tables.problems import Problem, ProblemsError, Remedy, join_problems
@@ -106,7 +106,12 @@ def prepare_training_data(
     ValueError
         If too few rows or no columns are left.
     """
-    y, problems = _read_targets(table, inputs, targets, encoder)
+    problems = _find_number_problems(table, inputs, targets, encoder)
+    y, target_problems = table.read_numbers(targets)
+    problems = [
+        _offer_another_target(problem, targets)
+        for problem in join_problems(problems, target_problems)
+    ]
     left_out: list[str] = []
     if encoder is None:
         columns, left_out, input_problems = _select_numeric_columns(table, inputs)
@@ -177,9 +182,9 @@ def prepare_prediction_data(
     numeric = [name for name in used if isinstance(kinds[name], Numbers)]
     problems = table.find_number_problems([*numeric, *targets])
 
-    X = _insert_absent_columns(table.columns(used), used, inputs)
+    X = _insert_absent_columns(table.select_columns(used), used, inputs)
     X = _parse_numbers(X, encoder.kinds_)
-    y, target_problems = table.numbers(targets)
+    y, target_problems = table.read_numbers(targets)
     problems = join_problems(problems, target_problems)
     if problems or table.is_faulty:
         # Otherwise the estimator finds the problems when it encodes the rows.
@@ -232,10 +237,7 @@ def read_numeric_columns(columns: ColumnTable) -> tuple[np.ndarray, list[str]]:
         if not isinstance(kind, Numbers):
             continue
         column = columns.values[:, j]
-        if kind.can_take(column):
-            numbers = column.astype(np.float64)
-        else:
-            numbers = kind.read_column(Cells.of(column))
+        numbers = kind.read_array(column)
         is_missing = np.isnan(numbers)
         if not is_missing.all():
             names.append(columns.names[j])
@@ -264,25 +266,23 @@ def find_rows_with_nan(values: np.ndarray) -> np.ndarray:
     return np.asarray(np.isnan(values).any(axis=1))
 
 
-def _read_targets(
+def _find_number_problems(
     table: Table,
     inputs: Sequence[str],
     targets: Sequence[str],
     encoder: TableEncoder | None,
-) -> tuple[np.ndarray, list[Problem]]:
-    """Read the targets, and find problems of numbers in targets and inputs."""
+) -> list[Problem]:
+    """Return the problems of numbers in targets, and in inputs that may be numbers."""
     categories = _list_declared_categories(table, encoder)
     numeric_inputs = [name for name in inputs if name not in categories]
-    problems = table.find_number_problems([*targets, *numeric_inputs])
-    y, target_problems = table.numbers(targets)
-    problems = join_problems(problems, target_problems)
-    problems = [
-        problem.replace_remedy(Remedy.LEAVE_COLUMN_OUT, Remedy.CHOOSE_ANOTHER_TARGET)
-        if problem.column in targets
-        else problem
-        for problem in problems
-    ]
-    return y, problems
+    return table.find_number_problems([*targets, *numeric_inputs])
+
+
+def _offer_another_target(problem: Problem, targets: Sequence[str]) -> Problem:
+    """Replace the remedy to leave a column out if the column is a target."""
+    if problem.column not in targets:
+        return problem
+    return problem.replace_remedy(Remedy.LEAVE_COLUMN_OUT, Remedy.CHOOSE_ANOTHER_TARGET)
 
 
 def _list_declared_categories(
@@ -304,7 +304,7 @@ def _classify_inputs(
     """Classify the inputs once, by all rows of the table, and return their problems."""
     categories = _list_declared_categories(table, encoder)
     columns = ColumnTable(
-        values=table.columns(inputs),
+        values=table.select_columns(inputs),
         names=list(inputs),
         is_category=[name in categories for name in inputs],
     )
@@ -312,7 +312,7 @@ def _classify_inputs(
         columns = encoder.classify(columns)
         # The kinds have no statistics yet, but a table from which nothing can be learnt
         # is refused before any work starts.
-        encoder.check_information(columns)
+        check_learnable(columns)
     except ProblemsError as error:
         return columns, error.problems
     except ValueError as error:
@@ -325,7 +325,7 @@ def _select_numeric_columns(
     table: Table, inputs: Sequence[str]
 ) -> tuple[ColumnTable, list[str], list[Problem]]:
     """Return the columns of numbers, what is left out and why, and the problems."""
-    X = table.columns(inputs)
+    X = table.select_columns(inputs)
     numeric = []
     kinds = []
     left_out = []
@@ -344,7 +344,7 @@ def _select_numeric_columns(
             f"{table.path} has no column of numbers; it holds "
             f"{', '.join(left_out):.200}."
         )
-    values, _ = table.numbers(numeric)
+    values, _ = table.read_numbers(numeric)
     columns = ColumnTable(values, numeric, [False] * len(numeric), tuple(kinds))
     return columns, left_out, problems
 
@@ -354,8 +354,8 @@ def _prepare_numeric_prediction(
 ) -> PredictionData:
     """Read rows for an estimator that takes numbers only."""
     problems = table.find_number_problems([*inputs, *targets])
-    X, input_problems = table.numbers(inputs)
-    y, target_problems = table.numbers(targets)
+    X, input_problems = table.read_numbers(inputs)
+    y, target_problems = table.read_numbers(targets)
     problems = join_problems(problems, [*target_problems, *input_problems])
     table.check_usable(problems)
 

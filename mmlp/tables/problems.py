@@ -221,7 +221,10 @@ class ProblemsError(ValueError):
         self.ragged_lines = tuple(ragged_lines)
 
     def renumber(self, row_indices: np.ndarray) -> "ProblemsError":
-        """Return the error for the table from which `row_indices` were taken."""
+        """Return the error for the table from which `row_indices` were taken.
+
+        For errors about arguments: the places and words of a file are not kept.
+        """
         problems = [problem.renumber(row_indices) for problem in self.problems]
         return ProblemsError(self.source, problems)
 

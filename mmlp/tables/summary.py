@@ -49,7 +49,7 @@ def needs_summary(encoder: TableEncoder) -> bool:
 
 
 def _shorten(entries: list[str]) -> list[str]:
-    """Name a few of the columns with nothing to tell, and all others."""
+    """Shorten the list of columns without remarks; those with remarks are all kept."""
     plain = [entry for entry in entries if not entry.endswith(")")]
     n_more = len(plain) - MAX_LISTED_NAMES
     if n_more <= 0:

@@ -74,7 +74,7 @@ class Table:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def columns(self, names: Sequence[str]) -> np.ndarray:
+    def select_columns(self, names: Sequence[str]) -> np.ndarray:
         """Return columns as an array.
 
         Parameters
@@ -103,7 +103,7 @@ class Table:
                 values[:, j] = np.array(numbers, object)[cells.codes]
         return values
 
-    def numbers(self, names: Sequence[str]) -> tuple[np.ndarray, list[Problem]]:
+    def read_numbers(self, names: Sequence[str]) -> tuple[np.ndarray, list[Problem]]:
         """Return columns as numbers, NaN where a value is missing, and their problems.
 
         Parameters
@@ -116,7 +116,7 @@ class Table:
         problems : list of Problem
             The cells that are not numbers.
         """
-        values = self.columns(names)
+        values = self.select_columns(names)
         if values.dtype != object:
             return values, []
 
@@ -166,7 +166,7 @@ class Table:
             for j, name in enumerate(self.names)
         }
 
-    def place(self, row: int) -> str:
+    def describe_place(self, row: int) -> str:
         """Return where a row stands in the file."""
         if not isinstance(self.rows, np.ndarray):
             return f"line {self.rows[row].line}"
@@ -201,7 +201,7 @@ class Table:
         faults = [unknown, *self.faulty_names, *self.ragged_lines]
         return list_problems(str(self.path), faults)
 
-    def others(self, names: Sequence[str]) -> tuple[str, ...]:
+    def list_other_names(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the names of all columns but these."""
         self.check_names(names)
         excluded = set(names)
@@ -228,7 +228,7 @@ class Table:
             raise ProblemsError(
                 str(self.path),
                 problems,
-                place=self.place,
+                place=self.describe_place,
                 wording=wording,
                 faulty_names=self.faulty_names,
                 ragged_lines=self.ragged_lines,
@@ -275,7 +275,7 @@ def read(
     ...     path = Path(folder, "wind.csv")
     ...     _ = path.write_text("height,speed\\n10,4.5\\n20,6\\n")
     ...     table = read(path)
-    >>> table.names, table.columns(["speed"]).tolist()
+    >>> table.names, table.select_columns(["speed"]).tolist()
     (('height', 'speed'), [[4.5], [6.0]])
     """
     suffix = find_extension(path, INPUT_EXTENSIONS, "read")
@@ -287,8 +287,8 @@ def read(
     else:
         # Where the quick reader gives up, the other one begins anew, which a pipe does
         # not allow.
-        is_quick = number_format.is_plain and not atomic_files.is_stream(path)
-        numbers = read_numeric_csv(path) if is_quick else None
+        may_be_numeric = number_format.is_plain and not atomic_files.is_stream(path)
+        numbers = read_numeric_csv(path) if may_be_numeric else None
         if numbers is not None:
             names, rows, first_line = numbers
             if not has_codes or np.all(np.abs(rows) < MAX_EXACT_FLOAT):
@@ -312,16 +312,16 @@ def _read_arrays(path: Path, suffix: str) -> Table:
     """Read an .npy or .npz with columns that have no names."""
     if suffix == ".npy":
         X = read_npy(path)
-        return Table(path, number_columns("x", X.shape[1]), X)
+        return Table(path, make_column_names("x", X.shape[1]), X)
 
     arrays = read_npz(path, required=("X",), optional=("y",))
     X = check_matrix(path, "X", arrays["X"])
-    names = number_columns("x", X.shape[1])
+    names = make_column_names("x", X.shape[1])
     if "y" not in arrays:
         return Table(path, names, X)
     y = arrays["y"]
     y = check_matrix(path, "y", y[:, None] if y.ndim == 1 else y)
-    targets = number_columns("y", y.shape[1])
+    targets = make_column_names("y", y.shape[1])
     return Table(path, names + targets, np.concatenate([X, y], axis=1), targets)
 
 
@@ -378,7 +378,7 @@ def find_extension(path: Path, known: Sequence[str], verb: str) -> str:
     raise ValueError(f"cannot {verb} {path}: its name must end in {endings}{hint}.")
 
 
-def number_columns(letter: str, count: int) -> tuple[str, ...]:
+def make_column_names(letter: str, count: int) -> tuple[str, ...]:
     """Return names for columns that have none: x0, x1, and so on."""
     return tuple(f"{letter}{i}" for i in range(count))
 

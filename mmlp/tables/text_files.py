@@ -83,13 +83,13 @@ def read_csv(path: Path) -> TextTable:
     """Read the names and the rows of a CSV."""
     text = _read_text(path)
     n_blank_lines = len(text) - len(text.lstrip("\n"))
-    first_line = text[n_blank_lines:].partition("\n")[0]
-    separator = find_declared_separator(first_line)
+    top_line = text[n_blank_lines:].partition("\n")[0]
+    separator = find_declared_separator(top_line)
     if separator is None:
-        separator = guess_separator(first_line)
+        separator = guess_separator(top_line)
     else:
         # An empty line in its place keeps the numbers of the lines.
-        text = text[:n_blank_lines] + text[n_blank_lines + len(first_line) :]
+        text = text[:n_blank_lines] + text[n_blank_lines + len(top_line) :]
 
     rows = _split_csv(path, text, separator)
     while rows and rows[0].cells == [""]:
@@ -99,7 +99,7 @@ def read_csv(path: Path) -> TextTable:
 
     header, *rows = rows
     names = tuple(cell.strip() for cell in header.cells)
-    if all(parse_number(name) is not None for name in names):
+    if _are_numbers(names):
         example = separator.join(f"x{i}" for i in range(len(names)))
         raise ValueError(
             f"{path}, line {header.line} holds numbers where names belong; add a first "
@@ -229,6 +229,11 @@ def find_faulty_names(names: Sequence[str]) -> list[str]:
         else:
             first_of_name[name] = number
     return faults
+
+
+def _are_numbers(names: Sequence[str]) -> bool:
+    """Return whether numbers stand where the names of columns belong."""
+    return all(parse_number(name) is not None for name in names)
 
 
 def _separate_ragged_rows(
@@ -428,8 +433,7 @@ def _read_header(header: bytes, separator: str | None) -> tuple[tuple[str, ...],
         raise _NotPlainError
 
     names = tuple(name.strip() for name in text.split(separator))
-    are_numbers = all(parse_number(name) is not None for name in names)
-    if are_numbers or find_faulty_names(names):
+    if _are_numbers(names) or find_faulty_names(names):
         raise _NotPlainError
     return names, separator
 

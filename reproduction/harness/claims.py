@@ -79,17 +79,18 @@ def compare_larger(
     >>> compare_larger([2.0], 1.0)
     (False, '+1.00 (one seed)')
     """
-    large = np.asarray(ours)
-    small = np.broadcast_to(other, len(ours))
-    mean, standard_error = paired_advantage(small, large)
+    our_values = np.asarray(ours)
+    other_values = np.broadcast_to(other, len(ours))
+    # `ours` is larger if `other` is smaller.
+    mean, standard_error = paired_advantage(other_values, our_values)
     spread = f"± {standard_error:.2f}" if np.isfinite(standard_error) else "(one seed)"
-    return is_smaller(small, large), f"{mean:+.2f} {spread}"
+    return is_smaller(other_values, our_values), f"{mean:+.2f} {spread}"
 
 
 def judge_claim(
     claim: str, outcomes: Outcomes | bool, evidence: str
 ) -> dict[str, str] | None:
-    """Return an entry for `claims` of a record.
+    """Return an entry for the list "claims" of an experiment's result.
 
     Parameters
     ----------
@@ -114,14 +115,14 @@ def judge_claim(
 def judge_claim_by_cases(
     claim: str, evidence: str, cases: Sequence[tuple[dict, bool, str]]
 ) -> dict[str, str] | None:
-    """Return `judge_claim` for cases that each bring a line of evidence.
+    """Judge a claim by cases, each with its own line of evidence.
 
     Parameters
     ----------
     claim : str
         The claim, as a sentence.
     evidence : str
-        What precedes the lines.
+        The text before these lines.
     cases : sequence of (factors, bool, str)
         The factors of a case, whether the claim holds, and the line of evidence.
 

@@ -51,9 +51,9 @@ def map_in_processes(
 ) -> list:
     """Call a function for each tuple of arguments, on a CPU in several processes.
 
-    Programs of small matrices keep one core busy: two jobs on two cores take half the
-    time. On Linux each process has its own cores, so that their threads do not wait for
-    each other. If a call fails, or on Ctrl-C, all processes stop.
+    A program that works on small matrices uses one core only, so two jobs on two cores
+    take half the time. On Linux each process has its own cores, so that their threads
+    do not wait for each other. If a call fails, or on Ctrl-C, all processes stop.
 
     Parameters
     ----------
@@ -119,10 +119,10 @@ def _start_resource_tracker() -> None:
 
 @contextlib.contextmanager
 def _block_interrupts() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C: this process receives it and ends them.
+    """Block SIGINT in this process, and for good in the processes started meanwhile.
 
-    A terminal sends it to all processes, and each would print a traceback. In this
-    process the signal is only postponed.
+    A terminal sends Ctrl-C to all processes, and each would print a traceback. This
+    process receives the signal when the block ends, and then ends the others.
     """
     if not hasattr(signal, "pthread_sigmask"):  # on Windows
         yield

@@ -16,7 +16,9 @@ from mmlp.reporting.records import make_settings, run_and_record
 from mmlp.reporting.results_page import Heading
 from reproduction.harness.targets import TARGETS
 
-PAPER = Heading(
+PROGRAM = "python -m reproduction"
+
+PAGE_HEADING = Heading(
     "The paper's results, reproduced",
     "The results of “Constructing the Matrix Multilayer Perceptron and its Application "
     "to the VAE” (Taghia, Bånkestad, Lindsten and Schön, 2019) beside those that "
@@ -65,14 +67,16 @@ class Run:
             self.settings,
             quick=self.quick,
             out=self.out,
-            heading=PAPER,
-            program=f"python -m reproduction {self.name}",
+            heading=PAGE_HEADING,
+            program=f"{PROGRAM} {self.name}",
             order=TARGETS,
         )
 
 
 def parse_run(name: str, argv: Sequence[str]) -> Run:
-    """Read the options of one experiment: one for each setting; tuples have commas.
+    """Parse the options of one experiment, which has one for each setting.
+
+    The items of a tuple are separated by commas.
 
     Parameters
     ----------
@@ -81,16 +85,20 @@ def parse_run(name: str, argv: Sequence[str]) -> Run:
     argv : sequence of str
         The options, such as `["--seeds", "5", "--out", "folder"]`.
 
+    Returns
+    -------
+    Run
+
     Raises
     ------
     ValueError
         If an option is wrong.
     """
-    kind = find_experiment(name).Settings
-    values = parse_fields(argv, [kind, RunOptions], f"python -m reproduction {name}")
+    settings_class = find_experiment(name).Settings
+    values = parse_fields(argv, [settings_class, RunOptions], f"{PROGRAM} {name}")
     quick = values.pop("quick", False)
     out = values.pop("out", RunOptions.out)
-    settings = make_settings(kind, quick=quick, **values)
+    settings = make_settings(settings_class, quick=quick, **values)
     return Run(name, settings, quick, out)
 
 
@@ -103,7 +111,7 @@ def run_several(
     targets: Sequence[str],
     *,
     quick: bool = False,
-    out: Path = Path("report"),
+    out: Path = RunOptions.out,
     **settings: Any,
 ) -> int:
     """Run experiments one after the other; return 1 if one of them failed, else 0.
@@ -133,11 +141,11 @@ def run_several(
     for number, name in enumerate(names, 1):
         print(f"[{number}/{len(names)}] {name}", flush=True)
         try:
-            kind = find_experiment(name).Settings
-            fields = {field.name for field in dataclasses.fields(kind)}
+            settings_class = find_experiment(name).Settings
+            fields = {field.name for field in dataclasses.fields(settings_class)}
             changes = {key: value for key, value in settings.items() if key in fields}
-            run = Run(name, make_settings(kind, quick=quick, **changes), quick, out)
-            run.perform()
+            experiment_settings = make_settings(settings_class, quick=quick, **changes)
+            Run(name, experiment_settings, quick, out).perform()
         except Exception as error:
             # Whatever it is, the other experiments are worth running.
             if not isinstance(error, ValueError | OSError):

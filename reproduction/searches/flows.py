@@ -21,7 +21,7 @@ from mmlp.cli.dataclass_parser import parse_or_exit
 from reproduction.harness.parallel import map_in_processes
 from reproduction.harness.result_cache import load_or_compute
 from reproduction.searches.vaes import FIRST_SEED, write_trials
-from reproduction.vaes.flows import Flow, fit_flows, score_flows
+from reproduction.vaes.flows import FlowRecipe, fit_flows, score_flows
 from reproduction.vaes.images import ImageSettings
 
 OUT = Path(__file__).parents[2] / "results" / "search" / "flows.json"
@@ -59,17 +59,17 @@ class Settings(ImageSettings):
     out: Path = OUT
 
 
-def search(settings: Settings) -> Flow:
+def search(settings: Settings) -> FlowRecipe:
     """Write all trials to the file, and return the best settings."""
     # Read the images before any work, so that a missing file is reported only once.
     settings.read_images()
 
-    work = [(settings, list_flows(settings, *trial), FIRST_SEEDS) for trial in TRIALS]
+    work = [(settings, list_recipes(settings, *trial), FIRST_SEEDS) for trial in TRIALS]
     results = map_in_processes(validate_flows, work, "search", settings.jobs)
     trials = list(itertools.chain(*results))
 
     finalists = sorted(trials, key=mean_validation, reverse=True)[:N_FINALISTS]
-    work = [(settings, [flow_from_entry(entry)], ALL_SEEDS) for entry in finalists]
+    work = [(settings, [recipe_from_entry(entry)], ALL_SEEDS) for entry in finalists]
     results = map_in_processes(validate_flows, work, "finals", settings.jobs)
     finals = list(itertools.chain(*results))
 
@@ -79,32 +79,34 @@ def search(settings: Settings) -> Flow:
         "reproduction/searches/flows.py."
     )
     write_trials({"note": note, "tried": trials + finals}, settings.out)
-    return flow_from_entry(max(finals, key=mean_validation))
+    return recipe_from_entry(max(finals, key=mean_validation))
 
 
-def list_flows(
+def list_recipes(
     settings: Settings,
     changes: dict[str, Any],
     rates: tuple[float, ...],
     noises: tuple[float, ...],
-) -> list[Flow]:
-    """Return the flows of a trial, which are trained at once."""
-    flow = dataclasses.replace(Flow(epochs=settings.epochs), **changes)
+) -> list[FlowRecipe]:
+    """Return the recipes of a trial, whose flows are trained at once."""
+    recipe = dataclasses.replace(FlowRecipe(epochs=settings.epochs), **changes)
     return [
-        dataclasses.replace(flow, rate=rate, noise=noise)
+        dataclasses.replace(recipe, rate=rate, noise=noise)
         for rate, noise in itertools.product(rates, noises)
     ]
 
 
-def validate_flows(settings: Settings, flows: list[Flow], seeds: range) -> list[dict]:
-    """Return an entry of the file for each flow."""
-    descriptions = [dataclasses.asdict(flow) for flow in flows]
+def validate_flows(
+    settings: Settings, recipes: list[FlowRecipe], seeds: range
+) -> list[dict]:
+    """Return an entry of the file for each recipe."""
+    descriptions = [dataclasses.asdict(recipe) for recipe in recipes]
 
     def compute() -> dict[str, list]:
         splits = settings.make_splits(seeds)
-        models = fit_flows(flows, splits).model
+        models = fit_flows(recipes, splits).model
         scores = score_flows(models, splits, part="validation")
-        return {"validation": np.round(scores.reshape(-1, len(flows)).T, 3).tolist()}
+        return {"validation": np.round(scores.reshape(-1, len(recipes)).T, 3).tolist()}
 
     key = {"search": descriptions, "images": settings.images, "seeds": list(seeds)}
     scores = load_or_compute(settings.keep, key, compute)["validation"]
@@ -120,9 +122,11 @@ def mean_validation(entry: dict) -> float:
     return value if np.isfinite(value) else -np.inf
 
 
-def flow_from_entry(entry: dict) -> Flow:
-    """Return the settings of an entry of the file."""
-    return Flow(**{field.name: entry[field.name] for field in dataclasses.fields(Flow)})
+def recipe_from_entry(entry: dict) -> FlowRecipe:
+    """Return the recipe of an entry of the file."""
+    return FlowRecipe(
+        **{field.name: entry[field.name] for field in dataclasses.fields(FlowRecipe)}
+    )
 
 
 if __name__ == "__main__":

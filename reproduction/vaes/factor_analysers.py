@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import logsumexp
 from sklearn.cluster import KMeans
 
-from reproduction.vaes.images import ImageParts, pack_images, standardize_pixels
+from reproduction.vaes.images import ImageParts, make_pixel_components, pack_images
 
 # The variance of uniform noise in [0, 1), which dequantised pixels have.
 ROUNDING_VARIANCE = 1 / 12
@@ -81,7 +81,7 @@ def fit_best_mixtures(
     chosen_sizes = []
     packed_samples = ""
     for number, split in enumerate(splits):
-        pixels = standardize_pixels(split.train)
+        pixels = make_pixel_components(split.train)
         train = pixels.encode(split.train)
         validation = pixels.encode(split.validation)
         test = pixels.encode(split.test)

@@ -38,8 +38,9 @@ SCORES = ("LL", "KLD", "ELBO", "IW")
 class NegativeBound:
     """The loss: minus the mean bound of a batch.
 
-    A batch is a pair of images and `Recipe.loss_levels`, repeated for each row.
-    Validation has t = 1, and so no noise.
+    A batch is a pair of images and `Recipe.loss_levels`, repeated for each row. The
+    progress of training, t, rises from 0 to 1; at t = 1 the loss is that of validation,
+    without noise.
 
     Parameters
     ----------
@@ -121,6 +122,8 @@ def fit_recipes(
         With the models along the first axis, on which recipes vary fastest.
     """
     n_recipes = len(recipes)
+    # One recipe stands for all. It has the largest learning rate, to which the others
+    # are relative.
     recipe = max(recipes, key=lambda recipe: recipe.rate)
     levels_of_recipes = np.array(
         [recipe.loss_levels() for recipe in recipes], np.float32
@@ -171,7 +174,11 @@ def fit_recipes(
 
 @functools.partial(Compiled, effort="least")
 def _make_vaes(recipe_and_latent: tuple[Recipe, int], keys: Array, X: Array) -> VAE:
-    """Return the VAEs of all models before training."""
+    """Return the VAEs of all models before training.
+
+    Recipe and latent are one argument because `Compiled` has one static argument, the
+    first.
+    """
     recipe, latent = recipe_and_latent
     return jax.vmap(lambda key, X: recipe.make_vae(X, latent, key))(keys, X)
 
@@ -244,7 +251,7 @@ def score_rows(models: VAE, X: np.ndarray, samples: int) -> np.ndarray:
 
 @Compiled
 def _score_rows(samples: int, models: VAE, X: Array, key: Array) -> Array:
-    """Score one row after the other; more draws at once would leave the cache."""
+    """Score one row after the other, so that its draws fit into the CPU's cache."""
 
     def score_row(model: VAE, x: Array, key: Array) -> Array:
         q, s, log_likelihood = model.draws(x, key, samples)

@@ -28,12 +28,12 @@ NAME = "neural spline flow"
 TUNED_SETTINGS = Path(__file__).with_name("flow_settings.json")
 INSTALL_COMMAND = 'pip install -c constraints.txt ".[bench]"'
 
-# Settings that reproduction/searches/flows.py tried.
+# The number of settings that reproduction/searches/flows.py tried.
 N_TRIALS = 38
 
 
 @dataclasses.dataclass(frozen=True)
-class Flow:
+class FlowRecipe:
     """How a neural spline flow (Durkan et al., 2019) is built and trained.
 
     x = f_1(... f_T(z)), z ~ N(0, I): each f_t^-1 is a rational quadratic spline of
@@ -92,14 +92,16 @@ class Flow:
             nn_depth=self.depth,
         )
 
-    def with_sizes(self, epochs: int | None, hidden: tuple[int, ...] | None) -> "Flow":
+    def with_sizes(
+        self, epochs: int | None, hidden: tuple[int, ...] | None
+    ) -> "FlowRecipe":
         """Return a copy with this number of epochs and widths; None keeps them."""
-        flow = self
+        recipe = self
         if epochs is not None:
-            flow = dataclasses.replace(flow, epochs=epochs)
+            recipe = dataclasses.replace(recipe, epochs=epochs)
         if hidden is not None:
-            flow = dataclasses.replace(flow, width=hidden[0], depth=len(hidden))
-        return flow
+            recipe = dataclasses.replace(recipe, width=hidden[0], depth=len(hidden))
+        return recipe
 
     def make_optimizer(self, n_rows: int) -> optax.GradientTransformation:
         """Return the optimizer for this many training rows."""
@@ -120,7 +122,8 @@ def make_note() -> str:
     """Return what a reader of the table must know."""
     if not is_available():
         return (
-            f"A {NAME} is left out for want of flowjax: `{INSTALL_COMMAND}` brings it."
+            f"A {NAME} is left out because flowjax is missing: `{INSTALL_COMMAND}` "
+            "installs it."
         )
     return (
         f"The {NAME} is flowjax's, masked and autoregressive; {N_TRIALS} settings of "
@@ -129,9 +132,9 @@ def make_note() -> str:
     )
 
 
-def tuned_flow() -> Flow:
+def tuned_recipe() -> FlowRecipe:
     """Return the settings that validation chose, results/search/flows.json."""
-    return Flow(**json.loads(TUNED_SETTINGS.read_text(encoding="utf-8")))
+    return FlowRecipe(**json.loads(TUNED_SETTINGS.read_text(encoding="utf-8")))
 
 
 def stacked_muon(
@@ -162,15 +165,15 @@ def negative_log_density(
 
 
 def fit_flows(
-    flows: list[Flow], splits: list[Split], *, on_epoch: Sequence[Callable] = ()
+    recipes: list[FlowRecipe], splits: list[Split], *, on_epoch: Sequence[Callable] = ()
 ) -> FitResult:
-    """Train a flow for each split and setting, in float32.
+    """Train a flow for each split and recipe, in float32.
 
     The epoch that is best on the validation rows is kept.
 
     Parameters
     ----------
-    flows : list of Flow
+    recipes : list of FlowRecipe
         They may differ in learning rate and noise only.
     splits : list of Split
     on_epoch : sequence of callables, default=()
@@ -179,33 +182,36 @@ def fit_flows(
     Returns
     -------
     FitResult
-        With the flows along the first axis, on which settings vary fastest.
+        With the flows along the first axis, on which recipes vary fastest.
     """
-    n_flows = len(flows)
-    flow = max(flows, key=lambda flow: flow.rate)
-    noise_levels = np.array([flow.noise for flow in flows], np.float32)
+    n_recipes = len(recipes)
+    # One recipe stands for all. It has the largest learning rate, to which the others
+    # are relative.
+    recipe = max(recipes, key=lambda recipe: recipe.rate)
+    noise_levels = np.array([recipe.noise for recipe in recipes], np.float32)
 
     def repeat_for_flows(part: str) -> tuple[np.ndarray, np.ndarray]:
-        """Stack the rows of all splits, once for each flow, with their noise."""
+        """Stack the rows of all splits, once for each recipe, with their noise."""
         X = np.stack([getattr(split, part) for split in splits]).astype(np.float32)
-        X = X.repeat(n_flows, axis=0)
+        X = X.repeat(n_recipes, axis=0)
         noise = np.tile(noise_levels, len(splits))
         return X, np.repeat(noise[:, None], X.shape[1], axis=1)
 
     data = repeat_for_flows("train")
     _, n_rows, dim = data[0].shape
     split_keys = jax.random.split(jax.random.key(0), len(splits))
-    start_keys = jnp.repeat(split_keys, n_flows, axis=0)
+    start_keys = jnp.repeat(split_keys, n_recipes, axis=0)
+    relative_rates = [r.rate / recipe.rate for _ in splits for r in recipes]
     return fit_many(
-        eqx.filter_vmap(lambda key: flow.make_flow(dim, key))(start_keys),
+        eqx.filter_vmap(lambda key: recipe.make_flow(dim, key))(start_keys),
         negative_log_density,
         data,
         keys=jax.random.split(jax.random.key(1), len(start_keys)),
-        epochs=flow.epochs,
-        batch_size=flow.batch,
+        epochs=recipe.epochs,
+        batch_size=recipe.batch,
         on_epoch=on_epoch,
-        rates=[one.rate / flow.rate for _ in splits for one in flows],
-        optimizer=flow.make_optimizer(n_rows),
+        rates=relative_rates,
+        optimizer=recipe.make_optimizer(n_rows),
         validation=repeat_for_flows("validation"),
         own_data=True,
         progress=False,
@@ -231,10 +237,10 @@ def _log_densities(models: Any, X: Array) -> Array:
     return eqx.filter_vmap(lambda model, x: model.log_prob(x))(models, X)
 
 
-def fit_and_score_flow(flow: Flow, splits: list[Split]) -> dict[str, Any]:
+def fit_and_score_flow(recipe: FlowRecipe, splits: list[Split]) -> dict[str, Any]:
     """Return log densities by split, as `score_simple_densities`, and the time."""
     start = time.perf_counter()
-    models = fit_flows([flow], splits).model
+    models = fit_flows([recipe], splits).model
     return {
         "IW": score_flows(models, splits).tolist(),
         "validation IW": score_flows(models, splits, part="validation").tolist(),

@@ -16,15 +16,14 @@ from mmlp.datasets import FREY_SHAPE, Components, digits, frey_faces, random_spl
 from mmlp.plotting import plot_images
 from reproduction.harness.result_cache import load_or_compute
 
-# How far variances may be shrunk to their mean; 1 makes all of them equal.
+# Candidate weights of the mean in shrunk variances; 1 makes all variances equal.
 SHRINKAGES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-
 
 MAX_PANELS_PER_ROW = 3
 
 
 class ImageParts(NamedTuple):
-    """Training, validation and test images of a split, arrays of shape (n, p)."""
+    """Training, validation and test images of a split, pixels of shape (n, p)."""
 
     train: np.ndarray
     validation: np.ndarray
@@ -48,7 +47,7 @@ class ImageSettings:
     These are settings of all experiments on VAEs.
     """
 
-    # "frey" or "digits", which need no file.
+    # "frey" or "digits"; the digits need no file.
     images: str = "frey"
     # Folder of frey_rawface.mat.
     data: Path | None = None
@@ -122,12 +121,12 @@ def encode_parts(parts: ImageParts, components: Components) -> Split:
     )
 
 
-def standardize_pixels(X: np.ndarray) -> Components:
-    """Return each pixel as a component of its own."""
+def make_pixel_components(X: np.ndarray) -> Components:
+    """Return components that standardise each pixel of X (n, p) on its own."""
     return Components(X.mean(axis=0), np.eye(X.shape[1]), X.std(axis=0))
 
 
-def shrink_principal_directions(
+def fit_shrunk_components(
     parts: ImageParts, first: int = 0
 ) -> tuple[Components, float]:
     """Return all principal directions, with variances shrunk to their mean.

@@ -42,7 +42,7 @@ TUNED: dict[str, dict[str, Any]] = json.loads(
 def direct_matrix_mlp(*sizes: Any, **options: Any) -> JointMatrixMLP:
     """Return a `JointMatrixMLP` without its standard MLP, that is without D and V.
 
-    Records in results/ have such networks; do not use them for new work.
+    It is kept to reproduce records in results/; new experiments should not use it.
     """
 
     def joined_weights(network: Any) -> tuple[Any, ...]:
@@ -91,7 +91,7 @@ class Recipe:
     output : {"mercer", "linear", "triangular"}, default="mercer"
         The kernel of a matrix MLP's output, or a triangular output.
     literal : bool, default=False
-        Start with weights of scale 1/sqrt(fan-in) in the paper's constants.
+        Start with the paper's constants, see `use_papers_constants`.
     scale : float, default=1.0
         Scale of the initial weights, biases of matrices included.
     calibrated : int, default=0
@@ -108,7 +108,7 @@ class Recipe:
     rate : float, default=1e-3
         The learning rate.
     rise : float, default=0.0
-        The part of training in which the learning rate rises from 0.
+        The part of training in which the learning rate rises from 0, with `cosine`.
     cosine : bool, default=False
         Let the learning rate decay to 0 over the run.
     decay : float, default=0.0
@@ -200,7 +200,10 @@ class Recipe:
         return vae
 
     def _make_low_rank_vae(self, X: Array, latent: int, key: Array) -> VAE:
-        """Return a full encoder and a low-rank decoder with the last hidden layer."""
+        """Return a VAE with a dense encoder and a low-rank decoder.
+
+        The encoder has all hidden layers of the recipe, the decoder only the last.
+        """
         n_pixels = X.shape[1]
         encoder_key, decoder_key = jax.random.split(key)
 
@@ -297,7 +300,8 @@ def clipped_optimizer(
         Steps over which the learning rate decays as a cosine; None keeps it constant.
     weight_decay : float
     rise_steps : int, default=0
-        Steps over which the learning rate rises from 0, before it decays.
+        Steps over which the learning rate rises from 0, before it decays. A constant
+        learning rate does not rise.
 
     Returns
     -------
@@ -350,9 +354,10 @@ def _lists_to_tuples(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def use_papers_constants(vae: VAE) -> VAE:
-    """Reduce W_l and C_l, for H of trace one instead of d H.
+    """Reduce W_l and C_l, as if the network had the paper's H_l in place of d_l H_l.
 
-    See docs/maths, "The constants".
+    A start with weights of variance 1/fan-in in the paper's parametrisation has these
+    weights in ours. See docs/maths, "The constants".
     """
 
     def list_weights(vae: VAE) -> list[tuple[Array, float]]:

@@ -47,7 +47,8 @@ def test_predict_by_kind_and_by_format(here, capsys):
     with np.load("p.npz") as results:
         assert results["covariance"].shape == (40, 2, 2)
         assert np.array_equal(
-            results["mean"][:, 0], tables.read(here / "p.csv").columns(["mean_u"])[:, 0]
+            results["mean"][:, 0],
+            tables.read(here / "p.csv").select_columns(["mean_u"])[:, 0],
         )
     assert run(capsys, "predict", "spd.safetensors", "X.npy", "-o", "p.npy") == (
         0,
@@ -116,7 +117,9 @@ def test_a_covariance_of_low_rank_is_predicted_by_its_parts(here, capsys, monkey
     V = U.mT @ U + np.eye(2) * (scale**2)[:, None]
     model, X = mmlp.estimators.load("thin.safetensors"), tables.read(here / "wind.csv")
     del model.feature_names_in_
-    np.testing.assert_allclose(model.predict_covariance(X.columns(["a", "b"])), V)
+    np.testing.assert_allclose(
+        model.predict_covariance(X.select_columns(["a", "b"])), V
+    )
     status, out, _ = run(capsys, "score", "thin.safetensors", "wind.csv", "--json")
     assert status == 0
     assert np.isfinite(json.loads(out)["energy_score"])
@@ -143,7 +146,7 @@ def test_scores_do_not_depend_on_where_the_targets_lie(here, capsys):
     )
     model.target_ = model.target_._replace(mean=model.target_.mean + 1e9)
     model.save("far.safetensors")
-    data = table.numbers(["a", "b", "u", "v"])[0] + np.array([0, 0, 1e9, 1e9])
+    data = table.read_numbers(["a", "b", "u", "v"])[0] + np.array([0, 0, 1e9, 1e9])
     tables.write(here / "far.csv", {"X": data}, ["a", "b", "u", "v"])
     near, far = (
         json.loads(

@@ -231,7 +231,7 @@ def test_numbers_of_a_format_are_read_and_others_are_refused(
         err = refuse(capsys, "fit", "regression", "t.csv", "--targets", "u", *words)
         assert f"t.csv, line 7, column 'a': '{cell}' is not a number" in err
     else:
-        numbers, problems = table.numbers(["a"])
+        numbers, problems = table.read_numbers(["a"])
         assert not problems
         assert not table.find_number_problems(["a"])
         assert numbers[5, 0] == value
@@ -506,7 +506,7 @@ def test_long_codes_of_a_file_of_numbers_stay_different(at, capsys):
     (at / "new.csv").write_text(f"code,a\n{2**60},1\n")
     status, _, err = run(capsys, "predict", "t.safetensors", "new.csv")
     assert status == 0
-    assert f"values that training had not: '{2**60}'" in err
+    assert f"values that were not in training: '{2**60}'" in err
 
 
 def test_of_two_rows_no_input_is_a_copy_of_a_target():
@@ -525,6 +525,7 @@ def test_a_target_that_is_constant_is_not_called_y(at, capsys):
     assert "the target is constant over the 30 rows" in err
 
 
+@pytest.mark.slow
 def test_durations_in_text_are_predicted_as_they_were_fitted(at, capsys):
     lines = [f"{i % 9} days {i % 24:02d}:30:00,{i % 5},{i}" for i in range(40)]
     (at / "t.csv").write_text("\n".join(["waited,a,u", *lines]))

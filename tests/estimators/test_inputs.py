@@ -8,7 +8,7 @@ import pytest
 
 import mmlp
 from mmlp.estimators import base
-from mmlp.tables.encoder import ColumnsWarning, keep_cells
+from mmlp.tables.encoder import ColumnsWarning, preserve_cells
 from mmlp.tables.kinds import Categories, Dates, Numbers
 from mmlp.tables.problems import ProblemsError
 
@@ -47,7 +47,7 @@ def test_each_column_is_of_its_kind_and_stays_so_in_a_file(fitted, tmp_path):
     as_text = GAP.assign(code=["1.0", "2", "3"] * 20, c=X.c.astype(str))
     assert np.array_equal(fitted.predict(as_text), fitted.predict(GAP))
     with pytest.warns(
-        ColumnsWarning, match="column 't' has values that training had not: 'w'"
+        ColumnsWarning, match="column 't' has values that were not in training: 'w'"
     ):
         fitted.predict(GAP.replace({"t": {"x": "w"}}))
     with pytest.raises(
@@ -90,7 +90,7 @@ def test_rows_without_a_target_are_left_out_and_counted():
             Y,
             r"`MultivariateRegressor\(missing=...\)` must be one of med",
         ),
-        ({"categories": ["tt"]}, X, Y, "names the column 'tt', which X has not"),
+        ({"categories": ["tt"]}, X, Y, "names the column 'tt', which X does not have"),
         ({"categories": "refuse"}, X, Y, "column 't': 'x' is text"),
         ({"dates": "refuse"}, X, Y, "is a date"),
         (
@@ -197,8 +197,9 @@ def test_pieces_of_a_table_repeat_no_warning(fitted, monkeypatch):
 def test_long_codes_of_a_data_frame_stay_different_beside_floats():
     codes = [2**60, 2**60 + 1, 2**60 + 2] * 20
     table = pd.DataFrame({"a": X.a, "code": codes})
-    assert keep_cells(table).to_numpy()[:3, 1].tolist() == codes[:3]
-    assert len(keep_cells(table[:0])) == 0
+    assert preserve_cells(table).to_numpy()[:3, 1].tolist() == codes[:3]
+    assert len(preserve_cells(table[:0])) == 0
     assert (
-        keep_cells(X[["a", "code"]]).dtypes.tolist() == X[["a", "code"]].dtypes.tolist()
+        preserve_cells(X[["a", "code"]]).dtypes.tolist()
+        == X[["a", "code"]].dtypes.tolist()
     )

@@ -105,9 +105,9 @@ def test_the_size_of_errors_is_their_mean_length():
 def test_no_error_is_weighed_beyond_the_usual():
     rng = np.random.default_rng(0)
     errors = np.stack([rng.standard_normal(1000), np.zeros(1000)], axis=1)
-    log_scales = np.zeros((1000, 2))
-    log_scales[:2] = [[-1e7, -1e7], [1e30, 1e30]]
-    weights = mean.weigh_errors(log_scales, errors, np.ones(1000))
+    log_sizes = np.zeros((1000, 2))
+    log_sizes[:2] = [[-1e7, -1e7], [1e30, 1e30]]
+    weights = mean.weigh_errors(log_sizes, errors, np.ones(1000))
     assert np.isfinite(weights).all()
     assert np.all(weights[:, 1] == 1)  # exact: not weighed
     assert weights[0, 0] < 20 * weights[2, 0]

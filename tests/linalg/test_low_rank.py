@@ -79,10 +79,10 @@ def test_float32_errs_no_more_than_ten_times_a_dense_factor(shape):
     """At cond(A) from 1 to 1e10; the textbook's form has no digits left at 1e8."""
     with jax.enable_x64(False):
         for condition in low_rank_accuracy.CONDITIONS:
-            errors = low_rank_accuracy.errors(shape, condition)
+            errors = low_rank_accuracy.measure_errors(shape, condition)
             for ours, dense in zip(errors["low rank"], errors["dense"], strict=True):
                 assert ours <= 10 * dense, (condition, errors)
-            ours, dense = low_rank_accuracy.trace_errors(shape, condition)
+            ours, dense = low_rank_accuracy.measure_trace_errors(shape, condition)
             assert ours <= 10 * dense, (condition, ours, dense)
         assert errors["textbook"][1] > 1
 
@@ -91,7 +91,7 @@ def test_float32_errs_no_more_than_ten_times_a_dense_factor(shape):
 def test_float32_gradients_err_like_the_condition_of_a_factor(shape):
     with jax.enable_x64(False):
         for condition in low_rank_accuracy.CONDITIONS:
-            errors = low_rank_accuracy.gradient_errors(shape, condition)
+            errors = low_rank_accuracy.measure_gradient_errors(shape, condition)
             rounding = np.finfo(np.float32).eps * condition**0.5
             for ours, dense in zip(errors["low rank"], errors["dense"], strict=True):
                 assert ours <= 10 * max(rounding, dense), (condition, errors)

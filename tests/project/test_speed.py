@@ -8,12 +8,12 @@ import matplotlib
 import numpy as np
 import pytest
 from documents import ROOT
-from rivals import page, steps, turns
-from rivals.figure import draw
+from rivals import steps, tables, turns
+from rivals.figure import draw_record
 
 import mmlp
 
-RECORD = page.read()
+RECORD = tables.read_record()
 ROWS = [
     {"name": "ours", "threads": 2, "ms": [1.0, 2.0, 4.0]},
     {"name": "theirs", "threads": 1, "ms": [3.0, 7.0, 8.0]},
@@ -23,10 +23,10 @@ ROWS = [
 
 
 def test_a_ratio_is_the_median_over_turns_at_the_best_number_of_threads():
-    assert turns.ratio(ROWS, "theirs", "ours") == 3.0
-    assert turns.fastest(ROWS, "theirs")["threads"] == 1
-    assert turns.ratio(ROWS, "other", "ours") is None
-    table = page.compared({"a": ROWS}, "ours")
+    assert turns.compute_ratio(ROWS, "theirs", "ours") == 3.0
+    assert turns.find_fastest(ROWS, "theirs")["threads"] == 1
+    assert turns.compute_ratio(ROWS, "other", "ours") is None
+    table = tables.format_comparison({"a": ROWS}, "ours")
     assert "| ours | 2.00 ms (2) |" in table
     assert "| theirs | 7.00 ms, 3.00x (1) |" in table
     assert "| other | failed |" in table
@@ -37,7 +37,7 @@ def test_arithmetic_is_counted_by_the_second():
         {"name": "a", "ms": [2.0], "mflop": 8.0},
         {"name": "product", "ms": [1], "mflop": 16.0},
     ]
-    table = page.growth({"growth": rows})
+    table = tables.format_growth({"growth": rows})
     assert "| a | 2.00 ms | 8 Mflop | 4.00 Gflop/s | 25 % |" in table
 
 
@@ -55,7 +55,7 @@ def test_rivals_run_in_processes_of_their_own_and_one_that_fails_says_why(
         turns.Rival("a", "quick:good", {"steps": 5}, 1),
         turns.Rival("b", "quick:bad"),
     ]
-    good, bad = turns.in_turns(rivals, 3)
+    good, bad = turns.time_in_turns(rivals, 3)
     assert good["threads seen"] == "1"
     assert len(good["ms"]) == 3
     assert bad["failed"] == "ModuleNotFoundError: No module named 'no_such_module'"
@@ -67,7 +67,7 @@ def test_a_record_of_a_gpu_becomes_a_table():
         {"what": "von Neumann with gradient, 10 x 560", "ms": 49.7, "before": 793},
         {"what": "another", "ms": 0.433, "before": None},
     ]
-    table = page.gpu({"device": "a device", "jax": "0.0", "rows": rows})
+    table = tables.format_gpu({"device": "a device", "jax": "0.0", "rows": rows})
     assert "| a device, jax 0.0 | now | 0.1.0 | aim below |" in table
     assert "| 8.23 ms | 22.0 ms | 8.00 ms: missed |" in table
     assert "| 49.7 ms | 793 ms | 100 ms: met |" in table
@@ -76,15 +76,15 @@ def test_a_record_of_a_gpu_becomes_a_table():
 
 def test_the_page_shows_every_table_of_the_record():
     shown = re.findall(r"```{speed} (\w+)", (ROOT / "docs/speed.md").read_text())
-    assert sorted(shown) == sorted([*page.TABLES, "figure", "gpu", "machine"])
-    for name in page.TABLES:
-        header, rule, *rows = page.show(RECORD, name).splitlines()
+    assert sorted(shown) == sorted([*tables.TABLES, "figure", "gpu", "machine"])
+    for name in tables.TABLES:
+        header, rule, *rows = tables.format_table(RECORD, name).splitlines()
         assert rows, name
         assert {line.count("|") for line in (rule, *rows)} == {header.count("|")}, name
 
 
 def test_the_page_says_how_busy_the_machine_was():
-    line = page.machine(
+    line = tables.format_machine(
         {"machine": "2 CPU cores", "jax": "1", "torch": "2", "load": {"steps": 3.5}}
     )
     assert line.startswith("2 CPU cores, jax 1, PyTorch 2. Load average")
@@ -93,30 +93,32 @@ def test_the_page_says_how_busy_the_machine_was():
 
 def test_a_part_that_is_missing_names_its_command():
     assert (
-        page.show({}, "errors")
+        tables.format_table({}, "errors")
         == "Not measured yet: `python benchmarks/peers.py divergences`."
     )
 
 
 def test_an_aim_is_met_only_by_what_was_measured():
-    verdicts = page.verdicts(RECORD).splitlines()[2:]
-    for (_, value, aim, more), line in zip(page.aims(RECORD), verdicts, strict=True):
+    verdicts = tables.format_verdicts(RECORD).splitlines()[2:]
+    for (_, value, aim, more), line in zip(
+        tables.list_aims(RECORD), verdicts, strict=True
+    ):
         met = value is not None and (value >= aim if more else value <= aim)
         assert line.endswith("| met |") == met, line
 
 
 def test_the_record_is_drawn(tmp_path):
     matplotlib.use("agg")
-    draw(RECORD, tmp_path / "speed.png")
+    draw_record(RECORD, tmp_path / "speed.png")
     assert (tmp_path / "speed.png").stat().st_size > 20_000
 
 
 @pytest.mark.slow
 def test_rivals_compute_what_the_library_computes():
     """The same weights give the same vector and matrix."""
-    layers = steps.weights(jax.random.key(0), 10, 5)
+    layers = steps.draw_weights(jax.random.key(0), 10, 5)
     x = jax.random.normal(jax.random.key(1), (10,))
-    by_hand, Omega, _ = jax.jit(steps.network)(layers, x)
+    by_hand, Omega, _ = jax.jit(steps.apply_network)(layers, x)
     ours = mmlp.MatrixMLP(
         10,
         5,

@@ -8,7 +8,7 @@ from browser import CONTRAST
 from report_pages import RECORD, TABLE, write
 
 from mmlp.reporting import results_page as report
-from reproduction.harness.run import PAPER, run_several
+from reproduction.harness.run import PAGE_HEADING, run_several
 from reproduction.harness.targets import TARGETS
 
 matplotlib.use("agg")
@@ -42,7 +42,7 @@ def folder(tmp_path_factory):
         },
     )
     (folder / "damaged.json").write_text("{")
-    report.write_results_page(folder, PAPER, TARGETS)
+    report.write_results_page(folder, PAGE_HEADING, TARGETS)
     return folder
 
 

@@ -15,11 +15,11 @@ from optax.contrib import muon
 from reproduction import frey
 from reproduction.searches import flows as search_flows
 from reproduction.vaes import flows
-from reproduction.vaes.flows import Flow
+from reproduction.vaes.flows import FlowRecipe
 
 DATA = {"images": "digits", "components": 4, "train": 150, "validation": 50}
 SETTINGS = frey.Settings(**DATA, seeds=2, epochs=2, hidden=(6, 6))
-SMALL = Flow(transforms=2, width=6, epochs=2)
+SMALL = FlowRecipe(transforms=2, width=6, epochs=2)
 
 
 def test_without_flowjax_the_row_is_left_out_and_a_note_says_how_to_get_it(monkeypatch):
@@ -44,11 +44,11 @@ def test_the_flow_is_the_one_that_validation_chose_on_splits_that_the_table_does
     assert counts.count(3) == flows.N_TRIALS
     assert counts.count(6) >= search_flows.N_FINALISTS
     finals = [entry for entry in tried if entry["seeds"] == 6]
-    assert flows.tuned_flow() == search_flows.flow_from_entry(
+    assert flows.tuned_recipe() == search_flows.recipe_from_entry(
         max(finals, key=search_flows.mean_validation)
     )
     cells = [
-        search_flows.list_flows(search_flows.Settings(), *trial)
+        search_flows.list_recipes(search_flows.Settings(), *trial)
         for trial in search_flows.TRIALS
     ]
     assert sum(map(len, cells)) == flows.N_TRIALS

@@ -47,10 +47,10 @@ def about(text, *given):
 
 def test_one_seed_decides_nothing():
     rows = [
-        row(frey_claims.OURS, "NfNf", [-57.0]),
-        row(frey_claims.OURS, "NdNd", [-60.0]),
+        row(frey_claims.MATRIX, "NfNf", [-57.0]),
+        row(frey_claims.MATRIX, "NdNd", [-60.0]),
     ]
-    found = verdicts([*rows, row(frey_claims.WIDE, "NfNf", [-70.0])])
+    found = verdicts([*rows, row(frey_claims.WIDE_CHOLESKY, "NfNf", [-70.0])])
     assert found
     assert all(claim["verdict"] == "does not hold" for claim in found.values())
     assert "one seed" in found["Full covariances beat diagonal ones in LL."]["evidence"]
@@ -58,9 +58,11 @@ def test_one_seed_decides_nothing():
 
 def test_the_joint_network_is_compared_with_every_rival_on_the_splits_they_share():
     trained = [
-        row(frey_claims.OURS, "NfNf", [-50.0, -50.1]),  # of other splits: not compared
-        row(frey_claims.BEST, "EfNf", [-57.0, -57.2]),
-        row(frey_claims.WIDE, "EfNf", [-58.0, -58.0]),
+        row(
+            frey_claims.MATRIX, "NfNf", [-50.0, -50.1]
+        ),  # of other splits: not compared
+        row(frey_claims.JOINT, "EfNf", [-57.0, -57.2]),
+        row(frey_claims.WIDE_CHOLESKY, "EfNf", [-58.0, -58.0]),
     ]
     simple = {"Gaussian mixture": {"IW": [-60.0, -60.0, -40.0]}}
     claim = about("every rival", trained, simple)
@@ -85,7 +87,7 @@ def test_overfitting_is_judged_by_the_threshold_that_the_claim_states(gap, verdi
         value + gap + extra for value, extra in zip(elbo, (0.01, 0, -0.01), strict=True)
     ]
     claim = about(
-        "overfit", [row(frey_claims.OURS, "EfNf", elbo, **{"train ELBO": fitted})]
+        "overfit", [row(frey_claims.MATRIX, "EfNf", elbo, **{"train ELBO": fitted})]
     )
     assert f"{frey_claims.MAX_GAP} nats" in claim["claim"]
     assert claim["verdict"] == verdict
@@ -94,8 +96,8 @@ def test_overfitting_is_judged_by_the_threshold_that_the_claim_states(gap, verdi
 def test_a_model_must_beat_the_papers_likelihood_without_having_collapsed():
     good, collapsed = [-60.0, -60.1], [0.0, 0.0]
     rows = [
-        row(frey_claims.OURS, "NfNf", good, KLD=[5.0, 5.1]),
-        row(frey_claims.OURS, "EfNf", good, KLD=collapsed),
+        row(frey_claims.MATRIX, "NfNf", good, KLD=[5.0, 5.1]),
+        row(frey_claims.MATRIX, "EfNf", good, KLD=collapsed),
     ]
     verdict = about("higher test LL", rows)["verdict"]
     assert verdict == "depends on the model: holds for NfNf, not for EfNf"
@@ -103,7 +105,7 @@ def test_a_model_must_beat_the_papers_likelihood_without_having_collapsed():
 
 def test_the_effect_of_the_objective_has_its_sign():
     rows = [
-        row(frey_claims.OURS, "NfNf", [-60.0, -60.2]),
+        row(frey_claims.MATRIX, "NfNf", [-60.0, -60.2]),
         row(frey_claims.VON_NEUMANN, "NfNf", [-59.0, -59.1]),
     ]
     claim = about("von Neumann", rows)
@@ -118,16 +120,16 @@ def test_rows_of_the_table():
         for k, group, _, _ in rows
     }
     g = frey_claims
-    assert count[5, g.PAPERS] == count[5, g.OURS] == count[8, g.OURS] == 6
+    assert count[5, g.PAPER_RECIPE] == count[5, g.MATRIX] == count[8, g.MATRIX] == 6
     assert (
-        count[5, g.BEST]
-        == count[8, g.BEST]
-        == count[8, g.WIDE]
+        count[5, g.JOINT]
+        == count[8, g.JOINT]
+        == count[8, g.WIDE_CHOLESKY]
         == count[5, g.VON_NEUMANN]
         == 1
     )
-    assert count[5, g.NARROW] == count[5, g.WIDE] == 2
-    duel = (g.BEST, g.NARROW, g.WIDE)
+    assert count[5, g.CHOLESKY] == count[5, g.WIDE_CHOLESKY] == 2
+    duel = (g.JOINT, g.CHOLESKY, g.WIDE_CHOLESKY)
     assert {seeds for k, group, _, seeds in rows if k == 5 and group in duel} == {
         range(300, 316)
     }
@@ -135,7 +137,7 @@ def test_rows_of_the_table():
         range(300, 310)
     }
     assert {len(seeds) for _, group, _, seeds in rows if group not in duel} == {3}
-    assert rows[0][1] == g.BEST  # the longest: no process waits for it
+    assert rows[0][1] == g.JOINT  # the longest: no process waits for it
     assert SETTINGS.duel_seeds(2) == range(300, 302)
 
 
@@ -162,7 +164,7 @@ def test_what_has_collapsed_is_counted(monkeypatch):
     np.testing.assert_allclose(found["IW"], [5.0, 0.01])
     assert "of 2 models" in frey.make_notes(SETTINGS, [found])[0]
     assert "a group NfNf, k = 2: 1 of 2" in frey.make_notes(SETTINGS, [found])[0]
-    papers = found | {"group": frey_claims.PAPERS}
+    papers = found | {"group": frey_claims.PAPER_RECIPE}
     assert (
         "of 0 models trained by our recipes: none"
         in frey.make_notes(SETTINGS, [papers])[0]
@@ -252,7 +254,9 @@ def test_the_table_has_every_row_and_a_verdict_for_each_claim(tmp_path):
     )
     result = run_one("frey", [*flags.split(), "--out", str(tmp_path)])["result"]
     groups = [row["group"] for row in result["trained"]]
-    assert groups.count(frey_claims.PAPERS) == groups.count(frey_claims.OURS) == 2
+    assert (
+        groups.count(frey_claims.PAPER_RECIPE) == groups.count(frey_claims.MATRIX) == 2
+    )
     assert set(frey_claims.GROUPS) == set(groups)
     rows = result["tables"][0]["rows"]
     assert [row["group"] for row in rows if "group" in row][:-1] == list(

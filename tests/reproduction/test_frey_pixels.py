@@ -34,7 +34,7 @@ def test_pixels_are_dequantised_alike_for_all_models():
     assert sorted(map(tuple, np.floor(together))) == sorted(
         map(tuple, pixels.astype(float))
     )
-    split = images.encode_parts(parts, images.standardize_pixels(parts[0]))
+    split = images.encode_parts(parts, images.make_pixel_components(parts[0]))
     np.testing.assert_allclose(split.train.std(axis=0), 1, rtol=1e-12)
     np.testing.assert_allclose(
         split.components.decode(split.test), parts[2], rtol=1e-12
@@ -52,9 +52,7 @@ def test_components_and_other_directions_are_a_density_of_all_pixels(monkeypatch
     Gaussian = scipy.stats.norm.logpdf(S).sum(axis=1) + first.log_jacobian
     mean, covariance = parts[0].mean(axis=0), np.cov(parts[0].T, bias=True)
     exact = scipy.stats.multivariate_normal(mean, covariance).logpdf(parts[2])
-    others, whole = (
-        images.shrink_principal_directions(parts, first)[0] for first in (4, 0)
-    )
+    others, whole = (images.fit_shrunk_components(parts, first)[0] for first in (4, 0))
     np.testing.assert_allclose(
         Gaussian + images.gaussian_log_density(others, parts[2]), exact, rtol=1e-9
     )
@@ -67,12 +65,12 @@ def test_variances_are_shrunk_as_validation_has_it_best(monkeypatch):
     white = np.random.default_rng(0).standard_normal((120, 12))
     # 14 images of 12 pixels: the smallest variances are far too small
     parts = images.ImageParts(white[:14], white[14:], white[14:])
-    components, shrinkage = images.shrink_principal_directions(parts)
+    components, shrinkage = images.fit_shrunk_components(parts)
     assert shrinkage >= 0.3
     best = images.gaussian_log_density(components, parts[1]).mean()
     for other in images.SHRINKAGES:
         monkeypatch.setattr(images, "SHRINKAGES", (other,))
-        one, _ = images.shrink_principal_directions(parts)
+        one, _ = images.fit_shrunk_components(parts)
         assert best >= images.gaussian_log_density(one, parts[1]).mean()
     np.testing.assert_allclose(one.scale, one.scale[0])  # the last is 1: all are equal
 
@@ -154,7 +152,7 @@ def test_each_step_of_a_mixture_raises_its_likelihood():
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
 def test_the_coordinates_of_the_dense_model_are_those_of_all_pixels(power):
     parts = PIXELS.split_dequantised(fake_images(), 0)
-    white, _ = images.shrink_principal_directions(parts)
+    white, _ = images.fit_shrunk_components(parts)
     components = images.temper_scales(white, power)
     split = images.encode_parts(parts, components)
     np.testing.assert_allclose(components.decode(split.test), parts[2], atol=1e-9)

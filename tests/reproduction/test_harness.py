@@ -152,7 +152,7 @@ def test_no_seeds_at_all_are_refused(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        ([], "name what to reproduce"),
+        ([], "name at least one target"),
         (["densty"], "there is no target densty; did you mean density?"),
         (["tables"], "use example1, example1-mlp"),
         (["example1", "example2", "--rate", "1"], "no option --rate"),

@@ -12,7 +12,7 @@ from mmlp.reporting.baselines import log_euclidean_mean, predict_from_neighbours
 from mmlp.reporting.results_page import write_results_page
 from reproduction import example1, example1_mlp, example2
 from reproduction.harness import claims as _claims
-from reproduction.harness.run import PAPER
+from reproduction.harness.run import PAGE_HEADING
 from reproduction.searches import spd as search_spd
 from reproduction.spd import models
 from reproduction.spd.models import Recipe, train_networks, tuned_model
@@ -319,7 +319,7 @@ def test_records_have_a_row_for_each_model_and_fit_the_page(
     (tmp_path / f"{name}.json").write_text(text)
     if name == "example1":
         module.draw(json.loads(text), tmp_path)
-    assert write_results_page(tmp_path, PAPER) == {}
+    assert write_results_page(tmp_path, PAGE_HEADING) == {}
     tables, more = record["result"]["tables"][:2], record["result"]["tables"][2:]
     assert [table["title"] for table in tables] == [
         "Setting: turning",

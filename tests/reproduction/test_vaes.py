@@ -46,7 +46,7 @@ def test_splits_of_one_seed_are_equal():
 
 def test_the_papers_recipe_is_the_papers():
     rows = frey.list_rows(frey.Settings())
-    recipe = next(recipe for _, group, recipe, _ in rows if group == frey.PAPERS)
+    recipe = next(recipe for _, group, recipe, _ in rows if group == frey.PAPER_RECIPE)
     assert recipe.literal
     paper = ((30, 30, 30), 10, 1e-3, "adam")
     assert (recipe.hidden, recipe.batch, recipe.rate, recipe.optimizer) == paper

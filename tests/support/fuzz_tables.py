@@ -398,7 +398,7 @@ def check_table(rng: Rng, folder: Path) -> str:
         if table is None:
             return "refused when read"
         read_columns = list(table.names)
-        cells = table.columns(read_columns)
+        cells = table.select_columns(read_columns)
         result, refusal = answer(
             encode, cells, read_columns, [False] * len(read_columns)
         )
@@ -413,7 +413,9 @@ def check_table(rng: Rng, folder: Path) -> str:
     new_table, refusal = answer(tables.read, new_path)
     if new_table is None:
         raise BrokenLawError(f"a table without damage is not read: {refusal:.300}")
-    sources = {"this CSV": (table.columns(names), new_table.columns(names))}
+    sources = {
+        "this CSV": (table.select_columns(names), new_table.select_columns(names))
+    }
     for source, make in SOURCES.items():
         if source in MERGING_SOURCES and any(map(_mixes_booleans, columns.values())):
             continue

@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.utils.validation import check_array
 
 from mmlp import tables
-from mmlp.tables.encoder import LOOSE_VALIDATION, keep_cells
+from mmlp.tables.encoder import LOOSE_VALIDATION, preserve_cells
 
 Columns = dict[str, list[Any]]  # plain values of Python, None where one is missing
 ARROW = importlib.util.find_spec("pyarrow") is not None
@@ -30,13 +30,13 @@ def read_csv(columns: Columns, folder: Path) -> np.ndarray:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows([write_text(cell) for cell in row] for row in _rows(columns))
-    return tables.read(path).columns(list(columns))
+    return tables.read(path).select_columns(list(columns))
 
 
 def read_csv_of_pandas(columns: Columns, folder: Path) -> np.ndarray:
     path = folder / "table.csv"
     pd.DataFrame(columns).to_csv(path, index=False)
-    return tables.read(path).columns(list(columns))
+    return tables.read(path).select_columns(list(columns))
 
 
 def text_array(columns: Columns, folder: Path) -> np.ndarray:
@@ -109,7 +109,7 @@ SOURCES = {
 
 def cells_of(X: Any) -> np.ndarray:
     """Return the cells (n, p) of an array or a data frame as the estimators get them."""
-    return np.asarray(check_array(keep_cells(X), **LOOSE_VALIDATION))
+    return np.asarray(check_array(preserve_cells(X), **LOOSE_VALIDATION))
 
 
 def _rows(columns: Columns) -> list[tuple]:

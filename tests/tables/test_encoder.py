@@ -79,10 +79,10 @@ def test_words_that_training_had_not_are_named():
         row = encoder.encode(new, names)
     texts = [str(warning.message) for warning in found]
     assert (
-        "column 'a' has values that training had not: 'new'; they are like none"
+        "column 'a' has values that were not in training: 'new'; they belong to none"
         in texts[1]
     )
-    assert "'newer'; taken as rare ones." in texts[2]
+    assert "'newer'; they count as rare ones." in texts[2]
     assert texts[0] == (
         "column 'c' has 1 missing cells, but had none in training: its median is used there."
     )

@@ -34,9 +34,9 @@ def outcome(path):
     """What reading says: names and numbers, or the words of the error."""
     try:
         found = tables.read(path)
-        values, problems = found.numbers(found.names)
+        values, problems = found.read_numbers(found.names)
         found.check_usable(problems)
-        return found.names, repr(values.tolist()), found.place(len(found) - 1)
+        return found.names, repr(values.tolist()), found.describe_place(len(found) - 1)
     except ValueError as error:
         return str(error)
 

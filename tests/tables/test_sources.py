@@ -126,7 +126,7 @@ def test_long_codes_keep_their_digits_from_all_sources(tmp_path):
     for source, make in SOURCES.items():
         if source in ("CSV", "CSV of pandas"):
             make(columns, tmp_path)
-            X = tables.read(tmp_path / "table.csv", has_codes=True).columns(
+            X = tables.read(tmp_path / "table.csv", has_codes=True).select_columns(
                 list(columns)
             )
         elif source == "NumPy native":  # NumPy makes floats of integers beside floats

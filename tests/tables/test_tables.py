@@ -44,7 +44,7 @@ def test_text_in_its_usual_dialects(name, content, tmp_path):
     table = read(tmp_path, name, content)
     assert table.names == ("a", "b", "c")
     assert len(table) == 2
-    numbers, problems = table.numbers(["c", "a"])
+    numbers, problems = table.read_numbers(["c", "a"])
     assert numbers.tolist() == [[3, 1], [6, 4]]
     assert numbers.dtype == np.float64
     assert not problems
@@ -53,28 +53,28 @@ def test_text_in_its_usual_dialects(name, content, tmp_path):
 def test_quoted_names_and_values_may_hold_separators_and_line_breaks(tmp_path):
     table = read(tmp_path, "t.csv", '"wind, speed","note"\n1.5,"two\nlines"\n2.5,ok\n')
     assert table.names == ("wind, speed", "note")
-    assert table.columns(["wind, speed", "note"]).tolist() == [
+    assert table.select_columns(["wind, speed", "note"]).tolist() == [
         ["1.5", "two\nlines"],
         ["2.5", "ok"],
     ]
-    assert [table.place(row) for row in (0, 1)] == ["line 2", "line 4"]
+    assert [table.describe_place(row) for row in (0, 1)] == ["line 2", "line 4"]
     table = read(
         tmp_path,
         "t.arff",
         "@attribute 'wind speed' numeric\n@attribute note string\n@data\n1.5,'a, b'\n",
     )
     assert table.names == ("wind speed", "note")
-    assert table.columns(["wind speed", "note"]).tolist() == [["1.5", "a, b"]]
+    assert table.select_columns(["wind speed", "note"]).tolist() == [["1.5", "a, b"]]
 
 
 def test_arrays_are_tables_with_numbered_columns(tmp_path):
     X, y = np.arange(6).reshape(3, 2), np.array([1.5, 2.5, 3.5])
     table = read(tmp_path, "t.npy", X)
     assert (table.names, table.targets) == (("x0", "x1"), ())
-    assert table.columns(["x1"]).tolist() == [[1], [3], [5]]
+    assert table.select_columns(["x1"]).tolist() == [[1], [3], [5]]
     table = read(tmp_path, "t.npz", {"X": X, "y": y, "other": np.array([object()])})
     assert (table.names, table.targets) == (("x0", "x1", "y0"), ("y0",))
-    assert table.columns(["y0", "x0"]).tolist() == [[1.5, 0], [2.5, 2], [3.5, 4]]
+    assert table.select_columns(["y0", "x0"]).tolist() == [[1.5, 0], [2.5, 2], [3.5, 4]]
     assert read(tmp_path, "t.npz", {"X": X, "y": np.stack([y, y], 1)}).targets == (
         "y0",
         "y1",
@@ -100,28 +100,28 @@ def test_a_cell_that_is_no_finite_number_is_named_by_line_and_column(
 ):
     table = read(tmp_path, "t.csv", f"a,b\n1,2\n3,{cell}\n")
     with pytest.raises(ValueError, match=r"t\.csv, line 3, column 'b': ") as info:
-        table.check_usable(table.numbers(["a", "b"])[1])
+        table.check_usable(table.read_numbers(["a", "b"])[1])
     assert message in str(info.value)
     table = read(tmp_path, "t.csv", f"a,b\n1,{cell}\n3,{cell}\n{cell},4")
     with pytest.raises(
         ValueError, match=r"line 2, column 'b': .* \(1 more such cells\)\.$"
     ):
-        table.check_usable(table.numbers(["b"])[1])
+        table.check_usable(table.read_numbers(["b"])[1])
     with pytest.raises(
         ValueError, match=r"t\.csv has 2 problems:\n  line 2.*\n  line 4"
     ):
-        table.check_usable(table.numbers(["b", "a"])[1])
+        table.check_usable(table.read_numbers(["b", "a"])[1])
 
 
 @pytest.mark.parametrize("cell", ["", "NA", "nan", "?", "n/a", "NULL"])
 def test_a_missing_value_is_nan(cell, tmp_path):
     table = read(tmp_path, "t.csv", f"a,b\n1,2\n3,{cell}\n")
-    assert np.isnan(table.numbers(["b"])[0]).tolist() == [[False], [True]]
+    assert np.isnan(table.read_numbers(["b"])[0]).tolist() == [[False], [True]]
 
 
 def test_a_blank_line_is_a_missing_value_where_there_is_one_column(tmp_path):
     table = read(tmp_path, "t.csv", "a\n1\n\n2\n\n")
-    assert np.isnan(table.numbers(["a"])[0]).tolist() == [[False], [True], [False]]
+    assert np.isnan(table.read_numbers(["a"])[0]).tolist() == [[False], [True], [False]]
 
 
 def test_all_that_is_wrong_with_a_file_is_told_at_once(tmp_path):
@@ -140,16 +140,16 @@ def test_columns_that_are_not_there_or_asked_for_twice(tmp_path):
     with pytest.raises(
         ValueError, match=r"t\.csv has no column 'sped'; did you mean 'speed'\?"
     ):
-        table.columns(["sped"])
+        table.select_columns(["sped"])
     with pytest.raises(
         ValueError, match=r"t\.csv has no column 'y'; it has 'speed', 'direction'\.$"
     ):
-        table.columns(["y"])
+        table.select_columns(["y"])
     with pytest.raises(ValueError, match="the column 'speed' is asked for twice"):
-        table.columns(["speed", "speed"])
+        table.select_columns(["speed", "speed"])
     table = read(tmp_path, "t.npy", np.ones((2, 30)))
     with pytest.raises(ValueError, match=r"it has 'x0', .*'x11' and 18 more\.$"):
-        table.columns(["target"])
+        table.select_columns(["target"])
 
 
 def test_what_the_system_refuses_is_an_oserror(tmp_path):
@@ -203,8 +203,10 @@ def test_what_is_written_is_what_is_read(tmp_path, capsys):
         "covariance_v_v",
         "score",
     )
-    assert np.array_equal(table.columns(["mean_u", "mean_v"]), mean)
-    assert np.array_equal(table.columns(["covariance_u_v"])[:, 0], covariance[:, 0, 1])
+    assert np.array_equal(table.select_columns(["mean_u", "mean_v"]), mean)
+    assert np.array_equal(
+        table.select_columns(["covariance_u_v"])[:, 0], covariance[:, 0, 1]
+    )
     tables.write(None, results, axis)
     assert capsys.readouterr().out == (tmp_path / "t.csv").read_text()
     tables.write(tmp_path / "t.npz", results, axis)
@@ -240,8 +242,10 @@ def test_outputs_that_cannot_hold_the_results_are_refused(tmp_path):
 
 
 def test_rows_are_told_by_their_place_in_the_file(tmp_path):
-    assert read(tmp_path, "t.csv", "a,b\n1,2\n\n3,4\n").place(1) == "line 4"
-    assert read(tmp_path, "t.npy", np.ones((3, 2))).place(1) == "row 1 (from 0)"
+    assert read(tmp_path, "t.csv", "a,b\n1,2\n\n3,4\n").describe_place(1) == "line 4"
+    assert (
+        read(tmp_path, "t.npy", np.ones((3, 2))).describe_place(1) == "row 1 (from 0)"
+    )
 
 
 class Counted(str):
@@ -262,9 +266,9 @@ def test_the_work_on_names_grows_like_their_number(tmp_path, monkeypatch):
     names = [Counted(f"x{i}") for i in range(2000)]
     table = tables.Table(tmp_path, tuple(names), np.arange(4000.0).reshape(2, 2000))
     wanted = [Counted(name) for name in reversed(names)]  # equal, not the same
-    assert table.columns(wanted)[0, 0] == 1999
+    assert table.select_columns(wanted)[0, 0] == 1999
     assert find_faulty_names(names) == []
-    assert table.others(wanted[:1999]) == ("x0",)
+    assert table.list_other_names(wanted[:1999]) == ("x0",)
     assert Counted.comparisons < 10 * len(names)
 
 
@@ -282,8 +286,8 @@ def test_a_first_line_may_name_the_separator_and_lines_keep_their_numbers(
     for first in ("", "\n"):
         table = read(tmp_path, "t.csv", first + "\n".join(lines))
         assert table.names == ("a", "b")
-        assert table.columns(["b"]).astype(float).tolist() == [[2], [4]]
-        assert [table.place(row) for row in (0, 1)] == [
+        assert table.select_columns(["b"]).astype(float).tolist() == [[2], [4]]
+        assert [table.describe_place(row) for row in (0, 1)] == [
             f"line {3 + len(first)}",
             f"line {4 + len(first)}",
         ]
@@ -315,7 +319,7 @@ def test_faults_are_kept_for_one_answer_and_refused_otherwise(tmp_path):
     assert len(set(table.names)) == 4, "names that are given twice are told apart"
     unnamed = table.names[1]
     with pytest.raises(ValueError, match="has 4 problems") as info:
-        table.check_usable(table.numbers(table.names)[1])
+        table.check_usable(table.read_numbers(table.names)[1])
     places = [
         line.partition(":")[0].strip() for line in str(info.value).splitlines()[1:]
     ]
@@ -327,7 +331,7 @@ def test_faults_are_kept_for_one_answer_and_refused_otherwise(tmp_path):
     with pytest.raises(
         ValueError, match=r"has 51 problems:\n  line 52, column 'b': 'x' is not a"
     ):
-        table.check_usable(table.numbers(["b"])[1])
+        table.check_usable(table.read_numbers(["b"])[1])
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -346,4 +350,4 @@ def test_a_pipe_is_read_once(cells, tmp_path):
     if reader.is_alive():
         os.close(os.open(pipe, os.O_WRONLY))  # lets a second reader end
         pytest.fail("the pipe was opened a second time")
-    assert found[0].numbers(["y"])[0].tolist() == [[2.0]]
+    assert found[0].read_numbers(["y"])[0].tolist() == [[2.0]]
