@@ -77,8 +77,8 @@ def fit(
         all epochs are run.
     checkpoint : path, default=None
         A directory in which the run is saved. Saving takes about 5 % of the time at
-        most. If the run was interrupted, the same call resumes it, with the same result bit
-        for bit; if it is finished, the same call returns its result. On SIGINT and
+        most. If the run was interrupted, the same call resumes it, with the same result
+        bit for bit; if it is finished, the same call returns its result. On SIGINT and
         SIGTERM the running epoch is finished and saved.
     resume : bool, default=True
         Whether to resume from `checkpoint`. With False, what is there is discarded.

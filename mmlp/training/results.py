@@ -35,6 +35,13 @@ class FitResult(NamedTuple):
         - `"validation"`, the loss of the validation data, if there are any;
         - `"skipped"`, the number of steps that were not finite and not applied;
         - `"step_scale"`, 1, or less after a return to earlier weights.
+
+    Examples
+    --------
+    >>> result = FitResult(model=None, history={"loss": np.array([2.0, 0.5])})
+    >>> model, history = result
+    >>> print(f"{history['loss'][-1]:.1f}")
+    0.5
     """
 
     model: Any
@@ -64,6 +71,13 @@ class EpochInfo:
     model : callable
         `model()` returns a copy of the model as it is now. Call it inside the callback:
         the next epoch reuses the memory of the weights.
+
+    Examples
+    --------
+    >>> def print_progress(info: EpochInfo) -> None:
+    ...     print(f"epoch {info.epoch} of {info.epochs}: loss {info.loss:.3f}")
+    >>> print_progress(EpochInfo(1, 10, 0.5, None, 0, 1.0, lambda: None))
+    epoch 1 of 10: loss 0.500
     """
 
     epoch: int
