@@ -569,7 +569,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
             estimator=type(self).__name__,
         )
         # Targets stand for the residuals: only shapes matter, since the rank is given
-        # or that of the last fit. If that was full, low-rank networks of any rank differ.
+        # or that of the last fit. If that was full, low-rank networks differ anyway.
         build, initial_targets = covariance_settings.form.choose_network(
             covariance_settings, scaled.n_inputs, scaled.targets, scaled.row_weights
         )
