@@ -46,11 +46,14 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 gc.set_threshold(100_000, 50, 100)
 
 collect_ignore = ["tests/support"]
-MAX_RESIDENT_BYTES = 2500 * 2**20  # of one worker, about 500 MB of which is no program
-STATM = Path("/proc/self/statm")
+STATM = Path("/proc/self/statm")  # Linux only
 
 # Docstring examples that train for several seconds.
-SLOW_EXAMPLES = {"mmlp.estimators.density.MatrixVAE"}
+SLOW_EXAMPLES = {
+    "mmlp.estimators.density.MatrixVAE",
+    "mmlp.estimators.model_files.load",
+    "mmlp.vae.VAE",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -60,17 +63,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+def find_memory_limit() -> int:
+    """Return how many bytes a worker may use: a sixth of the memory, 1.6 to 4 GB."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(max(total // 6, 1600 * 2**20), 4000 * 2**20)
+
+
 @pytest.fixture(autouse=True)
 def drop_compiled_programs() -> Iterator[None]:
-    """Drop compiled programs, which JAX keeps for ever, when memory runs short.
-
-    Memory is measured on Linux only.
-    """
+    """Drop compiled programs, which JAX keeps for ever, when they fill the memory."""
     yield
     if not STATM.exists():
         return
     resident_pages = int(STATM.read_text().split()[1])
-    if resident_pages * os.sysconf("SC_PAGE_SIZE") > MAX_RESIDENT_BYTES:
+    if resident_pages * os.sysconf("SC_PAGE_SIZE") > find_memory_limit():
         jax.clear_caches()
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)  # returns free memory to the system

@@ -204,7 +204,7 @@ class Table:
                 self.residuals,
                 self.disagreement,
                 self.row_weights,
-                n_networks=2 * len(self.folds),
+                n_mean_networks=2 * len(self.folds),
             )
             calibration = Calibration(self.shape, contrast, gain)
             result[rule] = (contrast, gain, *self.score(test_parts, calibration))

@@ -1,10 +1,10 @@
 """Errors and warnings that carry facts, so that each front end writes its own sentence.
 
 The library and the command line report the same problems to different readers. Someone
-who calls `MultivariateRegressor(max_epochs=0)` knows arguments and array indices; someone
-who types `mmlp fit --epochs 0` knows options and lines of a file. An error that both may
-see therefore keeps its facts in fields: which call and argument, which file, what is
-wrong, and what to do about it. `str(error)` is the sentence for Python.
+who calls `MultivariateRegressor(max_epochs=0)` knows arguments and array indices;
+someone who types `mmlp fit --epochs 0` knows options and lines of a file. An error that
+both may see therefore keeps its facts in fields: which call and argument, which file,
+what is wrong, and what to do about it. `str(error)` is the sentence for Python.
 
 An error whose sentence suits every reader needs no class from here.
 """

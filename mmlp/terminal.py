@@ -2,8 +2,8 @@
 
 import unicodedata
 
-# Control characters, invisible formatting such as reversed writing, surrogates (bytes of file names
-# that are not text), and separators of lines other than the newline.
+# Control characters, invisible formatting such as reversed writing, surrogates (bytes
+# of file names that are not text), and separators of lines other than the newline.
 UNSAFE_CATEGORIES = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 JOINERS = "\u200c\u200d"  # formatting that Persian, Indic scripts and emoji need
 

@@ -5,8 +5,8 @@
     python -m reproduction frey --keep DIR
 
 A single experiment has an option for each of its settings.
-The results go into the folder `report` (or `--out`): a JSON file for each experiment, its figures,
-and `index.html`.
+The results go into the folder `report` (or `--out`): a JSON file for each experiment,
+its figures, and `index.html`.
 """
 
 import dataclasses
@@ -50,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit status: 0 on success, 1 if an experiment failed, 2 for a wrong argument.
+        The exit status: 0 on success, 1 if an experiment failed, 2 for a wrong
+        argument.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     targets = list(itertools.takewhile(lambda word: not word.startswith("-"), words))

@@ -68,9 +68,10 @@ class Settings(ImageSettings):
     # Splits of the matrix MLP.
     seeds: int = 3
     # Numbers of splits, for each of `latents`, of the duel: the comparison of the joint
-    # matrix MLP with its rivals. Their seeds begin at `first`; no search for settings
-    # has used these splits.
+    # matrix MLP with its rivals. The first must be the largest: the simple densities
+    # have its splits.
     duels: tuple[int, ...] = (16, 10)
+    # The seed of the first of these splits. No search for settings has used them.
     first: int = 300
     # Importance samples.
     samples: int = 1000
@@ -92,9 +93,10 @@ class Settings(ImageSettings):
     }
 
     def duel_seeds(self, k: int) -> range:
-        """Return the seeds of the duel with k latent variables.
+        """Return the seeds of the comparison with rivals, for k latent variables.
 
-        If `seeds` is below its default, the duel has at most that many.
+        A k without an entry in `duels` has `seeds` of them. If `seeds` is below its
+        default, there are at most that many.
         """
         duels_by_latent = dict(zip(self.latents, self.duels, strict=False))
         count = duels_by_latent.get(k, self.seeds)
@@ -124,10 +126,11 @@ class TrainedRow(NamedTuple):
 
 
 def list_rows(settings: Settings) -> list[TrainedRow]:
-    """Return all rows whose models are trained, those that take longest first.
+    """Return all rows whose models are trained, in the order in which they start.
 
-    The paper's recipe and the von Neumann objective have the first of `latents` only,
-    so that the whole takes about an hour on two cores.
+    Rows of the joint matrix MLP take longest, so they come first for each k. The
+    paper's recipe and the von Neumann objective have the first of `latents` only, to
+    save time.
     """
     rows: list[TrainedRow] = []
     seeds = range(settings.seeds)
@@ -149,6 +152,7 @@ def list_rows(settings: Settings) -> list[TrainedRow]:
             recipe = tuned_recipe("matrix", model)
             rows.append(TrainedRow(k, MATRIX, recipe, seeds))
             if is_first:
+                # The paper samples the KL term of EfEf, where ours is exact.
                 kl = "sampled" if model == "EfEf" else "exact"
                 paper_recipe = Recipe(model, literal=True, kl=kl)
                 rows.append(TrainedRow(k, PAPER_RECIPE, paper_recipe, seeds))
@@ -279,31 +283,32 @@ def make_notes(settings: Settings, trained: list[dict]) -> list[str]:
                 f"{row['group']} {row['model']}, k = {row['k']}: "
                 f"{n_collapsed} of {len(row['KLD'])}"
             )
-    k = settings.latents[0]
-    duel_seeds = settings.duel_seeds(k)
+    splits = ", ".join(
+        f"{len(settings.duel_seeds(k))} at k = {k}" for k in settings.latents
+    )
+    epochs_by_group = {row["group"]: row["recipe"]["epochs"] for row in trained}
+    epochs = "; ".join(f"{n} ({group})" for group, n in epochs_by_group.items())
     return [
         f"Collapsed, with a KLD below {MAX_COLLAPSED_KLD} nats, of {n_models} models "
-        f"trained by our recipes: {'; '.join(collapsed) or 'none'}. None is trained "
-        "twice.",
+        f"trained by our recipes: {'; '.join(collapsed) or 'none'}. No "
+        "collapsed model was trained again.",
         "A claim holds if the difference is more than two standard errors, paired over "
         "splits. All are splits of one video: more of them tell more about the method, "
         "not about other images.",
-        "The paper reports neither its number of epochs nor its split; its recipe has "
-        "100 epochs here.",
-        f"Joint and Cholesky MLPs and simple densities have {len(duel_seeds)} splits "
-        f"at k = {k}, with seeds from {duel_seeds[0]} on, which no search has used; "
-        f"all other rows have {settings.seeds} splits, with seeds from 0 on, whose "
-        "test scores were known.",
+        "The paper reports neither its number of epochs nor its split.",
+        f"Numbers of splits of joint and Cholesky MLPs: {splits}. Their seeds begin at "
+        f"{settings.first}, and no search has used them. The simple densities have the "
+        f"same splits. All other rows have {settings.seeds} splits, with seeds from 0 "
+        "on, whose test scores were known.",
         "Optimiser, step, weight decay, noise and warm-up of each group were chosen by "
         "validation on splits not used here, mostly with EfNf "
         "(results/search/vaes.json has what was tried).",
-        "The matrix MLPs that are not joint have 150 epochs, joint and Cholesky MLPs "
-        "300.",
+        f"Epochs: {epochs}.",
         f"IW has {settings.samples} importance samples.",
-        "Joint and Cholesky MLPs are trained on all training images, for a number of "
-        "epochs that the search has set; the matrix MLPs and the flow hold "
-        f"{settings.validation} of {settings.train} out, to keep the best epoch, the "
-        "mixture to choose its size.",
+        "Joint and Cholesky MLPs and the paper's recipe are trained on all training "
+        "images, for a fixed number of epochs. The other matrix MLPs and the flow hold "
+        f"out {settings.validation} of {settings.train} to choose the best epoch, and "
+        "the mixture to choose its size.",
         flows.make_note(),
     ]
 

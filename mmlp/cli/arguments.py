@@ -72,7 +72,8 @@ def batch_size_option(default_text: str) -> Any:
 class Demo:
     """Take the tour: learn covariances, regress with full covariance, model digits; with a report.
 
-    It needs no data, takes a few minutes on two cores, and ends by naming the page to open.
+    It needs no data, takes a few minutes on two cores, and ends by naming the page to
+    open.
     """
 
     out: Path = option(
@@ -204,8 +205,8 @@ class FitSpd(EnsembleOptions, FitMatrices):
     """Learn a covariance (SPD) matrix as a function of numbers.
     $ mmlp fit spd tensors.npz -o tensors.safetensors
 
-    DATA is an .npz with X (n, p), the inputs, and Y (n, d, d), their symmetric positive definite
-    matrices. Write it in Python by numpy.savez("tensors.npz", X=X, Y=Y).
+    DATA is an .npz with X (n, p), the inputs, and Y (n, d, d), their symmetric positive
+    definite matrices. Write it in Python by numpy.savez("tensors.npz", X=X, Y=Y).
     """
 
     kind = "spd"
@@ -291,7 +292,8 @@ class FitRegression(EnsembleOptions, CovarianceOptions, ColumnOptions, FitColumn
     $ mmlp fit regression wind.csv --targets u,v --test 0.2
     $ mmlp fit regression wind.csv --targets u,v --ignore comment -o wind.safetensors
 
-    Text becomes indicators, dates become numbers, missing inputs are filled in, and it is said so.
+    Text becomes indicators, dates become numbers, missing inputs are filled in.
+    Everything that was changed is listed before training.
     """
 
     kind = "regression"
@@ -352,14 +354,15 @@ class Predict(ReadOptions):
     $ mmlp predict wind.safetensors tomorrow.csv -o forecast.npz
     $ mmlp predict wind.safetensors tomorrow.csv | head
 
-    Columns are found by their names; others are left alone. Results have one row for each of DATA:
+    Columns are found by their names; others are left alone. Results have one row for
+    each of DATA:
       regression   mean, covariance; if this has low rank, diag(scale^2) + loadings' loadings:
                    mean, std, and in an .npz scale, loadings
       spd          covariance
       vae          log_density, latent
 
-    An .npz holds them as arrays of these names; a .csv has columns such as mean_u, mean_v,
-    covariance_u_u, covariance_u_v.
+    An .npz holds them as arrays of these names; a .csv has columns such as mean_u,
+    mean_v, covariance_u_u, covariance_u_v.
     """
 
     model: Path = model_argument()
@@ -372,9 +375,10 @@ class Score(ReadOptions):
     """Measure a model on rows whose answer is known, best on rows that it was not fitted to.
     $ mmlp score wind.safetensors unseen.csv --json
 
-    regression: the mean negative log-likelihood and energy score (smaller is better), the share of
-    rows inside their 90 % ellipsoid (0.9 is best), R squared of the mean. spd: the mean von Neumann
-    divergence (smaller is better), R squared. vae: the mean log-density (larger is better).
+    regression: the mean negative log-likelihood and energy score (smaller is better),
+    the share of rows inside their 90 % ellipsoid (0.9 is best), R squared of the mean.
+    spd: the mean von Neumann divergence (smaller is better), R squared. vae: the mean
+    log-density (larger is better).
     """
 
     model: Path = model_argument()
@@ -389,8 +393,9 @@ class Report(ReadOptions):
     """Write a page about a model, on rows whose answer is known, best ones it was not fitted to.
     $ mmlp report wind.safetensors unseen.csv -o wind-report
 
-    FOLDER/index.html, which works offline, shows scores beside simple baselines, calibration,
-    predictions against observations, which inputs matter, the worst rows, and how training went.
+    FOLDER/index.html, which works offline, shows scores beside simple baselines,
+    calibration, predictions against observations, which inputs matter, the worst rows,
+    and how training went.
     """
 
     model: Path = model_argument()
@@ -438,19 +443,21 @@ class Info:
 
 
 FIT_HELP = """\
-Train a model on a table and write it to one file; some rows are held out, to stop in time.
+Train a model on a table and write it to one file; some rows are held out, to stop in
+time.
 $ mmlp fit regression wind.csv --targets u,v -o wind.safetensors
 $ mmlp fit vae sensors.csv"""
 
 HELP = """\
-Networks whose output is a covariance: fit them to your tables, predict, score and sample.
+Networks whose output is a covariance: fit them to your tables, predict, score and
+sample.
 $ mmlp demo
 $ mmlp fit regression wind.csv --targets u,v -o wind.safetensors
 $ mmlp score wind.safetensors unseen.csv
 $ mmlp predict wind.safetensors tomorrow.csv -o forecast.csv
 
-A table is a file, .csv or .csv.gz, whose first line names the columns, .arff, .npy or .npz;
-or - for a CSV from stdin.
+A table is a file, .csv or .csv.gz, whose first line names the columns, .arff, .npy or
+.npz; or - for a CSV from stdin.
 
 More about a command: mmlp COMMAND --help"""
 

@@ -1,8 +1,9 @@
 """A command line made from dataclasses.
 
-Each command is a dataclass: its docstring is the help of the command, and each field is an
-option. A field may be declared by `option` or `positional`, which hold its help; a plain
-field becomes an option with a name, a type and a default. Parsing returns an instance.
+Each command is a dataclass: its docstring is the help of the command, and each field is
+an option. A field may be declared by `option` or `positional`, which hold its help; a
+plain field becomes an option with a name, a type and a default. Parsing returns an
+instance.
 
     @dataclass(frozen=True, kw_only=True)
     class Sample:

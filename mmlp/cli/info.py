@@ -37,8 +37,8 @@ def _summarize_by_loading(path: Path) -> dict[str, Any]:
 def print_entries(entries: dict[str, Any], *, as_json: bool) -> None:
     """Print names and values on stdout, as JSON or in aligned lines.
 
-    JSON has null for numbers that are not finite. Names may come from a file: what would
-    control the terminal is escaped.
+    JSON has null for numbers that are not finite. Names may come from a file: what
+    would control the terminal is escaped.
     """
     if as_json:
         print(json.dumps(_replace_non_finite(entries), allow_nan=False))

@@ -1,16 +1,18 @@
 """Ctrl-C (SIGINT), SIGTERM and SIGHUP end the command with one line, wherever it is.
 
-Python calls a signal handler only when the main thread is back in the interpreter, which
-takes minutes while XLA compiles. And an exception that a handler raises within a callback
-of the garbage collector, of which JAX has one, is printed and forgotten. The handlers here
-therefore do nothing. The C code of Python, which runs at once, writes the number of the
-signal into a pipe (`signal.set_wakeup_fd`); a thread reads it and decides:
+Python calls a signal handler only when the main thread is back in the interpreter,
+which takes minutes while XLA compiles. And an exception that a handler raises within a
+callback of the garbage collector, of which JAX has one, is printed and forgotten. The
+handlers here therefore do nothing. The C code of Python, which runs at once, writes the
+number of the signal into a pipe (`signal.set_wakeup_fd`); a thread reads it and
+decides:
 
 - training that keeps checkpoints finishes the running epoch, and stops by itself;
-- everything else, and a second signal, ends the process at once, without unfinished files.
+- everything else, and a second signal, ends the process at once, without unfinished
+files.
 
-This file is imported before all others of the command: it needs nothing that takes time to
-import.
+This file is imported before all others of the command: it needs nothing that takes time
+to import.
 """
 
 import os
@@ -95,8 +97,8 @@ class Watcher:
 def watch() -> None:
     """Let signals end this process as a command ends, from now on.
 
-    A signal that is ignored stays ignored, such as Ctrl-C in a command that a shell script
-    starts in the background.
+    A signal that is ignored stays ignored, such as Ctrl-C in a command that a shell
+    script starts in the background.
     """
     global _watcher
     is_main_thread = threading.current_thread() is threading.main_thread()
@@ -114,8 +116,8 @@ def watch() -> None:
 def finish(status: int) -> None:
     """Note that the work is done: from now on a signal ends the process with this status.
 
-    A command that a signal has stopped ends here. It would otherwise wait for threads, such
-    as one that still compiles.
+    A command that a signal has stopped ends here. It would otherwise wait for threads,
+    such as one that still compiles.
     """
     if _watcher is None:
         return
@@ -146,8 +148,8 @@ def _leave_to_watcher(_number: int, _frame: "FrameType | None") -> None:
 def _open_descriptors() -> tuple[int, int, int | None]:
     """Open a pipe to read from and to write to without waiting, and stderr, if it is open.
 
-    They stay apart from the standard streams: where one of these is closed its descriptor
-    is free, and would be taken for the stream.
+    They stay apart from the standard streams: where one of these is closed its
+    descriptor is free, and would be taken for the stream.
     """
     placeholders = [os.open(os.devnull, os.O_RDONLY)]
     while placeholders[-1] <= 2:
@@ -189,7 +191,8 @@ def _print_last_line(message: str, stderr: int | None) -> None:
         if not ready:
             return
     if os.isatty(stderr):
-        # A progress bar may be there. The width is 0 where the terminal does not tell it.
+        # A progress bar may be there. The width is 0 where the terminal does not tell
+        # it.
         width = os.get_terminal_size(stderr).columns or DEFAULT_TERMINAL_WIDTH
         blank = " " * (width - 1)
         message = f"\r{blank}\r{message}"

@@ -1,9 +1,9 @@
 """Run `mmlp`: `arguments` says what can be asked, `commands` does it.
 
 Results go to stdout, messages to stderr. The exit status is 0 on success, 2 if the
-arguments are wrong (found before any file is read), 1 if a file cannot be used or the work
-fails, each with one line that says why, and 128 plus the number of the signal if one ended
-it.
+arguments are wrong (found before any file is read), 1 if a file cannot be used or the
+work fails, each with one line that says why, and 128 plus the number of the signal if
+one ended it.
 
 Most imports are in the functions that need them: they take a fifth of a second, and a
 signal must find `interrupts` at work before.
@@ -26,8 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        The arguments of the command. By default those of this process, which is then the
-        command's own: signals end it.
+        The arguments of the command. By default those of this process, which is then
+        the command's own: signals end it.
 
     Returns
     -------

@@ -36,8 +36,8 @@ REMEDIES = {
 def print_message(message: str) -> None:
     """Print a message in one line, and one more for each item of a list.
 
-    Items are lines that begin with two spaces. Names in the message may come from a file:
-    what would control the terminal is escaped.
+    Items are lines that begin with two spaces. Names in the message may come from a
+    file: what would control the terminal is escaped.
     """
     lines: list[str] = []
     for line in message.rstrip().splitlines():

@@ -1,10 +1,12 @@
 """Standard streams that are closed or full: output must not end up in the wrong place.
 
-A program may be started with stdin, stdout or stderr closed (`<&-`, `>&-`, `2>&-`). The next
-file that it opens then takes the free descriptor, so that messages would be written into
-it, and Python's `print` sends to stdout what is meant for a stderr that is not there.
+A program may be started with stdin, stdout or stderr closed (`<&-`, `>&-`, `2>&-`). The
+next file that it opens then takes the free descriptor, so that messages would be
+written into it, and Python's `print` sends to stdout what is meant for a stderr that is
+not there.
 
-Stderr may also be a file on a disk that is full. Messages are then lost, but not the work.
+Stderr may also be a file on a disk that is full. Messages are then lost, but not the
+work.
 """
 
 import contextlib
@@ -33,7 +35,8 @@ def open_missing_streams() -> None:
     for name, descriptor, flags in STREAMS:
         is_missing = getattr(sys, name) is None
         if not _is_open(descriptor):
-            # The system takes the lowest free descriptor, and lower ones are open by now.
+            # The system takes the lowest free descriptor, and lower ones are open by
+            # now.
             os.open(os.devnull, flags)
             os.set_inheritable(descriptor, True)
         elif is_missing:

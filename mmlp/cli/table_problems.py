@@ -17,7 +17,7 @@ OPTION_WORDING: Wording = {
         "give the options --decimal and --thousands that fit the file"
     ),
     Remedy.READ_AS_THOUSANDS: "add --decimal , --thousands . if it is {readings[1]}",
-    Remedy.READ_AS_DECIMAL_COMMA: (
+    Remedy.WRITE_DECIMAL_COMMA: (
         "write it with a decimal comma if it is {readings[0]}"
     ),
     Remedy.READ_AS_DECIMAL_POINT: "--decimal . if it is {readings[0]}",

@@ -4,8 +4,8 @@ The density of an elliptical distribution depends on x only through the distance
 from the location. `Elliptical` is the abstract base class; the families are the
 Gaussian, the power exponential and the Student t.
 
-`MatrixDistribution` is the base class of distributions of SPD matrices about their mean:
-`Wishart`, `MatrixF` and `GammaWishart`.
+`MatrixDistribution` is the base class of distributions of SPD matrices about their
+mean: `Wishart`, `MatrixF` and `GammaWishart`.
 """
 
 from mmlp.distributions.base import Elliptical

@@ -7,12 +7,12 @@ degrees of freedom the density is
     log p(Y) = log c - (d + 1) / 2 log det Y - df / 2 D(Y || P)
 
 where D(Y || P) = tr W - log det W - d is the directed Stein divergence. Fitting P by
-maximum likelihood is therefore the same as minimising `stein(Y, P, symmetric=False)`, and
-its minimiser is the mean. A single number df must serve both a noisy level and a noisy
-shape. The other two distributions have a second parameter:
+maximum likelihood is therefore the same as minimising `stein(Y, P, symmetric=False)`,
+and its minimiser is the mean. A single number df must serve both a noisy level and a
+noisy shape. The other two distributions have a second parameter:
 
-- `MatrixF`: Y is Wishart about a matrix S that is itself random, inverse Wishart about P.
-- `GammaWishart`: Y is Wishart about P / g, where the number g follows a gamma
+- `MatrixF`: Y is Wishart about a matrix S that is itself random, inverse Wishart about
+P. - `GammaWishart`: Y is Wishart about P / g, where the number g follows a gamma
   distribution: the level varies more than the shape.
 """
 
@@ -42,7 +42,8 @@ from mmlp.registry import register
 from mmlp.spd import SPD, Gram, arguments
 from mmlp.spd.batch import Batched
 
-# From this argument on the asymptotic series of the gamma function are exact to rounding.
+# From this argument on the asymptotic series of the gamma function are exact to
+# rounding.
 MIN_ARGUMENT_OF_SERIES = 8.0
 
 
@@ -74,7 +75,8 @@ class MatrixDistribution(Batched):
     def log_prob(self, Y: SPD) -> Array:
         """Return the log density of Y.
 
-        The density is with respect to the d (d + 1) / 2 entries on and above the diagonal.
+        The density is with respect to the d (d + 1) / 2 entries on and above the
+        diagonal.
 
         Parameters
         ----------
@@ -169,8 +171,8 @@ class Wishart(MatrixDistribution):
     def expected_logdet(self) -> Array:
         """Return E[log det Y], shape (...).
 
-        It is log det P - sum_i (log a - psi(a - i / 2)) with a = df / 2, where psi is the
-        digamma function.
+        It is log det P - sum_i (log a - psi(a - i / 2)) with a = df / 2, where psi is
+        the digamma function.
 
         Returns
         -------
@@ -213,8 +215,8 @@ class MatrixF(MatrixDistribution):
                    + (n d log n + m d log k) / 2
 
     where W is the whitened Y (Mulder and Pericchi, 2018). As scale_df grows it tends to
-    the Wishart distribution. The eigenvalues of Y have heavy tails, those of its inverse
-    do not.
+    the Wishart distribution. The eigenvalues of Y have heavy tails, those of its
+    inverse do not.
 
     Parameters
     ----------
@@ -249,8 +251,8 @@ class MatrixF(MatrixDistribution):
         k = m - d - 1
 
         # With z_i = (m - i) / 2 the terms in log c that grow with m are, all but
-        #   n / 2 sum_i log(n z_i / k) + sum_i log(Gamma(z_i + n / 2) / (Gamma(z_i) z_i^(n/2))),
-        # cancelled by log det(n W + k I) = d log k + log det(I + n / k W).
+        # n / 2 sum_i log(n z_i / k) + sum_i log(Gamma(z_i + n / 2) / (Gamma(z_i)
+        # z_i^(n/2))), cancelled by log det(n W + k I) = d log k + log det(I + n / k W).
         z = (m[..., None] - jnp.arange(d, dtype=m.dtype)) / 2
         n_and_k = (n / k)[..., None]
         log_c = n / 2 * jnp.sum(jnp.log(n_and_k * z), axis=-1)
@@ -269,16 +271,17 @@ class MatrixF(MatrixDistribution):
 
     def marginal(self, columns) -> "MatrixF":
         mean = self.mean.marginal(columns)
-        # A principal submatrix of an inverse Wishart matrix loses a degree of freedom for
-        # each row that is left out; its mean stays P's.
+        # A principal submatrix of an inverse Wishart matrix loses a degree of freedom
+        # for each row that is left out; its mean stays P's.
         return MatrixF(mean, self.df, self.scale_df - (self.dim - mean.dim))
 
     def _white_factor(self, key: Array, batch: tuple[int, ...]) -> Array:
         key_wishart, key_scale = jax.random.split(key)
         F = _bartlett_factor(key_wishart, self.df, self.dim, batch)
         # S = k (G'G m)^-1 for the factor G of a Wishart draw of mean I; the factor of
-        # W = S^1/2 (F'F) S^1/2 is F (G sqrt(m / k))^-T up to a rotation, which leaves the
-        # distribution of F'F as it is. A rotation of the result makes it triangular.
+        # W = S^1/2 (F'F) S^1/2 is F (G sqrt(m / k))^-T up to a rotation, which leaves
+        # the distribution of F'F as it is. A rotation of the result makes it
+        # triangular.
         G = _bartlett_factor(key_scale, self.scale_df, self.dim, batch)
         k = self.scale_df - self.dim - 1
         size = jnp.sqrt(k / self.scale_df)[..., None, None]
@@ -388,9 +391,9 @@ def _check_parameter(value: ArrayLike, argument: str, least: float, mean: SPD) -
 def _bartlett_factor(key: Array, df: Array, dim: int, batch: tuple[int, ...]) -> Array:
     """Draw upper triangular F (*batch, d, d) with F'F ~ Wishart(mean=I, df).
 
-    Bartlett's decomposition: the entries above the diagonal are normal, the squares of the
-    diagonal follow chi-squared distributions with df, df - 1, ... degrees of freedom; all
-    are divided by sqrt(df).
+    Bartlett's decomposition: the entries above the diagonal are normal, the squares of
+    the diagonal follow chi-squared distributions with df, df - 1, ... degrees of
+    freedom; all are divided by sqrt(df).
     """
     key_normal, key_chi = jax.random.split(key)
     df = jnp.broadcast_to(df, batch)

@@ -297,7 +297,7 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
             check_learning_rate(call, self.learning_rate)
         if not self._is_none("max_epochs"):
             check_count(call, "max_epochs", self.max_epochs)
-        # A batch beyond the table is the table, and patience beyond the epochs endless.
+        # No upper limit: a batch may exceed the table, and patience the epochs.
         if not self._is_none("batch_size"):
             check_count(call, "batch_size", self.batch_size, is_limited=False)
         if not self._is_none("patience"):
@@ -329,7 +329,11 @@ class NetworkEstimator(BaseEstimator, abc.ABC):
 
     @property
     def _effective_patience(self) -> int | None:
-        """The epochs without improvement after which a network stops."""
+        """The patience of `_training_settings`, by which `count_unfinished` judges too.
+
+        `MultivariateRegressor` trains with a shorter one on large tables
+        (`shorten_patience`).
+        """
         return self.patience
 
     # ------------------------------------------------------------- rows of training

@@ -57,7 +57,7 @@ def check_memory(call: str, n_rows: int, n_columns: int) -> None:
 
 
 def nest_stack(networks: Any) -> Any:
-    """Return a stack of one, whose only member is the given stack."""
+    """Return a stack of one, whose only member is the given network or stack."""
     return jax.tree.map(
         lambda leaf: np.asarray(leaf)[None] if eqx.is_array(leaf) else leaf, networks
     )

@@ -330,11 +330,11 @@ def compile_covariance(
     form = settings.form
     if form.sizes_depend_on_residuals:
         return
+
+    # Targets and zeros stand for the residuals, because only shapes matter.
     validation_arrays = None
     if validation is not None:
         validation_arrays = (validation.inputs, validation.targets)
-
-    # Targets and zeros stand for the residuals, because only shapes matter.
     build, initial_targets = form.choose_network(
         settings, table.n_inputs, table.targets, table.row_weights
     )
@@ -349,6 +349,8 @@ def compile_covariance(
         validation_arrays=validation_arrays,
     )
     networks = compile_networks(task, settings.training)
+
+    # This compiles the program by which `calibrate` applies the networks.
     inputs = table.inputs.astype(settings.training.dtype)
     apply_networks(form.predict_parts, networks, inputs)
 

@@ -144,11 +144,11 @@ def fit_gain(
     residuals: np.ndarray,
     disagreement: np.ndarray,
     row_weights: np.ndarray,
-    n_networks: int,
+    n_mean_networks: int,
 ) -> float:
-    """Return what V is multiplied by, for the mean of `n_networks` networks.
+    """Return what V is multiplied by, if the mean averages `n_mean_networks` networks.
 
-    V is the covariance of the residuals of the mean of two networks; see
+    V is the covariance of residuals of a mean of two networks, one per partition; see
     `gain_from_squares`.
     """
     eigenvalues, eigenvectors = np.linalg.eigh(log_V)
@@ -159,21 +159,21 @@ def fit_gain(
         return float(np.average(by_row, weights=row_weights))
 
     return gain_from_squares(
-        mean_square(residuals), mean_square(disagreement), n_networks
+        mean_square(residuals), mean_square(disagreement), n_mean_networks
     )
 
 
 def gain_from_squares(
-    residual_square: float, disagreement_square: float, n_networks: int
+    residual_square: float, disagreement_square: float, n_mean_networks: int
 ) -> float:
     """Return the gain, from mean squares of residuals and disagreement in units of V.
 
     The covariance of residuals is E + B / 2 for the mean of two networks, and
-    E + B / n_networks for that of all, where B, the covariance of a network about the
-    mean of many, is half the covariance of the disagreement of two. B is at most twice
-    E + B / 2: an estimate above that means E = 0.
+    E + B / n_mean_networks for that of all, where B, the covariance of a network about
+    the mean of many, is half the covariance of the disagreement of two. B is at most
+    twice E + B / 2: an estimate above that means E = 0.
     """
     share = 0.0
     if residual_square > 0:
         share = min(disagreement_square / 2, 2 * residual_square) / residual_square
-    return 1 - (1 / 2 - 1 / n_networks) * share
+    return 1 - (1 / 2 - 1 / n_mean_networks) * share

@@ -202,7 +202,7 @@ def _prepare(task: CrossFit, settings: TrainingSettings) -> _Preparation:
     """Draw the networks and arrange the rows that they are trained and validated on."""
     training_rows = [fold.training_rows for fold in task.folds]
     most_rows = max(map(len, training_rows))
-    # A batch beyond the rows of the table would hold padding only.
+    # A larger batch would only add padding.
     batch_size = min(
         settings.batch_size, round_up_to_few_sizes(most_rows, SINGLE_BATCH_UNIT)
     )

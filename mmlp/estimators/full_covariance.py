@@ -103,12 +103,13 @@ class FullCovariance(CovarianceForm):
         contrast = covariance_calibration.fit_contrast(
             family, log_V, tail, table.residuals, table.row_weights
         )
+        # The mean has a network for each fold of two partitions.
         gain = covariance_calibration.fit_gain(
             move_towards_centre(log_V, contrast),
             table.residuals,
             table.disagreement,
             table.row_weights,
-            n_networks=2 * len(table.folds),
+            n_mean_networks=2 * len(table.folds),
         )
         return contrast, gain
 

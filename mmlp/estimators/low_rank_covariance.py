@@ -131,8 +131,9 @@ class LowRankCovariance(CovarianceForm):
             float(np.average(squares, weights=table.row_weights))
             for squares in spectrum.squares(*contrast)
         )
+        # The mean has a network for each fold of two partitions.
         gain = covariance_calibration.gain_from_squares(
-            residual_square, disagreement_square, n_networks=2 * len(table.folds)
+            residual_square, disagreement_square, n_mean_networks=2 * len(table.folds)
         )
         return contrast, gain
 
@@ -321,7 +322,8 @@ class HeldOutSpectrum(NamedTuple):
     ) -> np.ndarray:
         """Find (a, b) for which the residuals are most likely.
 
-        See `covariance_calibration.fit_contrast`.
+        The loss is that of `covariance_calibration.fit_contrast`, but it has two
+        unknowns here, and is minimized.
         """
         zero = jnp.zeros(self.dim)
         identity = DiagonalGram(jnp.ones(self.dim))

@@ -302,20 +302,20 @@ def plan_with_first_networks(
     )
 
     predictions = out_of_fold(apply_networks(evaluate, first_networks, inputs), folds)
-    errors = table._replace(targets=table.targets - predictions)
-    validation_errors = None
+    error_table = table._replace(targets=table.targets - predictions)
+    validation_error_table = None
     if validation is not None:
         validation_mean = _average_outputs(
             first_networks, validation.inputs.astype(dtype)
         )
-        validation_errors = validation._replace(
+        validation_error_table = validation._replace(
             targets=validation.targets - validation_mean
         )
     error_weights, validation_error_weights = fit_error_weights(
-        errors,
+        error_table,
         folds,
         settings,
-        validation_errors,
+        validation_error_table,
         learning_rate_factor=learning_rate_factor,
     )
     return MeanPlan(
@@ -327,10 +327,10 @@ def plan_with_first_networks(
 
 
 def fit_error_weights(
-    table: StandardizedTable,
+    error_table: StandardizedTable,
     folds: list[Fold],
     settings: MeanSettings,
-    validation: StandardizedTable | None,
+    validation_error_table: StandardizedTable | None,
     *,
     learning_rate_factor: float,
 ) -> tuple[np.ndarray, np.ndarray | None]:
@@ -338,12 +338,12 @@ def fit_error_weights(
 
     Parameters
     ----------
-    table : StandardizedTable
-        With the errors of the first networks as targets.
+    error_table : StandardizedTable
+        Its targets are the out-of-fold errors of the first networks.
     folds : list of Fold
     settings : MeanSettings
-    validation : StandardizedTable, optional
-        The same for validation rows.
+    validation_error_table : StandardizedTable, optional
+        The same for validation rows, with errors of the mean of the first networks.
     learning_rate_factor : float
 
     Returns
@@ -352,14 +352,17 @@ def fit_error_weights(
     """
     dtype = settings.training.dtype
     validation_arrays = None
-    if validation is not None:
-        validation_arrays = (validation.inputs, validation.targets)
+    if validation_error_table is not None:
+        validation_arrays = (
+            validation_error_table.inputs,
+            validation_error_table.targets,
+        )
     size_networks = fit_networks(
         CrossFit(
-            build=make_mean_builder(table, settings),
+            build=make_mean_builder(error_table, settings),
             sample_loss=laplace_loss,
-            arrays=(table.inputs, table.targets),
-            row_weights=table.row_weights,
+            arrays=(error_table.inputs, error_table.targets),
+            row_weights=error_table.row_weights,
             folds=folds,
             seed=settings.seed,
             validation_arrays=validation_arrays,
@@ -367,18 +370,22 @@ def fit_error_weights(
         ),
         settings.training,
         checkpoint=_checkpoint_of(settings, "sizes"),
-        stage=name_stage("size of errors", table.n_rows),
+        stage=name_stage("size of errors", error_table.n_rows),
     ).model
-    outputs = apply_networks(evaluate, size_networks, table.inputs.astype(dtype))
+    outputs = apply_networks(evaluate, size_networks, error_table.inputs.astype(dtype))
     log_sizes = out_of_fold(outputs, folds)
-    error_weights = weigh_errors(log_sizes, table.targets, table.row_weights)
+    error_weights = weigh_errors(
+        log_sizes, error_table.targets, error_table.row_weights
+    )
 
     validation_error_weights = None
-    if validation is not None:
+    if validation_error_table is not None:
         validation_error_weights = weigh_errors(
-            _average_outputs(size_networks, validation.inputs.astype(dtype)),
-            validation.targets,
-            np.ones(validation.n_rows),
+            _average_outputs(
+                size_networks, validation_error_table.inputs.astype(dtype)
+            ),
+            validation_error_table.targets,
+            np.ones(validation_error_table.n_rows),
         )
     return error_weights, validation_error_weights
 

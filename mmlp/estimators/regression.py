@@ -112,13 +112,13 @@ class RegressionPlan(NamedTuple):
     partitions : list of two lists of Fold
         Two independent ways to split the rows into folds. The covariance uses the
         first.
-    mean : MeanSettings
-    covariance : CovarianceSettings
+    mean_settings : MeanSettings
+    covariance_settings : CovarianceSettings
     """
 
     partitions: list[list[Fold]]
-    mean: MeanSettings
-    covariance: CovarianceSettings
+    mean_settings: MeanSettings
+    covariance_settings: CovarianceSettings
 
 
 class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
@@ -359,12 +359,14 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
         # The programs for the covariance are compiled while the mean is trained.
         def compile_next_step() -> None:
-            compile_covariance(scaled, folds, plan.covariance, validation)
+            compile_covariance(scaled, folds, plan.covariance_settings, validation)
 
         with compile_in_background(compile_next_step, scaled.n_rows):
-            mean = fit_mean(scaled, plan.partitions, plan.mean, validation)
-        covariance = fit_covariance(scaled, mean, folds, plan.covariance, validation)
-        calibration = calibrate_covariance(covariance, plan.covariance)
+            mean = fit_mean(scaled, plan.partitions, plan.mean_settings, validation)
+        covariance = fit_covariance(
+            scaled, mean, folds, plan.covariance_settings, validation
+        )
+        calibration = calibrate_covariance(covariance, plan.covariance_settings)
 
         self._store(plan, mean, covariance, calibration)
         return self
@@ -455,6 +457,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         """Return the validation rows in standard units, if there are any."""
         if not check_validation_pair(type(self).__name__, X_val, y_val):
             return None
+        # The estimator counts as fitted: `columns_` and `input_`, for example, are set.
         inputs = self._standardize(X_val)
         y = check_targets(
             y_val,
@@ -487,14 +490,14 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
         training = self._plan_training(scaled.n_rows)
         directory = None if checkpoint is None else Path(checkpoint)
-        mean = MeanSettings(
+        mean_settings = MeanSettings(
             hidden_features=tuple(self.hidden_features),
             training=training,
             seed=seed,
             search_learning_rate=self.learning_rate is None,
             checkpoint=directory and directory / "mean",
         )
-        covariance = CovarianceSettings(
+        covariance_settings = CovarianceSettings(
             form=form,
             head=FAMILIES[self.family],
             architecture=self.network,
@@ -507,22 +510,26 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
             checkpoint=directory and directory / "covariance",
         )
         if self._resumes:
-            mean = dataclasses.replace(mean, initial_networks=self.models_["mean"])
-            covariance = dataclasses.replace(
-                covariance,
+            mean_settings = dataclasses.replace(
+                mean_settings, initial_networks=self.models_["mean"]
+            )
+            covariance_settings = dataclasses.replace(
+                covariance_settings,
                 rank=self.rank_ if self.rank is None else self.rank,
                 initial_networks=self.models_["covariance"],
                 initial_shape=self.shape_,
             )
-            self._check_same_networks(mean, covariance, scaled, n_folds)
+            self._check_same_networks(
+                mean_settings, covariance_settings, scaled, n_folds
+            )
 
         rng = np.random.default_rng(seed)
         return RegressionPlan(
             partitions=[
                 split_into_folds(scaled.n_rows, n_folds, rng) for _ in range(2)
             ],
-            mean=mean,
-            covariance=covariance,
+            mean_settings=mean_settings,
+            covariance_settings=covariance_settings,
         )
 
     def _plan_training(self, n_rows: int) -> TrainingSettings:
@@ -547,26 +554,27 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
 
     def _check_same_networks(
         self,
-        mean: MeanSettings,
-        covariance: CovarianceSettings,
+        mean_settings: MeanSettings,
+        covariance_settings: CovarianceSettings,
         scaled: StandardizedTable,
         n_folds: int,
     ) -> None:
         """Raise a CallError if the settings ask for other than the fitted networks."""
         inputs = scaled.inputs.astype(self.dtype)
         check_same_architecture(
-            mean.initial_networks,
-            make_mean_builder(scaled, mean),
+            mean_settings.initial_networks,
+            make_mean_builder(scaled, mean_settings),
             2 * n_folds,
             inputs,
             estimator=type(self).__name__,
         )
-        # Targets stand for the residuals, because only shapes matter.
-        build, initial_targets = covariance.form.choose_network(
-            covariance, scaled.n_inputs, scaled.targets, scaled.row_weights
+        # Targets stand for the residuals: only shapes matter, since the rank is given
+        # or that of the last fit. If that was full, low-rank networks differ anyway.
+        build, initial_targets = covariance_settings.form.choose_network(
+            covariance_settings, scaled.n_inputs, scaled.targets, scaled.row_weights
         )
         check_same_architecture(
-            covariance.initial_networks,
+            covariance_settings.initial_networks,
             build,
             n_folds,
             inputs,
@@ -582,7 +590,7 @@ class MultivariateRegressor(MultiOutputMixin, RegressorMixin, NetworkEstimator):
         calibration: Calibration,
     ) -> None:
         """Keep the results of `fit` as attributes, with the names of model files."""
-        self.epochs_ = plan.mean.training.max_epochs
+        self.epochs_ = plan.mean_settings.training.max_epochs
         self.models_ = {"mean": mean.networks, "covariance": covariance.networks}
         if mean.gaussian_process is not None:
             self.models_["smooth"] = mean.gaussian_process

@@ -360,7 +360,8 @@ def check_targets(
             "scores are those of the other targets",
             call=call,
         )
-        # Predictions call this through `_check_targets`: attributed to their caller.
+        # Attributed to the caller of a method that calls `_check_targets`; for `y_val`
+        # to the decorator of `fit`, and in `log_score` to that method itself.
         warnings.warn(warning, stacklevel=4)
     return y
 

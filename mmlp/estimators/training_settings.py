@@ -23,8 +23,8 @@ MAX_LOG2_BATCH_SIZE = 8
 # `benchmarks/large_tables.py` compares them.
 LEARNING_RATE_BY_ROWS = ((10_000, 0.02), (100_000, 0.01))
 
-# Patience is meant for epochs of at most this many rows; for longer ones it is shorter.
-MAX_ROWS_PER_EPOCH_OF_PATIENCE = 20_000
+# If an epoch has more rows than this, patience is shortened in proportion.
+MAX_ROWS_FOR_FULL_PATIENCE = 20_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,11 +69,15 @@ def default_learning_rate(n_rows: int) -> float:
 
 
 def shorten_patience(patience: int | None, n_rows: int) -> int | None:
-    """Return fewer epochs of patience for long epochs: 50 means a million rows."""
+    """Return the patience in epochs, shortened if epochs are long.
+
+    A network then waits for about as many rows as `patience` epochs of
+    `MAX_ROWS_FOR_FULL_PATIENCE` rows have.
+    """
     if patience is None:
         return None
     rows_per_epoch = min(n_rows, MAX_ROWS_PER_EPOCH)
-    epochs = patience * MAX_ROWS_PER_EPOCH_OF_PATIENCE / rows_per_epoch
+    epochs = patience * MAX_ROWS_FOR_FULL_PATIENCE / rows_per_epoch
     return min(patience, int(np.ceil(epochs)))
 
 

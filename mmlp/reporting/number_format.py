@@ -26,7 +26,8 @@ class NumberFormat:
     Attributes
     ----------
     powers : bool
-        Whether powers of ten are taken out, except from 0.1 to 9999.
+        Whether numbers with a size below 0.1, or of 10,000 and more, are written with a
+        power of ten.
     decimals : int or None
         Decimals of numbers without an error; None writes up to four significant digits.
     """
@@ -109,7 +110,8 @@ def format_number(
     error : float, optional
         Standard error of the mean; None or a non-finite value writes the mean alone.
     powers : bool, default=False
-        Whether to take out powers of ten, except from 0.1 to 9999.
+        Whether numbers with a size below 0.1, or of 10,000 and more, are written with a
+        power of ten.
     decimals : int, optional
         Decimals of a number without an error, after the power of ten is taken out. By
         default it has up to four significant digits.

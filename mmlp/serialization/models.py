@@ -108,6 +108,18 @@ def load(path: str | os.PathLike, like: Any = None) -> Any:
         JAX would round (float64 without `jax_enable_x64`).
     OSError
         If the file cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import jax.numpy as jnp
+    >>> from mmlp.spd import Gram
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(Gram(jnp.eye(2)), Path(folder, "identity.safetensors"))
+    ...     A = load(Path(folder, "identity.safetensors"))
+    >>> print(A.dense())
+    [[1. 0.]
+     [0. 1.]]
     """
     path = Path(path)
     arrays, metadata = files.read(path)

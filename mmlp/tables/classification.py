@@ -144,8 +144,8 @@ def _match_kind(
     Returns
     -------
     Kind, Problem or None
-        The kind if all cells are of it, a problem if almost all are, and None if the
-        column is of another kind.
+        The kind if all cells are of it; a problem if almost all are, or if the others
+        are numbers that cannot be used; None if the column is of another kind.
     """
     readable = [k for k in present if kind.read(cells.values[k]) is not None]
     if len(readable) == len(present):
@@ -156,6 +156,8 @@ def _match_kind(
     n_unreadable = n_present - n_readable
     mean_rows = cells.counts[present].mean()
     has_few_values = len(present) <= MAX_LEVELS and mean_rows >= MIN_ROWS_PER_LEVEL
+    # Infinite numbers, and booleans among other numbers, cannot be read; but they never
+    # make a column one of categories, however many they are.
     are_all_numbers = all(parse_number(cells.values[k]) is not None for k in present)
 
     max_strays = min(MAX_STRAY_CELLS, MAX_STRAY_SHARE * n_present)

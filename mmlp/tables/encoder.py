@@ -104,9 +104,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     missing : {"median", "drop", "refuse"}, default="median"
         What becomes of missing values. "median" fills numbers and dates with the median
         of the training rows and adds an indicator for each column that had missing
-        values; missing text is a level of its own. "drop" learns from the complete rows
-        only, and fills missing values in `transform`. "refuse" raises an error.
-        "impute" is another name of "median".
+        values; missing text counts as one more level, which may be rare. "drop" learns
+        from the complete rows only, and fills missing values in `transform`. "refuse"
+        raises an error. "impute" is another name of "median".
     categories : {"auto", "ignore", "refuse"} or sequence of str, default="auto"
         What becomes of text. "auto" encodes it, "ignore" leaves its columns out, and
         "refuse" raises an error. A sequence names columns that hold categories though
@@ -203,33 +203,44 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def classify(self, table: ColumnTable) -> ColumnTable:
         """Return a table with the kinds of its columns, still without statistics.
 
+        Parameters
+        ----------
+        table : ColumnTable
+            Its values have been validated.
+
+        Returns
+        -------
+        ColumnTable
+            The same values and names, with kinds.
+
         Raises
         ------
         ProblemsError
             If a column cannot be used.
         """
         kinds: list[Kind] = []
-        used = []
+        readable = []
         problems = []
         for j, name in enumerate(table.names):
-            kind = classify_column(
+            result = classify_column(
                 name,
                 table.values[:, j],
                 categories=self.categories,
                 dates=self.dates,
                 is_category=table.is_category[j],
             )
-            if isinstance(kind, Problem):
-                problems.append(kind)
+            if isinstance(result, Problem):
+                problems.append(result)
             else:
-                kinds.append(kind)
-                used.append(j)
+                kinds.append(result)
+                readable.append(j)
 
-        values = table.values[:, used] if problems else table.values
-        names = [table.names[j] for j in used]
+        values = table.values[:, readable] if problems else table.values
+        names = [table.names[j] for j in readable]
         problems += find_ambiguity_problems(values, names, kinds)
         if self.missing == "refuse":
-            # Only learning tells which columns are left out and may have missing cells.
+            # Missing cells do no harm in columns that are left out, and only learning
+            # tells which these are.
             learnt = [kind.learn(values[:, j]) for j, kind in enumerate(kinds)]
             problems += find_missing_problems(values, names, learnt)
         if problems:
@@ -254,12 +265,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             table = self.classify(table)
 
         rows = np.arange(len(table))
-        kinds = _learn_used_kinds(table)
+        kinds = _learn_checked_kinds(table)
         if self.missing == "drop":
             rows = np.flatnonzero(~find_incomplete_rows(kinds, table.values))
             if len(rows) < len(table):
                 _check_complete_rows(len(rows), len(table))
-                kinds = _learn_used_kinds(table.take(rows))
+                kinds = _learn_checked_kinds(table.take(rows))
 
         self.kinds_ = kinds
         self.n_features_in_ = len(kinds)
@@ -280,7 +291,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         ProblemsError
-            A ValueError that lists all cells that cannot be read.
+            A ValueError that lists all cells that cannot be read; with
+            `missing="refuse"`, at first only the missing ones.
 
         Warns
         -----
@@ -388,6 +400,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Return an encoder that reads 05/03/2024 as the whole table X shows it.
 
         Chunks of the table need not show the order of day and month themselves.
+
+        Parameters
+        ----------
+        X : data frame or array of shape (n_rows, n_columns)
+            The columns that `fit` has seen, in the same order.
+
+        Returns
+        -------
+        TableEncoder
+            A copy of this fitted encoder, which itself stays as it is.
         """
         values = np.asarray(preserve_cells(X))
         kinds = tuple(
@@ -401,13 +423,32 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return encoder
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fitted encoder as JSON can hold it."""
+        """Return the fitted encoder as JSON can hold it.
+
+        Returns
+        -------
+        dict
+            The kinds of the columns, and whether missing values are filled in.
+        """
         kinds = [kind_to_json(kind) for kind in self.kinds_]
         return {"kinds": kinds, "fills": self.fills_missing}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "TableEncoder":
-        """Return the encoder that `to_json` wrote.
+        """Return an encoder that encodes as the one that `to_json` wrote.
+
+        The arguments that only `fit` needs, and the names of the columns, are not kept.
+        The messages of errors speak of the file as "it"; the caller names it.
+
+        Parameters
+        ----------
+        content : dict
+            What `to_json` returned, or what JSON made of it.
+
+        Returns
+        -------
+        TableEncoder
+            A fitted encoder.
 
         Raises
         ------
@@ -682,11 +723,11 @@ def find_ambiguity_problems(
 
 def check_learnable(table: ColumnTable) -> None:
     """Raise a ValueError if nothing can be learnt from a classified table."""
-    _check_any_used(table.names, _learn_kinds(table))
+    _learn_checked_kinds(table)
 
 
-def _learn_used_kinds(table: ColumnTable) -> tuple[Kind, ...]:
-    """Return the learnt kinds; raise a ValueError if all columns are left out."""
+def _learn_checked_kinds(table: ColumnTable) -> tuple[Kind, ...]:
+    """Return the learnt kinds of all columns; raise if all of them are left out."""
     kinds = _learn_kinds(table)
     _check_any_used(table.names, kinds)
     return kinds

@@ -76,7 +76,8 @@ class Numbers:
     durations : bool
         Whether cells are durations, in days.
     binary : bool
-        Whether there is nothing but 0 and 1, so that booleans are read.
+        Whether booleans are read, as 1 and 0: the training column has no other numbers.
+        True until a column is classified.
     """
 
     fill: float = 0.0
@@ -310,7 +311,8 @@ class Categories:
     rare : int
         Number of all other levels, which share one indicator.
     missing : int
-        Number of training rows without a value, which is a level of its own.
+        Number of training rows without a value. They count as one more level, which
+        may be rare.
     others : tuple of str
         The rare levels, as far as they are remembered.
     """
@@ -347,7 +349,10 @@ class Categories:
         return f"'{cell}'" if cell in (MISSING_LEVEL, RARE_LEVEL) else str(cell)
 
     def pool(self, level: str) -> str:
-        """Return a level with an indicator as it is, and any other as the rare one."""
+        """Return a level with an indicator as it is, and any other as the rare one.
+
+        If training had no rare levels, that one has no indicator: all of them are 0.
+        """
         return level if level in self.levels else RARE_LEVEL
 
     def learn(self, column: np.ndarray) -> "Categories | LeftOut":
@@ -452,6 +457,7 @@ def find_unreadable(name: str, cells: Cells, kind: Numbers | Dates) -> Problem |
             return problem
         kind = kind.with_order_of(cells)
     if isinstance(kind, Numbers) and not kind.durations:
+        # Beside other numbers a boolean is wrong, even if training had only 0 and 1.
         is_binary = kind.binary and kind.holds_only_binary(cells)
         kind = dataclasses.replace(kind, binary=is_binary)
         mixed = find_mixed_marks(cells.values) if kind.commas else None
@@ -563,6 +569,8 @@ def kind_to_json(kind: Kind) -> dict[str, Any]:
 
 def kind_from_json(entry: dict[str, Any]) -> Kind:
     """Return the kind that `kind_to_json` wrote.
+
+    The messages of errors speak of the model file as "it"; the caller names it.
 
     Raises
     ------

@@ -94,7 +94,7 @@ class NumberFormat:
 
     @property
     def is_plain(self) -> bool:
-        """Whether Python reads the numbers of this format correctly."""
+        """Whether a text that Python reads as a number means this number here."""
         return self.decimal == "." or (self.decimal is None and not self.expects_commas)
 
     def read(self, cell: Any) -> Any:
@@ -214,8 +214,8 @@ def has_decimal_commas(texts: Iterable[Any]) -> bool:
 def find_mixed_marks(texts: Sequence[Any]) -> tuple[int, int] | None:
     """Return the indices of a text such as "1,234" and of one such as "2.5".
 
-    In such a column the comma stands between thousands, also if the training table had
-    decimal commas. None if there are not both, or if other cells settle it.
+    Beside "2.5" the comma of "1,234" may stand between thousands, even if the training
+    table had decimal commas. None if there are not both, or if other cells settle it.
 
     >>> find_mixed_marks(["7", "1,234", "2.5"])
     (1, 2)
@@ -288,7 +288,7 @@ def find_ambiguous_numbers(
     if comma is not None:
         column, cell = comma
         evidence = f"as column {column!r} has decimal commas ({cell!r:.40})"
-        decimal_remedy = Remedy.READ_AS_DECIMAL_COMMA
+        decimal_remedy = Remedy.WRITE_DECIMAL_COMMA
     elif expects_commas and _find_evidence(columns, _is_point_decimal) is None:
         evidence = "as the training table had decimal commas"
         decimal_remedy = Remedy.READ_AS_DECIMAL_POINT

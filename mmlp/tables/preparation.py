@@ -56,11 +56,12 @@ class PredictionData:
     Parameters
     ----------
     inputs : array of shape (n_rows, n_inputs)
-        Where a row lacks a value that the estimator needs, there is a number instead.
+        Cells for the encoder; without one, numbers, 0 where one is missing.
     targets : array of shape (n_rows, n_targets)
         NaN where a target is missing.
     is_incomplete : array of bool, shape (n_rows,)
-        The rows whose results mean nothing, because they lack a value.
+        Without an encoder, the rows that lack an input: their results mean nothing.
+        With one, no row.
     """
 
     inputs: np.ndarray
@@ -172,7 +173,9 @@ def prepare_prediction_data(
     Raises
     ------
     ProblemsError
-        With everything that is wrong with the table.
+        If names, lines, targets or the format of numbers are faulty; it then lists the
+        other problems of the inputs too. Alone, these raise it only without an encoder:
+        with one, the estimator finds them when it encodes the rows.
     """
     if encoder is None:
         return _prepare_numeric_prediction(table, inputs, targets)
@@ -331,14 +334,14 @@ def _select_numeric_columns(
     left_out = []
     problems = []
     for j, name in enumerate(inputs):
-        kind = classify_column(name, X[:, j], categories="ignore", dates="ignore")
-        if isinstance(kind, Problem):
-            problems.append(kind)
-        elif isinstance(kind, Numbers):
+        result = classify_column(name, X[:, j], categories="ignore", dates="ignore")
+        if isinstance(result, Problem):
+            problems.append(result)
+        elif isinstance(result, Numbers):
             numeric.append(name)
-            kinds.append(kind)
-        elif isinstance(kind, LeftOut):
-            left_out.append(f"{name} ({kind.why})")
+            kinds.append(result)
+        elif isinstance(result, LeftOut):
+            left_out.append(f"{name} ({result.why})")
     if not numeric and not problems:
         raise ValueError(
             f"{table.path} has no column of numbers; it holds "

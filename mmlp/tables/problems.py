@@ -54,7 +54,7 @@ class Remedy(enum.Enum):
     CORRECT_NUMBER_FORMAT = enum.auto()
     READ_AS_THOUSANDS = enum.auto()
     READ_AS_DECIMAL_POINT = enum.auto()
-    READ_AS_DECIMAL_COMMA = enum.auto()
+    WRITE_DECIMAL_COMMA = enum.auto()
     SET_DATE_ORDER = enum.auto()
     REFIT_WITH_DATE_ORDER = enum.auto()
     WRITE_ISO_DATE = enum.auto()
@@ -88,7 +88,7 @@ LIBRARY_WORDING: Wording = {
     Remedy.CORRECT_NUMBER_FORMAT: "read the file with another number format",
     Remedy.READ_AS_THOUSANDS: "write {readings[1]} if it is that",
     Remedy.READ_AS_DECIMAL_POINT: "give numbers instead of text",
-    Remedy.READ_AS_DECIMAL_COMMA: "give numbers instead of text",
+    Remedy.WRITE_DECIMAL_COMMA: "give numbers instead of text",
     Remedy.SET_DATE_ORDER: 'set `dates` to "day-first" or "month-first"',
     Remedy.REFIT_WITH_DATE_ORDER: 'fit with dates="day-first" or "month-first"',
     Remedy.WRITE_ISO_DATE: "write it like 2024-03-05",
@@ -197,7 +197,7 @@ class ProblemsError(ValueError):
         Maps a row to the words for its place; by default "row 3 (from 0)".
     wording : mapping from Remedy to str, optional
         The remedies in the words of a front end.
-    faulty_names, ragged_lines : sequence of str
+    name_faults, line_faults : sequence of str
         What is wrong with the names and the lines of a file.
     """
 
@@ -208,17 +208,17 @@ class ProblemsError(ValueError):
         *,
         place: Callable[[int], str] = "row {} (from 0)".format,
         wording: Wording | None = None,
-        faulty_names: Sequence[str] = (),
-        ragged_lines: Sequence[str] = (),
+        name_faults: Sequence[str] = (),
+        line_faults: Sequence[str] = (),
     ) -> None:
         texts = [problem.describe(place, wording or {}) for problem in problems]
         # Ragged lines come last: there may be thousands of them, but a problem with
         # cells is named once for each column.
-        super().__init__(list_problems(source, [*faulty_names, *texts, *ragged_lines]))
+        super().__init__(list_problems(source, [*name_faults, *texts, *line_faults]))
         self.source = source
         self.problems = tuple(problems)
-        self.faulty_names = tuple(faulty_names)
-        self.ragged_lines = tuple(ragged_lines)
+        self.name_faults = tuple(name_faults)
+        self.line_faults = tuple(line_faults)
 
     def renumber(self, row_indices: np.ndarray) -> "ProblemsError":
         """Return the error for the table from which `row_indices` were taken.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from mmlp.tables.dates import format_day
 from mmlp.tables.encoder import TableEncoder
-from mmlp.tables.kinds import Categories, Dates, Kind, LeftOut, Numbers
+from mmlp.tables.kinds import MISSING_LEVEL, Categories, Dates, Kind, LeftOut, Numbers
 
 MAX_LISTED_NAMES = 8
 TITLES: dict[type, str] = {
@@ -95,7 +95,10 @@ def _list_facts(kind: Kind) -> list[str]:
             if kind.rare:
                 facts.append(f"{kind.rare} rare ones pooled")
             if kind.missing:
-                facts.append(f"{kind.missing} missing, a level of their own")
+                fate = "a level of their own"
+                if MISSING_LEVEL not in kind.levels:
+                    fate = "pooled with the rare ones"
+                facts.append(f"{kind.missing} missing, {fate}")
         case LeftOut():
             facts.append(kind.why)
     return facts

@@ -51,10 +51,10 @@ class Table:
         The line of the first row, in a text that has one line for each row of numbers.
     number_format : NumberFormat
         How numbers in text are written.
-    faulty_names : tuple of str
+    name_faults : tuple of str
         What is wrong with the names: missing, or given twice.
-    ragged_lines : tuple of str
-        Lines with too many or too few cells.
+    line_faults : tuple of str
+        What is wrong with the lines that have too many or too few cells.
     """
 
     path: Path
@@ -63,13 +63,13 @@ class Table:
     targets: tuple[str, ...] = ()
     first_line: int | None = None
     number_format: NumberFormat = FORMAT_BY_COLUMN
-    faulty_names: tuple[str, ...] = ()
-    ragged_lines: tuple[str, ...] = ()
+    name_faults: tuple[str, ...] = ()
+    line_faults: tuple[str, ...] = ()
 
     @property
     def is_faulty(self) -> bool:
         """Whether there is something wrong with names or lines."""
-        return bool(self.faulty_names or self.ragged_lines)
+        return bool(self.name_faults or self.line_faults)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -198,7 +198,7 @@ class Table:
         if not self.is_faulty:
             return f"{self.path} has no column {name!r}; {hint}"
         unknown = f"there is no column {name!r}; {hint.removesuffix('.')}"
-        faults = [unknown, *self.faulty_names, *self.ragged_lines]
+        faults = [unknown, *self.name_faults, *self.line_faults]
         return list_problems(str(self.path), faults)
 
     def list_other_names(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -230,8 +230,8 @@ class Table:
                 problems,
                 place=self.describe_place,
                 wording=wording,
-                faulty_names=self.faulty_names,
-                ragged_lines=self.ragged_lines,
+                name_faults=self.name_faults,
+                line_faults=self.line_faults,
             )
 
 
@@ -300,8 +300,8 @@ def read(
         text.names,
         text.rows,
         number_format=number_format,
-        faulty_names=text.faulty_names,
-        ragged_lines=text.ragged_lines,
+        name_faults=text.name_faults,
+        line_faults=text.line_faults,
     )
     if not keep_faults:
         table.check_usable()

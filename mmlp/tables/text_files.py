@@ -64,16 +64,16 @@ class TextTable(NamedTuple):
     names : tuple of str
     rows : list of Row
         The rows with a cell for each column.
-    faulty_names : tuple of str
+    name_faults : tuple of str
         What is wrong with the names.
-    ragged_lines : tuple of str
+    line_faults : tuple of str
         What is wrong with the lines that are not among the rows.
     """
 
     names: tuple[str, ...]
     rows: list[Row]
-    faulty_names: tuple[str, ...]
-    ragged_lines: tuple[str, ...]
+    name_faults: tuple[str, ...]
+    line_faults: tuple[str, ...]
 
 
 # Text, cell by cell. ------------------------------------------------------------------
@@ -107,7 +107,7 @@ def read_csv(path: Path) -> TextTable:
         )
     # A blank line is a row only where there is one column.
     rows = [row for row in rows if row.cells != [""] or len(names) == 1]
-    faults = [f"line {header.line}: {fault}" for fault in find_faulty_names(names)]
+    faults = [f"line {header.line}: {fault}" for fault in find_name_faults(names)]
     return _separate_ragged_rows(path, faults, names, rows)
 
 
@@ -158,7 +158,7 @@ def read_arff(path: Path) -> TextTable:
     if not is_data or not names:
         missing = "@data" if names else "@attribute"
         raise ValueError(f"{path} ends without `{missing}`; is it whole?")
-    faults = [f"`@attribute`: {fault}" for fault in find_faulty_names(names)]
+    faults = [f"`@attribute`: {fault}" for fault in find_name_faults(names)]
     return _separate_ragged_rows(path, faults, names, rows)
 
 
@@ -211,7 +211,7 @@ def guess_separator(line: str) -> str:
     return max(SEPARATORS, key=re.sub('"[^"]*"', "", line).count)
 
 
-def find_faulty_names(names: Sequence[str]) -> list[str]:
+def find_name_faults(names: Sequence[str]) -> list[str]:
     """Return what is wrong with the names of columns."""
     first_of_name: dict[str, int] = {}
     faults = []
@@ -237,25 +237,25 @@ def _are_numbers(names: Sequence[str]) -> bool:
 
 
 def _separate_ragged_rows(
-    path: Path, faulty_names: list[str], names: Sequence[str], rows: Sequence[Row]
+    path: Path, name_faults: list[str], names: Sequence[str], rows: Sequence[Row]
 ) -> TextTable:
     """Set ragged rows apart; raise a ValueError if no whole rows are left."""
     whole = []
-    ragged_lines = []
+    line_faults = []
     for row in rows:
         if len(row.cells) == len(names):
             whole.append(row)
         else:
-            ragged_lines.append(
+            line_faults.append(
                 f"line {row.line}: {len(row.cells)} cells where there are {len(names)} "
                 "columns; correct it"
             )
-    if not whole and (faulty_names or ragged_lines):
-        raise ValueError(list_problems(str(path), [*faulty_names, *ragged_lines]))
+    if not whole and (name_faults or line_faults):
+        raise ValueError(list_problems(str(path), [*name_faults, *line_faults]))
     if not rows:
         raise ValueError(f"{path} has {len(names)} columns but no rows; add the data.")
     return TextTable(
-        _make_distinct(names), whole, tuple(faulty_names), tuple(ragged_lines)
+        _make_distinct(names), whole, tuple(name_faults), tuple(line_faults)
     )
 
 
@@ -433,7 +433,7 @@ def _read_header(header: bytes, separator: str | None) -> tuple[tuple[str, ...],
         raise _NotPlainError
 
     names = tuple(name.strip() for name in text.split(separator))
-    if _are_numbers(names) or find_faulty_names(names):
+    if _are_numbers(names) or find_name_faults(names):
         raise _NotPlainError
     return names, separator
 

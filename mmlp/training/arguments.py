@@ -85,14 +85,14 @@ class Run:
 
     @property
     def patience(self) -> int | None:
-        """The number of epochs without improvement that ends the run."""
+        """The number of epochs without improvement that ends the run, if any."""
         if self.constants.patience == ENDLESS_PATIENCE:
             return None
         return int(self.constants.patience)
 
     @property
     def n_models(self) -> int | None:
-        """The number of models of `fit_many`."""
+        """The number of models of `fit_many`; None for `fit`."""
         return len(self.constants.key_data) if self.program.many else None
 
     @property
@@ -124,12 +124,12 @@ def prepare_run(arguments: Arguments) -> Run:
     _check_optimizer(call, arguments.optimizer)
     _check_sizes(arguments)
     key_data, key_impl = _check_key(arguments)
-    n_models = len(key_data)
+    n_models = len(key_data) if many else 1
     model = _check_model(arguments, n_models)
-    rate: Any = np.float32(1)
+    rate_factor: Any = np.float32(1)
     if many:
-        rate = _check_rates(arguments.rates, n_models)
-    data, validation, rows = _check_rows(arguments, n_models)
+        rate_factor = _check_rates(arguments.rates, n_models)
+    data, validation, rows = _check_data_and_rows(arguments, n_models)
     if arguments.patience is not None and validation is None:
         raise ValueError(
             f"`{call}(patience={arguments.patience})` needs `validation` data to "
@@ -145,7 +145,8 @@ def prepare_run(arguments: Arguments) -> Run:
     effort = choose_effort(n_steps, arguments.batch_size, n_weights)
     if effort == "least" and is_large((data, validation)):
         # With the least effort, the last rows of an epoch may be rounded differently
-        # if they are read from a file.
+        # if they are read from a file. Large arrays in memory are compiled with the
+        # same effort, so that both round alike.
         effort = "less"
 
     program = Program(
@@ -165,7 +166,7 @@ def prepare_run(arguments: Arguments) -> Run:
         data=data,
         validation=validation,
         key_data=key_data,
-        rate=rate,
+        rate_factor=rate_factor,
         epochs=np.int32(arguments.epochs),
         patience=np.int32(patience),
         rows=rows,
@@ -201,7 +202,8 @@ def _check_loss(call: str, loss: Any) -> None:
 
     try:
         signature = inspect.signature(loss)
-    except (TypeError, ValueError):  # of some functions that are not written in Python
+    except (TypeError, ValueError):
+        # Some functions that are not written in Python have no signature.
         return
     try:
         signature.bind(None, None, None, None)
@@ -258,7 +260,7 @@ def _check_key(arguments: Arguments) -> tuple[np.ndarray, Any]:
 
 
 def _check_model(arguments: Arguments, n_models: int) -> Any:
-    """Return the model with its NumPy arrays as JAX arrays; its weights are finite."""
+    """Return the model with JAX arrays for NumPy arrays; raise if it cannot train."""
     call = arguments.call
     model = jax.tree.map(
         lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, arguments.model
@@ -312,8 +314,8 @@ def _check_rates(rates: Any, n_models: int) -> np.ndarray:
     return array
 
 
-def _check_rows(arguments: Arguments, n_models: int) -> tuple[Any, Any, Any]:
-    """Return the data, the validation data and the row indices, which may be None."""
+def _check_data_and_rows(arguments: Arguments, n_models: int) -> tuple[Any, Any, Any]:
+    """Return data, validation data and row indices; the last two may be None."""
     data_axis = None
     validation_axis = None
     if arguments.own_data:

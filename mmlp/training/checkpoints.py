@@ -36,7 +36,7 @@ except ImportError:  # not on Windows
     fcntl = None
 
 MAX_CHECKPOINTS = 3
-MAX_SHARE_OF_TIME = 0.05  # that is spent on writing checkpoints, about
+MAX_SHARE_OF_TIME = 0.05  # of a run that is spent on writing checkpoints, roughly
 LOCK_FILE = ".lock"
 HISTORY_FILE = "history.jsonl"
 METRIC_DTYPE_KINDS = Metrics(
@@ -48,7 +48,7 @@ CALL = "fit(checkpoint=...)"
 
 @contextlib.contextmanager
 def lock_directory(path: Path) -> Iterator[None]:
-    """Keep other processes out of a directory of several runs, where the system can.
+    """Lock a directory of several runs, if the system has locks.
 
     Each `RunDirectory` has a lock as well, but only while its own run is trained. The
     directory is created if it is missing, and removed at the end of the block if
@@ -78,7 +78,7 @@ def lock_directory(path: Path) -> Iterator[None]:
             with contextlib.suppress(OSError):
                 (path / LOCK_FILE).unlink()
             os.close(lock)
-        with contextlib.suppress(OSError):  # it holds checkpoints
+        with contextlib.suppress(OSError):  # not empty: it holds checkpoints
             path.rmdir()
 
 
@@ -157,7 +157,7 @@ class RunDirectory(contextlib.AbstractContextManager):
         Returns
         -------
         state : State
-        epochs : list of Metrics
+        epoch_metrics : list of Metrics
             One for each epoch that is done.
         finished : bool
 
@@ -171,8 +171,11 @@ class RunDirectory(contextlib.AbstractContextManager):
         if not self.resume and self.writes:
             self._discard_all()
 
+        epoch = 0
         checkpoint = self.read_newest()
-        epoch = 0 if checkpoint is None else checkpoint[1]["epoch"]
+        if checkpoint is not None:
+            _, metadata = checkpoint
+            epoch = metadata["epoch"]
         if max_over_processes(epoch) != epoch:
             raise ValueError(
                 f"`{call}(checkpoint=...)`: {self.path} must be a directory that all "
@@ -183,15 +186,16 @@ class RunDirectory(contextlib.AbstractContextManager):
 
         arrays, metadata = checkpoint
         metric_shape = (epoch, *state.step_scale.shape)
-        self._check_shapes(call, arrays, state_arrays, metric_shape)
+        self._check_arrays(call, arrays, state_arrays, metric_shape)
         leaves, structure = jax.tree.flatten(state)
         restored = [
             _restore_leaf(leaf, arrays[name])
             for leaf, name in zip(leaves, state_arrays, strict=True)
         ]
         columns = [arrays[f"metrics.{name}"] for name in Metrics._fields]
-        epochs = [Metrics(*values) for values in zip(*columns, strict=True)]
-        return jax.tree.unflatten(structure, restored), epochs, metadata["finished"]
+        epoch_metrics = [Metrics(*values) for values in zip(*columns, strict=True)]
+        restored_state = jax.tree.unflatten(structure, restored)
+        return restored_state, epoch_metrics, metadata["finished"]
 
     def read_newest(self) -> tuple[dict[str, np.ndarray], dict] | None:
         """Return arrays and metadata of the newest checkpoint that is not damaged.
@@ -201,7 +205,8 @@ class RunDirectory(contextlib.AbstractContextManager):
         self.damaged = []
         errors = []
         checkpoint = None
-        for file in self.list_checkpoints() if self.resume else ():
+        candidates = self.list_checkpoints() if self.resume else []
+        for file in candidates:
             try:
                 checkpoint = files.read(file)
             except ValueError as error:
@@ -218,7 +223,8 @@ class RunDirectory(contextlib.AbstractContextManager):
             text = f"training {consequence}: {error}".removesuffix(".")
             warn_caller(CallWarning(text, call=CALL))
         if checkpoint is not None:
-            self._check_same_run(checkpoint[1]["fingerprint"])
+            _, metadata = checkpoint
+            self._check_same_run(metadata["fingerprint"])
         return checkpoint
 
     def _check_same_run(self, fingerprint: dict[str, Any]) -> None:
@@ -237,24 +243,31 @@ class RunDirectory(contextlib.AbstractContextManager):
                 "to discard the other one",
             )
 
-    def _check_shapes(
+    def _check_arrays(
         self,
         call: str,
         arrays: dict[str, np.ndarray],
         state_arrays: dict[str, np.ndarray],
         metric_shape: tuple[int, ...],
     ) -> None:
-        """Raise unless a checkpoint has all arrays, with the shapes of this run."""
+        """Raise unless a checkpoint has all arrays, with shapes and dtypes of this run.
+
+        Metrics need only the kind of their dtype, such as "f".
+        """
         expected = {
             f"metrics.{name}": (metric_shape, kind)
             for name, kind in METRIC_DTYPE_KINDS._asdict().items()
         }
         for name, array in state_arrays.items():
             expected[name] = (array.shape, array.dtype.str)
-        for name, (shape, dtype) in expected.items():
-            array = arrays.get(name, np.empty(()))
-            has_dtype = dtype in (array.dtype.kind, array.dtype.str)
-            if array.shape != shape or not has_dtype:
+        for name, (shape, dtype_or_kind) in expected.items():
+            array = arrays.get(name)
+            is_usable = (
+                array is not None
+                and array.shape == shape
+                and dtype_or_kind in (array.dtype.kind, array.dtype.str)
+            )
+            if not is_usable:
                 raise UnusableCheckpointError(
                     self.path,
                     f"holds a checkpoint without {name} of this run's shape; another "
@@ -264,6 +277,7 @@ class RunDirectory(contextlib.AbstractContextManager):
                 )
 
     def _discard_all(self) -> None:
+        """Remove all checkpoints, damaged ones too, and the history."""
         damaged = self.path.glob("checkpoint-*.damaged")
         for file in (*self.list_checkpoints(), *damaged, self.path / HISTORY_FILE):
             file.unlink(missing_ok=True)
@@ -289,7 +303,7 @@ class RunDirectory(contextlib.AbstractContextManager):
         metrics : Metrics
             Of all epochs, with a leading axis.
         history : dict of arrays
-            What users see of the metrics.
+            The metrics under the names that users see; see `make_history`.
         finished : bool
         """
         # All processes take part: arrays may be spread over them.
@@ -399,7 +413,7 @@ def _arrays_by_path(prefix: str, tree: Any) -> dict[str, np.ndarray]:
 
 
 def _restore_leaf(leaf: Any, array: np.ndarray) -> jax.Array:
-    """Return a saved array, or the random keys that it stands for, as `leaf` is one."""
+    """Return a saved array on the device, as random keys if `leaf` holds keys."""
     restored = jnp.array(array)
     if is_key(leaf):
         return jax.random.wrap_key_data(restored, impl=jax.random.key_impl(leaf))

@@ -240,11 +240,11 @@ def _check_arrays(
         for path, leaf in leaves_with_path
     }
 
-    lengths = {name: _check_length(name, leaf, axis) for name, leaf in leaves.items()}
+    lengths = {name: _check_array(name, leaf, axis) for name, leaf in leaves.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(
-            f"`{argument}` must have as many rows in each of its arrays, got lengths "
-            f"{lengths}."
+            f"`{argument}` must have the same number of rows in all its arrays, got "
+            f"lengths {lengths}."
         )
 
     arrays = {
@@ -256,8 +256,8 @@ def _check_arrays(
     return jax.tree.unflatten(structure, arrays.values())
 
 
-def _check_length(name: str, leaf: Any, axis: ModelAxis | None) -> int:
-    """Return the number of rows of an array, which must hold numbers."""
+def _check_array(name: str, leaf: Any, axis: ModelAxis | None) -> int:
+    """Return the number of rows; raise unless this is an array of numbers with rows."""
     if not isinstance(leaf, jax.Array | np.ndarray) or leaf.dtype == object:
         raise ValueError(
             f"`{name}` must be an array, got {leaf!r:.80}; use `np.asarray`."

@@ -59,7 +59,7 @@ def collect(mesh: Mesh | None, tree: Any) -> Any:
 
 
 def to_host(x: Any) -> np.ndarray:
-    """Return an array as one of NumPy, also if parts of it are in other processes."""
+    """Return a NumPy array, even if parts of it are in other processes."""
     if isinstance(x, jax.Array):
         is_here = x.is_fully_addressable or x.is_fully_replicated
         if not is_here:
@@ -68,7 +68,7 @@ def to_host(x: Any) -> np.ndarray:
 
 
 def max_over_processes(number: int) -> int:
-    """Return the largest of the numbers that the processes give."""
+    """Return the maximum of a number over all processes."""
     if jax.process_count() == 1:
         return number
     return int(np.max(multihost_utils.process_allgather(np.int32(number))))

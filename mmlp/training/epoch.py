@@ -6,8 +6,8 @@ the same function under `jax.vmap`. The gradient is taken in `take_step`.
 
 A step is applied only if its loss, gradient and new weights are finite. After
 `MAX_BAD_STEPS_IN_A_ROW` bad steps in a row, training returns to the last weights whose
-loss and gradient were finite and halves its steps. After `MAX_HALVINGS` halvings the
-model has failed, and its weights no longer change.
+loss and gradient were finite and halves its steps. If that happens more than
+`MAX_HALVINGS` times, the model has failed, and its weights no longer change.
 """
 
 import dataclasses
@@ -74,15 +74,16 @@ class Program:
 class Constants(NamedTuple):
     """The arrays that an epoch reads and does not change.
 
-    With `fit_many`, `frozen`, `key_data`, `rate` and `rows` have a leading axis of
-    models, as has `validation` if models have data or rows of their own.
+    With `fit_many`, `frozen`, `key_data`, `rate_factor` and `rows` have a leading
+    axis of models. `data` has it with `own_data`, and `validation` with `own_data` or
+    `rows`.
     """
 
     frozen: Any  # arrays of the model that are not trained
     data: Any
     validation: Any
     key_data: Any
-    rate: Any  # multiplies every update
+    rate_factor: Any  # multiplies every update: the model's entry of `rates`
     epochs: Any
     patience: Any
     rows: Any = None  # (n_parts, n_rows): the rows of `data` that a model sees
@@ -93,19 +94,21 @@ class State(NamedTuple):
 
     params: Any  # floating-point arrays of the model
     optimizer_state: Any
-    good_params: Any  # before the last applied step, as one vector
+    # The weights before the last applied step, as one vector. Their loss and gradient
+    # were finite, which is not known of `params` until the next step.
+    good_params: Any
     best_params: Any  # at the lowest validation loss
     best_validation: Any = np.inf
     epochs_without_improvement: Any = 0
-    step_scale: Any = 1.0  # multiplies every update
-    bad_steps: Any = 0  # in a row
+    step_scale: Any = 1.0  # multiplies every update: halved at each return
+    bad_steps: Any = 0  # number of bad steps in a row
     culprit: Any = 0  # what was not finite last: 0 the loss, i the i-th array of params
     failed: Any = False
     stopped: Any = False
 
 
 class Metrics(NamedTuple):
-    """The report of an epoch: few arrays, because each takes time to leave a GPU."""
+    """The report of an epoch: few arrays, because each copy from a GPU takes time."""
 
     loss: Any
     validation: Any
@@ -114,9 +117,9 @@ class Metrics(NamedTuple):
     stopped: Any
 
     @classmethod
-    def stack(cls, epochs: "list[Metrics]") -> "Metrics":
+    def stack(cls, epoch_metrics: "list[Metrics]") -> "Metrics":
         """Return arrays with a leading axis of epochs."""
-        return cls(*map(np.array, zip(*epochs, strict=True)))
+        return cls(*map(np.array, zip(*epoch_metrics, strict=True)))
 
 
 class BatchLosses(NamedTuple):
@@ -128,19 +131,23 @@ class BatchLosses(NamedTuple):
 
 
 def make_initial_state(program: Program, params: Any) -> State:
-    """Return the state before the first step, on copies: its buffers are donated."""
+    """Return the state before the first step.
+
+    Its arrays are copies of `params`, because `run_epoch` reuses their memory.
+    """
     return _initialize((program.optimizer.init, program.many), params)
 
 
 @functools.partial(Compiled, effort="least")
 def _initialize(static: tuple[Callable, bool], params: Any) -> State:
+    """Compute the initial state; `static` is (optimizer.init, many)."""
     init_optimizer, many = static
 
     def copy(x: Any) -> Array:
         dtype = x.dtype if eqx.is_array(x) else jnp.result_type(x)
         return jnp.array(x, dtype=dtype, copy=True)
 
-    def initialize_one(params: Any) -> State:
+    def initialize_one_model(params: Any) -> State:
         state = State(
             params=params,
             optimizer_state=init_optimizer(params),
@@ -150,8 +157,8 @@ def _initialize(static: tuple[Callable, bool], params: Any) -> State:
         return jax.tree.map(copy, state)
 
     if many:
-        return jax.vmap(initialize_one)(params)
-    return initialize_one(params)
+        return jax.vmap(initialize_one_model)(params)
+    return initialize_one_model(params)
 
 
 @functools.partial(Compiled, donate=0)
@@ -176,7 +183,7 @@ def run_epoch(
     metrics : Metrics
     """
 
-    def run_one(state: State, constants: Constants) -> tuple[State, Metrics]:
+    def run_one_model(state: State, constants: Constants) -> tuple[State, Metrics]:
         trained, losses = _take_all_steps(program, state, constants, epoch)
         scores = None
         if constants.validation is not None:
@@ -184,10 +191,10 @@ def run_epoch(
         return finish_epoch(program, state, trained, constants, losses, scores)
 
     if program.many:
-        in_axes = (0, _model_axes(program, constants))
-        new_state, metrics = jax.vmap(run_one, in_axes)(state, constants)
+        in_axes = (0, list_model_axes(program, constants))
+        new_state, metrics = jax.vmap(run_one_model, in_axes)(state, constants)
     else:
-        new_state, metrics = run_one(state, constants)
+        new_state, metrics = run_one_model(state, constants)
 
     if program.mesh is not None:
         n_models = len(metrics.loss) if program.many else None
@@ -198,7 +205,7 @@ def run_epoch(
     return new_state, metrics
 
 
-def _model_axes(program: Program, constants: Constants) -> Constants:
+def list_model_axes(program: Program, constants: Constants) -> Constants:
     """Return the axis of models of each constant, as `jax.vmap` takes it."""
     has_rows = constants.rows is not None
     own_validation = program.own_data or has_rows
@@ -207,7 +214,7 @@ def _model_axes(program: Program, constants: Constants) -> Constants:
         data=0 if program.own_data else None,
         validation=0 if own_validation else None,
         key_data=0,
-        rate=0,
+        rate_factor=0,
         epochs=None,
         patience=None,
         rows=0 if has_rows else None,
@@ -218,7 +225,7 @@ def _take_all_steps(
     program: Program, state: State, constants: Constants, epoch: Any
 ) -> tuple[State, list[BatchLosses]]:
     """Take a step for each batch of shuffled rows; the last batch may be smaller."""
-    # What is shuffled: a number of rows, or indices of rows.
+    # `jax.random.permutation` shuffles range(n) if it is given a number n.
     all_rows: Any = count_rows(constants.data)
     n_rows = all_rows
     if constants.rows is not None:
@@ -238,7 +245,7 @@ def _take_all_steps(
         index, key, rows = inputs
         batch = jax.tree.map(lambda x: x[rows], constants.data)
         batch = spread_batch(program, batch)
-        t = training_progress(constants, state, epoch, index, n_steps)
+        t = compute_progress(constants, state, epoch, index, n_steps)
         return take_step(program, state, constants, batch, key, t)
 
     losses = []
@@ -263,13 +270,13 @@ def make_epoch_keys(
     return jax.random.split(jax.random.fold_in(key, epoch + 1), n_steps + 1)
 
 
-def training_progress(
+def compute_progress(
     constants: Constants, state: State, epoch: Any, step: Any, n_steps: int
 ) -> Array:
     """Return t, which runs from 0 at the first step to 1 at the last one."""
     last_step = constants.epochs * n_steps - 1
     t = (epoch * n_steps + step) / jnp.maximum(last_step, 1)
-    return t.astype(_result_type(state.params))
+    return t.astype(_find_float_dtype(state.params))
 
 
 def take_step(
@@ -290,12 +297,12 @@ def take_step(
     updates, optimizer_state = optimizer.update(
         gradient, state.optimizer_state, state.params, t=t
     )
-    factor = constants.rate * state.step_scale
+    factor = constants.rate_factor * state.step_scale
     updates = jax.tree.map(lambda update: factor.astype(update.dtype) * update, updates)
     params = optax.apply_updates(state.params, updates)
 
-    # One array of flags instead of one for each weight: networks have dozens of them.
-    # The sum of gradient and new weight is finite only if both are.
+    # One joined array of flags, because networks have dozens of arrays of weights. The
+    # sum of gradient and new weight is finite only if both are.
     sums = map(jnp.add, jax.tree.leaves(gradient), jax.tree.leaves(params))
     quantities = [loss, *sums]
     finite = jnp.concatenate([jnp.isfinite(x).ravel() for x in quantities])
@@ -306,7 +313,9 @@ def take_step(
     step_scale = jnp.where(return_to_good, state.step_scale / 2, state.step_scale)
 
     flat_params, unravel = ravel_pytree(state.params)
-    unapplied = select(return_to_good, unravel(state.good_params), state.params)
+    params_if_skipped = select(return_to_good, unravel(state.good_params), state.params)
+
+    # The culprit is the quantity that holds the first number that is not finite.
     ends = np.cumsum([np.size(x) for x in quantities])
     culprit = _compute_unless(
         applied | state.failed,
@@ -315,7 +324,7 @@ def take_step(
     )
 
     new_state = state._replace(
-        params=select(applied, params, unapplied),
+        params=select(applied, params, params_if_skipped),
         optimizer_state=select(applied, optimizer_state, state.optimizer_state),
         good_params=jnp.where(applied, flat_params, state.good_params),
         step_scale=step_scale,
@@ -334,14 +343,14 @@ def evaluate_loss(
     model = combine_model(params, frozen, program.static)
     value = program.loss(model, batch, key, t)
 
-    is_array = isinstance(value, float | np.ndarray | np.generic | Array)
-    is_real = is_array and jnp.issubdtype(jnp.result_type(value), jnp.floating)
+    is_numeric = isinstance(value, float | np.ndarray | np.generic | Array)
+    is_real = is_numeric and jnp.issubdtype(jnp.result_type(value), jnp.floating)
     if is_real and jnp.shape(value) == ():
         return value
 
-    returned = str(jax.typeof(value)) if is_array else type(value).__name__
+    returned = str(jax.typeof(value)) if is_numeric else type(value).__name__
     remedy = "return that number alone"
-    if is_array and jnp.shape(value) != ():
+    if is_numeric and jnp.shape(value) != ():
         remedy = "use `jnp.mean` of it"
     raise ValueError(
         "`fit(loss=...)` must return one real number, the mean over the batch; it "
@@ -349,8 +358,10 @@ def evaluate_loss(
     )
 
 
-def _compute_unless(known: Array, compute: Callable[[], Array], value: Array) -> Array:
-    """Return `value` if it is known, else a computed integer.
+def _compute_unless(
+    condition: Array, compute: Callable[[], Array], value: Array
+) -> Array:
+    """Return `value` where the condition holds, else the integer `compute()`.
 
     A CPU branches; on a GPU, computing the integer costs less than a branch.
     """
@@ -359,8 +370,8 @@ def _compute_unless(known: Array, compute: Callable[[], Array], value: Array) ->
         return compute().astype(value.dtype)
 
     return jax.lax.platform_dependent(
-        cpu=lambda: jax.lax.cond(known, lambda: value, new_value),
-        default=lambda: jnp.where(known, value, new_value()),
+        cpu=lambda: jax.lax.cond(condition, lambda: value, new_value),
+        default=lambda: jnp.where(condition, value, new_value()),
     )
 
 
@@ -369,7 +380,7 @@ def _score_validation(
 ) -> list[BatchLosses]:
     """Return the losses of the validation data, batch by batch, in their order."""
     n_rows = count_rows(constants.validation)
-    batch_size = validation_batch_size(program, n_rows)
+    batch_size = choose_validation_batch_size(program, n_rows)
     n_full, n_left = divmod(n_rows, batch_size)
     keys = make_validation_keys(program, constants, n_full + (n_left > 0))
     all_rows = np.arange(n_rows)
@@ -388,7 +399,7 @@ def _score_validation(
     return scores
 
 
-def validation_batch_size(program: Program, n_rows: int) -> int:
+def choose_validation_batch_size(program: Program, n_rows: int) -> int:
     """Return how many rows of the validation data are scored at once."""
     return min(n_rows, max(program.batch_size, MIN_VALIDATION_BATCH_SIZE))
 
@@ -406,7 +417,7 @@ def score_batch(
 ) -> Any:
     """Return the loss of a batch of validation data, at t = 1."""
     model = combine_model(params, constants.frozen, program.static)
-    return program.loss(model, batch, key, jnp.ones((), _result_type(model)))
+    return program.loss(model, batch, key, jnp.ones((), _find_float_dtype(model)))
 
 
 def finish_epoch(
@@ -418,16 +429,18 @@ def finish_epoch(
     scores: list[BatchLosses] | None,
 ) -> tuple[State, Metrics]:
     """Average the losses, keep the best weights, and decide whether a model stops."""
-    total = sum(part.batch_size * jnp.sum(part.losses) for part in losses)
-    n_seen = sum(part.batch_size * jnp.sum(part.applied) for part in losses)
-    loss: Any = total / n_seen  # NaN if no step was applied
+    loss_sum = sum(part.batch_size * jnp.sum(part.losses) for part in losses)
+    n_rows = sum(part.batch_size * jnp.sum(part.applied) for part in losses)
+    loss: Any = loss_sum / n_rows  # NaN if no step was applied
     skipped: Any = sum(jnp.sum(~part.applied) for part in losses)
 
     validation: Any = jnp.full_like(loss, jnp.nan)
     if scores is not None:
-        n_scored = sum(part.batch_size * np.size(part.losses) for part in scores)
-        total = sum(part.batch_size * jnp.sum(part.losses) for part in scores)
-        validation = total / n_scored
+        n_validation_rows = sum(
+            part.batch_size * np.size(part.losses) for part in scores
+        )
+        score_sum = sum(part.batch_size * jnp.sum(part.losses) for part in scores)
+        validation = score_sum / n_validation_rows
         better = validation < after.best_validation
         after = after._replace(
             best_params=select(better, after.params, after.best_params),
@@ -436,8 +449,8 @@ def finish_epoch(
                 better, 0, after.epochs_without_improvement + 1
             ),
         )
-    impatient = after.epochs_without_improvement >= constants.patience
-    after = after._replace(stopped=after.failed | impatient)
+    out_of_patience = after.epochs_without_improvement >= constants.patience
+    after = after._replace(stopped=after.failed | out_of_patience)
 
     if program.many:
         # A model that has stopped stays as it is while the others are trained.
@@ -473,6 +486,6 @@ def select(condition: Any, new: Any, old: Any) -> Any:
     )
 
 
-def _result_type(tree: Any) -> Any:
+def _find_float_dtype(tree: Any) -> Any:
     """Return the common dtype of the floating-point arrays of a tree."""
     return jnp.result_type(*jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array)))

@@ -1,9 +1,9 @@
 """The fingerprint of a run: SHA-256 of its arrays and programs.
 
-It differs if any number differs, and it is the same in every process. Arrays count by
-dtype, shape and bytes; as text, large ones would lack their middle. A program counts
-by its jaxpr, including nested ones, in which variables are numbered in the order of
-their appearance.
+It differs if any number differs, and it is the same in every process. An array is
+hashed by dtype, shape and bytes, because the text of a large one is abbreviated. A
+program is hashed by its jaxpr, including nested ones, with variables numbered in the
+order in which they appear.
 """
 
 import functools
@@ -51,7 +51,7 @@ def fingerprint_run(run: Run) -> dict[str, Any]:
         "epochs": run.epochs,
         "batch_size": program.batch_size,
         "patience": int(constants.patience),
-        "rates": constants.rate.tolist(),
+        "rates": constants.rate_factor.tolist(),
     }
 
 
@@ -62,7 +62,7 @@ def _digest_loss(run: Run) -> str:
     if program.own_data:
         data = _pick_first(data)
     batch = jax.tree.map(lambda x: x[: program.batch_size], data)
-    params, frozen, key_data = _first_model(run)
+    params, frozen, key_data = _pick_first_model(run)
     key = jax.random.wrap_key_data(jnp.asarray(key_data), impl=program.key_impl)
 
     def loss(params: Any, batch: Any, key: Any, t: Any) -> Any:
@@ -72,19 +72,19 @@ def _digest_loss(run: Run) -> str:
 
 
 def _digest_optimizer(run: Run) -> str:
-    """Return the digest of the optimiser's initial state and of its update."""
+    """Return the digests of the optimiser's initial state and of its update, joined."""
     optimizer = optax.with_extra_args_support(run.program.optimizer)
-    params, _, _ = _first_model(run)
+    params, _, _ = _pick_first_model(run)
     state = optimizer.init(params)
 
     def update(gradient: Any, state: Any, params: Any, t: Any) -> Any:
         return optimizer.update(gradient, state, params, t=t)
 
-    program = digest_function(update, params, state, params, 1.0)
-    return digest_tree(state) + program
+    update_digest = digest_function(update, params, state, params, 1.0)
+    return digest_tree(state) + update_digest
 
 
-def _first_model(run: Run) -> tuple[Any, Any, Any]:
+def _pick_first_model(run: Run) -> tuple[Any, Any, Any]:
     """Return weights, other arrays and key of the model, or of the first of many."""
     arrays = (run.params, run.constants.frozen, run.constants.key_data)
     return _pick_first(arrays) if run.program.many else arrays
@@ -102,7 +102,8 @@ def digest_tree(tree: Any) -> str:
 def digest_function(function: Callable, *arguments: Any) -> str:
     """Return the digest of what a function computes, with its constants.
 
-    Python code that the function calls while it runs counts only by its name.
+    Python code that is called at run time (`jax.pure_callback`) is hashed by its name
+    alone.
     """
     return _Digester().digest_value(jax.make_jaxpr(function)(*arguments)).hex()
 
@@ -111,7 +112,7 @@ class _Digester:
     """Digests values, and reads each jaxpr only once."""
 
     def __init__(self) -> None:
-        # By id, together with the jaxpr: as long as it is kept, no other has its id.
+        # By the id of the jaxpr. The jaxpr is kept too, so that its id is not reused.
         self.digests_of_jaxprs: dict[int, tuple[bytes, Any]] = {}
 
     def digest_tree(self, tree: Any) -> bytes:
@@ -124,7 +125,7 @@ class _Digester:
         """Return the digest of a leaf, a constant or a parameter of an equation."""
         if _is_array(value):
             return self._digest_array(value)
-        if hasattr(value, "eqns"):
+        if hasattr(value, "eqns"):  # a jaxpr, open or closed
             if id(value) not in self.digests_of_jaxprs:
                 digest = self._digest_jaxpr(value)
                 self.digests_of_jaxprs[id(value)] = (digest, value)
@@ -170,9 +171,9 @@ class _Digester:
             sha.update(rows.tobytes())
         return sha.digest()
 
-    def _digest_jaxpr(self, program: Any) -> bytes:
-        """Return the digest of a jaxpr, open or closed."""
-        jaxpr = getattr(program, "jaxpr", program)
+    def _digest_jaxpr(self, open_or_closed: Any) -> bytes:
+        """Return the digest of a jaxpr; a closed one has `jaxpr` and `consts`."""
+        jaxpr = getattr(open_or_closed, "jaxpr", open_or_closed)
         numbers: dict[int, int] = {}  # of variables, by id: the jaxpr keeps them alive
 
         def digest_atom(atom: Any) -> bytes:
@@ -185,7 +186,7 @@ class _Digester:
         def digest_atoms(atoms: Iterable) -> bytes:
             return _hash(*map(digest_atom, atoms))
 
-        constants = [self.digest_value(x) for x in getattr(program, "consts", ())]
+        constants = map(self.digest_value, getattr(open_or_closed, "consts", ()))
         parts: list[bytes | str] = [
             _hash(*constants),
             digest_atoms(jaxpr.constvars),

@@ -2,7 +2,7 @@
 
 From here to the gradient: `arguments.prepare_run` checks the arguments, `loop.train`
 runs the epochs, and each epoch is a call of one compiled program, `epoch.run_epoch`,
-whose `take_step` takes the gradient. For data that stay in files, `streaming` has the
+whose `take_step` takes the gradient. For data that stay in files, `streaming` runs the
 same epoch in several calls. A second `fit` with the same loss, optimiser and shapes
 does not compile again.
 """
@@ -76,9 +76,9 @@ def fit(
         End training after this many epochs without a lower validation loss. By default
         all epochs are run.
     checkpoint : path, default=None
-        A directory in which the run is saved, about as often as costs 5 % of the time.
-        If the run was interrupted, the same call resumes it, with the same result bit
-        for bit; if it is finished, the same call returns its result. On SIGINT and
+        A directory in which the run is saved. Saving takes about 5 % of the time at
+        most. If the run was interrupted, the same call resumes it, with the same result
+        bit for bit; if it is finished, the same call returns its result. On SIGINT and
         SIGTERM the running epoch is finished and saved.
     resume : bool, default=True
         Whether to resume from `checkpoint`. With False, what is there is discarded.
@@ -96,11 +96,12 @@ def fit(
     Raises
     ------
     ValueError
-        If an argument cannot be used, or if `checkpoint` holds another run. Model,
-        data, key, sizes and every number in the compiled loss and optimiser count; what
-        they compute outside of it (`jax.pure_callback`) does not.
+        If an argument cannot be used, or if `checkpoint` holds another run. Two runs
+        are the same if model, data, key and sizes are equal, and if loss and optimiser
+        compile to the same program with the same constants. Python code that they call
+        through `jax.pure_callback` is not compared.
     NonFiniteError
-        If training failed on numbers that are not finite.
+        If losses, gradients or weights are not finite, even with smaller steps.
 
     Examples
     --------
@@ -187,7 +188,7 @@ def fit_many(
         Multiplies the steps of each model, to compare learning rates. By default ones.
     own_data : bool, default=False
         Whether the arrays of `data` have a leading axis of models, too: each model has
-        rows of its own, as many as the others.
+        its own rows, and all have the same number.
     rows : array-like of int, of shape (n_models, n_parts, n_rows), default=None
         Indices of the rows of `data` that each model sees. An epoch trains on one part,
         and the parts take turns. Not together with `own_data`.
@@ -211,7 +212,7 @@ def fit_many(
     ValueError
         As in `fit`.
     NonFiniteError
-        If all models have failed on numbers that are not finite.
+        If all models have failed, as in `fit`.
 
     Examples
     --------
@@ -257,7 +258,7 @@ def compile_many(
     own_data: bool,
     rows: Any = None,
 ) -> None:
-    """Compile what `fit_many` would run with these arguments, and run nothing."""
+    """Compile the program of `fit_many` for these arguments without running it."""
     arguments = Arguments(
         call="fit_many",
         model=models,

@@ -14,12 +14,12 @@ class _Fork:
     lost_threads = False  # whether this process was forked from one where it had
 
 
-def _in_child() -> None:
+def _record_fork() -> None:
     _Fork.lost_threads = _Fork.lost_threads or _Fork.has_computed
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(after_in_child=_record_fork)
 
 
 def check_not_forked(call: str) -> None:

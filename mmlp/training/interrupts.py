@@ -2,13 +2,14 @@
 
 Python calls a signal handler only when the main thread is back in the interpreter. A
 program that watches for signals in a thread of its own, as the command `mmlp` does,
-hears of one earlier, and asks with `stop_after_epoch`.
+receives one earlier, and calls `stop_after_epoch`.
 """
 
 import contextlib
 import signal
 import threading
 from types import FrameType
+from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -17,7 +18,7 @@ _current: "Interrupts | None" = None  # the training that can be asked to stop
 
 
 class Interrupts(contextlib.AbstractContextManager):
-    """Notes SIGINT and SIGTERM; a second one acts at once. In the main thread only.
+    """Record SIGINT and SIGTERM; a second one acts at once. In the main thread only.
 
     A signal that the process ignores, as a command does that `nohup` or a script has
     started in the background, stays ignored.
@@ -31,15 +32,15 @@ class Interrupts(contextlib.AbstractContextManager):
     def __init__(self, *, active: bool):
         self.received = 0
         self.active = active and threading.current_thread() is threading.main_thread()
-        self.previous = {}
+        self.previous_handlers: dict[int, Any] = {}
 
-    def __enter__(self):
+    def __enter__(self) -> "Interrupts":
         for number in SIGNALS if self.active else ():
             if signal.getsignal(number) is not signal.SIG_IGN:
-                self.previous[number] = signal.signal(number, self._note)
+                self.previous_handlers[number] = signal.signal(number, self._record)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         global _current
         with _lock:
             if _current is self:
@@ -47,18 +48,18 @@ class Interrupts(contextlib.AbstractContextManager):
         self._restore_handlers()
 
     def begin_epochs(self) -> None:
-        """Let a stop wait for the end of an epoch; before, nothing would be lost."""
+        """Let `stop_after_epoch` succeed from now on: there is an epoch to finish."""
         global _current
         if self.active and _current is not self:
             with _lock:
                 _current = self
 
     def _restore_handlers(self) -> None:
-        for number, handler in self.previous.items():
+        for number, handler in self.previous_handlers.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        self.previous = {}
+        self.previous_handlers = {}
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
+    def _record(self, number: int, _frame: FrameType | None) -> None:
         self.received = number
         self._restore_handlers()
 

@@ -17,6 +17,7 @@ from mmlp.training.epoch import (
     Constants,
     Metrics,
     State,
+    list_model_axes,
     make_initial_state,
     run_epoch,
 )
@@ -78,7 +79,7 @@ def train(
     with (
         Progress(
             run.epochs, len(epoch_metrics), show=progress, patience=run.patience
-        ) as bar,
+        ) as display,
         Interrupts(active=directory is not None) as interrupts,
         _open_epochs(run, state, constants, len(epoch_metrics)) as run_next_epoch,
     ):
@@ -90,13 +91,13 @@ def train(
             epoch = np.int32(len(epoch_metrics))
             state, metrics = run_next_epoch(state, constants, epoch)
             interrupts.begin_epochs()
-            epoch_metrics.append(_copy_to_host(metrics))
+            epoch_metrics.append(_fetch_metrics(metrics))
             all_stopped = bool(np.all(epoch_metrics[-1].stopped))
             finished = all_stopped or len(epoch_metrics) == run.epochs
 
             report_bad_steps(run, state, epoch_metrics, make_result)
             info = _make_epoch_info(run, state, epoch_metrics)
-            for callback in (bar.update, *callbacks):
+            for callback in (display.update, *callbacks):
                 callback(info)
 
             stop_signal = max_over_processes(interrupts.received)
@@ -108,13 +109,13 @@ def train(
                 directory.write(state, metrics, history, finished=finished)
 
         if finished:
-            bar.end(epoch_metrics)
+            display.end(epoch_metrics)
 
     if directory is not None:
         # A signal may also have come in the last epoch, or while it was being saved.
         stop_signal = stop_signal or max_over_processes(interrupts.received)
         if stop_signal:
-            _stop(
+            _raise_for_signal(
                 stop_signal,
                 _describe_stop(run, directory, epoch_metrics, finished=finished),
             )
@@ -124,28 +125,31 @@ def train(
 
 
 def compile_epoch(run: Run) -> None:
-    """Compile what `train` would run, and run nothing."""
+    """Compile the program that `train` would run, without running it."""
     state = make_initial_state(run.program, run.params)
     state, constants = _place_on_devices(run, state)
     arguments = (state, constants, np.int32(0))
-    program: Any = run_epoch.program(run.program, *arguments)
-    if _compiles_on_first_call(program):
-        program.lower(*arguments).compile()
+    epoch_function: Any = run_epoch.program(run.program, *arguments)
+    if _compiles_on_first_call(epoch_function):
+        epoch_function.lower(*arguments).compile()
 
 
 def _open_epochs(
     run: Run, state: State, constants: Constants, first_epoch: int
 ) -> contextlib.AbstractContextManager:
-    """Return a context of a function (state, constants, epoch) -> (state, metrics)."""
+    """Return a context manager for the function that runs an epoch.
+
+    Entering it gives a function (state, constants, epoch) -> (state, metrics).
+    """
     if run.is_streamed:
         return StreamedEpochs(run, first_epoch)
-    program = run_epoch.program(run.program, state, constants, np.int32(0))
-    return contextlib.nullcontext(program)
+    epoch_function = run_epoch.program(run.program, state, constants, np.int32(0))
+    return contextlib.nullcontext(epoch_function)
 
 
-def _compiles_on_first_call(program: Any) -> bool:
-    """Whether this is a function of `jax.jit`, not a compiled program."""
-    return hasattr(program, "lower")
+def _compiles_on_first_call(epoch_function: Any) -> bool:
+    """Whether this was made by `jax.jit`, which compiles when it is first called."""
+    return hasattr(epoch_function, "lower")
 
 
 def _place_on_devices(run: Run, state: State) -> tuple[State, Constants]:
@@ -159,26 +163,18 @@ def _place_on_devices(run: Run, state: State) -> tuple[State, Constants]:
     if run.is_streamed:
         constants = constants._replace(data=None, validation=None)
 
-    has_rows = constants.rows is not None
-    own_data = run.program.own_data
-    own_validation = own_data or has_rows
+    model_axes = list_model_axes(run.program, constants)
     placed = Constants(
-        frozen=place(mesh, constants.frozen, n_models),
-        data=place(mesh, constants.data, n_models if own_data else None),
-        validation=place(
-            mesh, constants.validation, n_models if own_validation else None
-        ),
-        key_data=place(mesh, constants.key_data, n_models),
-        rate=place(mesh, constants.rate, n_models),
-        epochs=place(mesh, constants.epochs),
-        patience=place(mesh, constants.patience),
-        rows=place(mesh, constants.rows, n_models),
+        *(
+            place(mesh, tree, n_models if axis == 0 else None)
+            for tree, axis in zip(constants, model_axes, strict=True)
+        )
     )
     return place(mesh, state, n_models), placed
 
 
-def _copy_to_host(metrics: Metrics) -> Metrics:
-    """Return metrics as numbers or arrays of NumPy."""
+def _fetch_metrics(metrics: Metrics) -> Metrics:
+    """Copy metrics from the devices to NumPy numbers or arrays."""
     # All copies start before the first is awaited: one by one takes twice as long.
     for array in metrics:
         array.copy_to_host_async()
@@ -186,11 +182,12 @@ def _copy_to_host(metrics: Metrics) -> Metrics:
 
 
 def _build_model(run: Run, params: Any) -> Any:
+    """Return the model with weights that may lie on several devices."""
     return run.build_model(collect(run.program.mesh, params))
 
 
 def _make_epoch_info(run: Run, state: State, epoch_metrics: list[Metrics]) -> EpochInfo:
-    # The state itself must not be kept: the next epoch replaces it.
+    """Report the last epoch; its `model()` keeps the weights, not the whole state."""
     params = state.params
     history = make_history(run, epoch_metrics[-1])
     return EpochInfo(
@@ -207,19 +204,20 @@ def _make_epoch_info(run: Run, state: State, epoch_metrics: list[Metrics]) -> Ep
 def _describe_stop(
     run: Run, directory: RunDirectory, epoch_metrics: list[Metrics], *, finished: bool
 ) -> str:
-    remedy = "The same call or command resumes"
+    """Describe where a signal stopped the run, and what the same call does next."""
+    next_call = "The same call or command resumes"
     if finished:
-        remedy = (
+        next_call = (
             "The run is finished and saved; the same call or command returns its result"
         )
     return (
-        f"Training stopped after epoch {len(epoch_metrics)} of {run.epochs}. {remedy} from "
-        f"{directory.path}."
+        f"Training stopped after epoch {len(epoch_metrics)} of {run.epochs}. "
+        f"{next_call} from {directory.path}."
     )
 
 
-def _stop(number: int, text: str) -> NoReturn:
-    """End as the signal with this number asks for."""
+def _raise_for_signal(number: int, text: str) -> NoReturn:
+    """Raise KeyboardInterrupt for SIGINT, and exit for any other signal."""
     if number == signal.SIGINT:
         raise KeyboardInterrupt(text)
     # The exit status does not depend on whether anybody reads stderr.

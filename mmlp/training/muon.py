@@ -22,8 +22,8 @@ ADAM_EPSILON = 1e-8
 NEWTON_SCHULZ_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 NEWTON_SCHULZ_ITERATIONS = 5
 
-# Multiplications that a stack may waste on the padding of one shape: about those of the
-# time that a few kernels take to start.
+# Multiplications that a stack may waste on the padding of one shape. They take about as
+# long as starting a few kernels.
 MAX_WASTED_MULTIPLICATIONS = 2_000_000
 
 
@@ -130,8 +130,8 @@ class Layout:
                 start = stop
         return leaves
 
-    def gains(self) -> list[Array]:
-        """Return sqrt(max(1, columns / rows)) for each stack (k, 1, 1)."""
+    def compute_gains(self) -> list[Array]:
+        """Return sqrt(max(1, columns / rows)) of the k matrices of each stack (k, 1, 1)."""
         all_gains = []
         for stack in self.stacks:
             shapes = [self.leaves[i].shape for i in stack.members]
@@ -143,7 +143,7 @@ class Layout:
 def muon(
     schedule: Callable[..., Any], max_gradient_norm: float
 ) -> optax.GradientTransformationExtraArgs:
-    """Return the optimiser.
+    """Return an optimiser: Muon for matrices, Adam for all other arrays.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def muon(
         directions = _look_ahead(MUON_DECAY, momentum, gradient.stacks, count)
         stacks = tuple(
             gain * orthogonalize(x)
-            for gain, x in zip(layout.gains(), directions, strict=True)
+            for gain, x in zip(layout.compute_gains(), directions, strict=True)
         )
         directions = _look_ahead(ADAM_MEAN_DECAY, mean, gradient.vectors, count)
         vectors = tuple(
@@ -249,7 +249,7 @@ def _correct_bias(decay: float, moment: Array, count: Array) -> Array:
 
 def _wastes_little(shape: tuple[int, ...], stack: Stack, n_matrices: int) -> bool:
     """Whether matrices of a shape fit into a stack without much padding."""
-    if not all(map(int.__le__, shape, stack.shape)):
+    if shape[0] > stack.shape[0] or shape[1] > stack.shape[1]:
         return False
     waste = _count_multiplications(stack.shape) - _count_multiplications(shape)
     return n_matrices * waste <= MAX_WASTED_MULTIPLICATIONS

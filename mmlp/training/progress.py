@@ -1,6 +1,6 @@
 """What a user sees of a run on stderr while it trains, and when it ends.
 
-A run that may stop early has no known end, only a latest one.
+For a run that may stop early, the time left is an upper bound.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SILENT_SECONDS = 2.0  # shorter runs print nothing
 SECONDS_BETWEEN_LINES = 10.0  # where stderr is not a terminal
-SECONDS_BEFORE_COMPILING = 2.0  # without an epoch, until "compiling ..." is printed
+SECONDS_BEFORE_COMPILING_IS_SHOWN = 2.0  # if no epoch is done by then
 BAR_FORMAT = "{desc}{n_fmt}/{total_fmt} epochs |{bar}| {elapsed}{postfix}"
 
 
@@ -29,7 +29,7 @@ class Progress(contextlib.AbstractContextManager):
     ----------
     epochs : int
         The number of epochs of the run.
-    done : int
+    epochs_done : int
         The number of epochs that are done, of a run that resumes.
     show : bool or str
         Whether to print anything; a string is printed as the name of the run.
@@ -38,13 +38,18 @@ class Progress(contextlib.AbstractContextManager):
     """
 
     def __init__(
-        self, epochs: int, done: int, *, show: bool | str, patience: int | None = None
+        self,
+        epochs: int,
+        epochs_done: int,
+        *,
+        show: bool | str,
+        patience: int | None = None,
     ):
         self.epochs = epochs
-        self.done = done
+        self.epochs_done = epochs_done
         self.show = show
         self.patience = patience
-        self.name = f"{show}: " if isinstance(show, str) else ""
+        self.prefix = f"{show}: " if isinstance(show, str) else ""
 
         self.started_at = time.monotonic()
         self.first_epoch_at = self.started_at
@@ -53,7 +58,9 @@ class Progress(contextlib.AbstractContextManager):
         self.last_values: list[str] = []
 
         self.bar = self._make_bar()
-        self.timer = threading.Timer(SECONDS_BEFORE_COMPILING, self._show_compiling)
+        self.timer = threading.Timer(
+            SECONDS_BEFORE_COMPILING_IS_SHOWN, self._show_compiling
+        )
         self.timer.daemon = True
         if show:
             self.timer.start()
@@ -68,12 +75,12 @@ class Progress(contextlib.AbstractContextManager):
             return None
         return tqdm(
             total=self.epochs,
-            initial=self.done,
+            initial=self.epochs_done,
             delay=SILENT_SECONDS,
             dynamic_ncols=True,
             leave=False,
             bar_format=BAR_FORMAT,
-            desc=self.name,
+            desc=self.prefix,
         )
 
     def __exit__(self, *_: object) -> None:
@@ -86,10 +93,10 @@ class Progress(contextlib.AbstractContextManager):
             self._print("compiling ...")
         else:
             self.bar.delay = 0  # show it from now on
-            self.bar.set_description_str(f"{self.name}compiling ")
+            self.bar.set_description_str(f"{self.prefix}compiling ")
 
     def _print(self, text: str) -> None:
-        print(f"{self.name}{text}", file=sys.stderr, flush=True)
+        print(f"{self.prefix}{text}", file=sys.stderr, flush=True)
 
     def update(self, info: "EpochInfo") -> None:
         """Show an epoch that is done; of many models, medians are shown."""
@@ -101,34 +108,38 @@ class Progress(contextlib.AbstractContextManager):
         scores = []
         if info.validation is not None and np.any(np.isfinite(info.validation)):
             scores.append(_format_median("validation", info.validation))
-        skipped = [f"{self.skipped} steps skipped"] if self.skipped else []
+        skipped = self._describe_skipped()
         self.last_values = [*losses, *scores, *skipped]
 
         now = time.monotonic()
-        if info.epoch == self.done + 1:
+        if info.epoch == self.epochs_done + 1:
             self.first_epoch_at = now
         time_left = self._estimate_time_left(now, info.epoch)
-        end = self._describe_patience()
+        patience = self._describe_patience()
         if self.bar is not None:
             # A bar has little space: the validation loss replaces the loss.
             values = [*(scores or losses), *skipped]
-            self.bar.set_description_str(self.name, refresh=False)
+            self.bar.set_description_str(self.prefix, refresh=False)
             self.bar.set_postfix_str(
-                ", ".join([*time_left, *values, *end]), refresh=False
+                ", ".join([*time_left, *values, *patience]), refresh=False
             )
             self.bar.update(info.epoch - self.bar.n)
-        elif self.show and info.epoch < self.epochs and self._is_due(now, info.epoch):
+        elif (
+            self.show
+            and info.epoch < self.epochs
+            and self._is_line_due(now, info.epoch)
+        ):
             self.next_line_at = now + SECONDS_BETWEEN_LINES
-            values = ", ".join([*self.last_values, *time_left, *end])
+            values = ", ".join([*self.last_values, *time_left, *patience])
             self._print(f"epoch {info.epoch}/{self.epochs}: {values}")
 
-    def _is_due(self, now: float, epoch: int) -> bool:
+    def _is_line_due(self, now: float, epoch: int) -> bool:
         """Whether to print a line.
 
-        After the first epoch the time left is not known yet, so that it has a line only
-        if it took long.
+        The time left is not known after the first epoch, which therefore has a line
+        only if it took long.
         """
-        if epoch == self.done + 1:
+        if epoch == self.epochs_done + 1:
             return now >= self.started_at + SECONDS_BETWEEN_LINES
         return now >= self.next_line_at
 
@@ -137,7 +148,7 @@ class Progress(contextlib.AbstractContextManager):
 
         The first epoch does not count, because it compiles.
         """
-        n_timed = epoch - self.done - 1
+        n_timed = epoch - self.epochs_done - 1
         if n_timed == 0 or epoch == self.epochs:
             return []
         seconds_per_epoch = (now - self.first_epoch_at) / n_timed
@@ -146,12 +157,15 @@ class Progress(contextlib.AbstractContextManager):
             return [f"{left} left"]
         return [f"at most {left}"]
 
+    def _describe_skipped(self) -> list[str]:
+        return [f"{self.skipped} steps skipped"] if self.skipped else []
+
     def _describe_patience(self) -> list[str]:
         if self.patience is None:
             return []
         return [f"stops after {_format_epochs(self.patience)} without improvement"]
 
-    def end(self, epochs: list[Metrics]) -> None:
+    def end(self, epoch_metrics: list[Metrics]) -> None:
         """Print what ended the run, unless it was too short to be shown."""
         seconds = time.monotonic() - self.started_at
         if not self.show or seconds < SILENT_SECONDS or not self.last_values:
@@ -159,52 +173,55 @@ class Progress(contextlib.AbstractContextManager):
         if self.bar is not None:
             self.bar.close()
 
-        best = describe_best_epochs(epochs)
-        values = self.last_values
-        if best:
-            values = self.last_values[-1:] if self.skipped else []
+        best = describe_best_epochs(epoch_metrics)
+        # The best validation loss replaces the last losses.
+        values = self._describe_skipped() if best else self.last_values
         text = ", ".join([*best, *values, format_seconds(seconds)])
-        self._print(f"{describe_end(epochs, self.epochs, self.patience)}: {text}")
+        self._print(
+            f"{describe_end(epoch_metrics, self.epochs, self.patience)}: {text}"
+        )
 
 
-def describe_end(epochs: list[Metrics], max_epochs: int, patience: int | None) -> str:
+def describe_end(
+    epoch_metrics: list[Metrics], max_epochs: int, patience: int | None
+) -> str:
     """Describe what ended a run of one model or many.
 
     Parameters
     ----------
-    epochs : list of Metrics
+    epoch_metrics : list of Metrics
         One for each epoch.
     max_epochs : int
     patience : int, optional
     """
-    if len(epochs) == max_epochs:
+    if len(epoch_metrics) == max_epochs:
         end = f"all {_format_epochs(max_epochs)}"
     else:
-        end = f"stopped in epoch {len(epochs)} of {max_epochs}"
+        end = f"stopped in epoch {len(epoch_metrics)} of {max_epochs}"
     if patience is None:
         return end
 
     # A model that stopped earlier than its patience allows has failed.
-    stopped = Metrics.stack(epochs).stopped.reshape(len(epochs), -1)
+    stopped = Metrics.stack(epoch_metrics).stopped.reshape(len(epoch_metrics), -1)
     last_epochs = np.argmax(stopped, axis=0) + 1
-    waited = last_epochs - _best_epochs(epochs) >= patience
-    n_stopped = int(np.sum(stopped[-1] & waited))
+    out_of_patience = last_epochs - _find_best_epochs(epoch_metrics) >= patience
+    n_stopped = int(np.sum(stopped[-1] & out_of_patience))
     if n_stopped == 0:
         return end
     n_models = stopped.shape[1]
-    who = ""
+    subject = ""
     if n_stopped < n_models:
-        who = f"{n_stopped} of {n_models} models stopped after "
-    return f"{end}, {who}{_format_epochs(patience)} without improvement"
+        subject = f"{n_stopped} of {n_models} models stopped after "
+    return f"{end}, {subject}{_format_epochs(patience)} without improvement"
 
 
-def describe_best_epochs(epochs: list[Metrics]) -> list[str]:
+def describe_best_epochs(epoch_metrics: list[Metrics]) -> list[str]:
     """Describe the best epochs and their validation loss; empty if there is none."""
-    best = _best_epochs(epochs)
+    best = _find_best_epochs(epoch_metrics)
     scored = best > 0
     if not scored.any():
         return []
-    scores = Metrics.stack(epochs).validation.reshape(len(epochs), -1)
+    scores = Metrics.stack(epoch_metrics).validation.reshape(len(epoch_metrics), -1)
     first = best[scored].min()
     last = best[scored].max()
     text = f"best epoch {first}" if first == last else f"best epochs {first} to {last}"
@@ -212,9 +229,9 @@ def describe_best_epochs(epochs: list[Metrics]) -> list[str]:
     return [text, _format_median("validation", lowest)]
 
 
-def _best_epochs(epochs: list[Metrics]) -> np.ndarray:
+def _find_best_epochs(epoch_metrics: list[Metrics]) -> np.ndarray:
     """Return the epoch with the lowest validation loss of each model; 0 without one."""
-    scores = Metrics.stack(epochs).validation.reshape(len(epochs), -1)
+    scores = Metrics.stack(epoch_metrics).validation.reshape(len(epoch_metrics), -1)
     finite = np.isfinite(scores)
     best = np.argmin(np.where(finite, scores, np.inf), axis=0) + 1
     return np.where(finite.any(axis=0), best, 0)

@@ -35,6 +35,13 @@ class FitResult(NamedTuple):
         - `"validation"`, the loss of the validation data, if there are any;
         - `"skipped"`, the number of steps that were not finite and not applied;
         - `"step_scale"`, 1, or less after a return to earlier weights.
+
+    Examples
+    --------
+    >>> result = FitResult(model=None, history={"loss": np.array([2.0, 0.5])})
+    >>> model, history = result
+    >>> print(f"{history['loss'][-1]:.1f}")
+    0.5
     """
 
     model: Any
@@ -64,6 +71,13 @@ class EpochInfo:
     model : callable
         `model()` returns a copy of the model as it is now. Call it inside the callback:
         the next epoch reuses the memory of the weights.
+
+    Examples
+    --------
+    >>> def print_progress(info: EpochInfo) -> None:
+    ...     print(f"epoch {info.epoch} of {info.epochs}: loss {info.loss:.3f}")
+    >>> print_progress(EpochInfo(1, 10, 0.5, None, 0, 1.0, lambda: None))
+    epoch 1 of 10: loss 0.500
     """
 
     epoch: int
@@ -88,7 +102,10 @@ def make_history(run: Run, metrics: Metrics) -> dict[str, Any]:
 
 
 def report_bad_steps(
-    run: Run, state: State, epochs: list[Metrics], make_result: Callable[[], FitResult]
+    run: Run,
+    state: State,
+    epoch_metrics: list[Metrics],
+    make_result: Callable[[], FitResult],
 ) -> None:
     """Warn of models that have returned to earlier weights in the last epoch.
 
@@ -97,14 +114,16 @@ def report_bad_steps(
     NonFiniteError
         If all models have failed.
     """
-    scale_before = epochs[-2].step_scale if len(epochs) > 1 else 1
-    returned = np.atleast_1d(epochs[-1].step_scale < scale_before)
-    if not np.any(returned):
+    scale_before = epoch_metrics[-2].step_scale if len(epoch_metrics) > 1 else 1
+    fell_back = np.atleast_1d(epoch_metrics[-1].step_scale < scale_before)
+    if not np.any(fell_back):
         return
 
     failed = np.atleast_1d(to_host(state.failed))
     all_failed = bool(np.all(failed))
-    texts = _describe_bad_steps(run, state, epochs, returned, all_failed=all_failed)
+    texts = _describe_bad_steps(
+        run, state, epoch_metrics, fell_back, all_failed=all_failed
+    )
     problem = ". ".join(texts)
     if not all_failed:
         warn_caller(NonFiniteWarning(problem, call=run.call))
@@ -126,17 +145,17 @@ def report_bad_steps(
 def _describe_bad_steps(
     run: Run,
     state: State,
-    epochs: list[Metrics],
-    returned: np.ndarray,
+    epoch_metrics: list[Metrics],
+    fell_back: np.ndarray,
     *,
     all_failed: bool,
 ) -> list[str]:
     """Describe what was not finite, once for all models to which the same happened."""
     culprit = np.atleast_1d(to_host(state.culprit))
     failed = np.atleast_1d(to_host(state.failed))
-    step_scale = np.atleast_1d(epochs[-1].step_scale)
+    step_scale = np.atleast_1d(epoch_metrics[-1].step_scale)
     models_by_case: dict[tuple, list[int]] = {}
-    for model in np.flatnonzero(returned).tolist():
+    for model in np.flatnonzero(fell_back).tolist():
         case = (
             culprit[model].item(),
             failed[model].item(),
@@ -162,13 +181,13 @@ def _describe_bad_steps(
             consequence = f"; {subject} last good weights"
         texts.append(
             f"{quantities[index]}{owner} was not finite in {MAX_BAD_STEPS_IN_A_ROW} "
-            f"steps in a row in epoch {len(epochs)}{consequence}"
+            f"steps in a row in epoch {len(epoch_metrics)}{consequence}"
         )
     return texts
 
 
 def warn_if_nothing_was_learnt(run: Run, state: State, result: FitResult) -> None:
-    """Warn of models that are as they were; those that have failed were reported."""
+    """Warn of models with their initial weights, unless reported before as failed."""
     failed = to_host(state.failed)
     no_step = np.all(np.isnan(result.history["loss"]), axis=0) & ~failed
     if np.any(no_step):
@@ -194,7 +213,7 @@ def _warn_of_initial_weights(run: Run, unchanged: np.ndarray, reason: str) -> No
 
 
 def warn_caller(warning: Warning) -> None:
-    """Issue a warning at the line that called this package."""
+    """Issue a warning at the line that called `mmlp.training`."""
     level = 1
     frame = sys._getframe()
     while frame.f_back is not None:

@@ -2,8 +2,9 @@
 
 A thread reads the next chunk of batches while the present one is in use. Steps, keys
 and the order of rows are those of `epoch.run_epoch`, and results are equal up to
-rounding. A run on files that is interrupted and resumed on files is equal bit for bit.
-With several processes, each reads only the rows of its own devices.
+rounding. A run on files that is interrupted and resumed gives the same result, bit for
+bit, as one that is not interrupted. With several processes, each reads only the rows of
+its own devices.
 """
 
 import contextlib
@@ -28,14 +29,14 @@ from mmlp.training.epoch import (
     Metrics,
     Program,
     State,
+    choose_validation_batch_size,
+    compute_progress,
     finish_epoch,
     make_epoch_keys,
     make_validation_keys,
     score_batch,
     spread_batch,
     take_step,
-    training_progress,
-    validation_batch_size,
 )
 
 # Settings that JAX keeps for each thread and that the reading thread needs, too.
@@ -73,7 +74,7 @@ class Batches(NamedTuple):
 
     rows: Any  # arrays of shape (capacity, batch_size, ...)
     key_data: np.ndarray  # (capacity, ...)
-    n_batches: Any  # those beyond it are not used
+    n_batches: Any  # later batches are padding, and not used
 
 
 class StreamedEpochs(contextlib.AbstractContextManager):
@@ -90,22 +91,22 @@ class StreamedEpochs(contextlib.AbstractContextManager):
         self.run = run
         data = run.constants.data
         validation = run.constants.validation
-        self.static = StreamedProgram(
+        self.streamed = StreamedProgram(
             run.program, count_rows(data), count_rows(validation)
         )
         self.chunks = plan_chunks(data, run.program.batch_size)
         self.validation_chunks: list[Chunk] = []
         if run.has_validation:
-            n_rows = self.static.n_validation_rows
-            size = validation_batch_size(run.program, n_rows)
+            n_rows = self.streamed.n_validation_rows
+            size = choose_validation_batch_size(run.program, n_rows)
             self.validation_chunks = plan_chunks(validation, size)
 
-        self.reader = ThreadPoolExecutor(1, initializer=_copy_thread_settings())
-        self.batches = self._read_all(first_epoch)
-        self.next_batches = self._start_reading()
+        self.thread = ThreadPoolExecutor(1, initializer=_make_thread_initializer())
+        self.batch_reader = self._read_all_batches(first_epoch)
+        self.pending_batches = self._start_reading()
 
     def __exit__(self, *_: object) -> None:
-        self.reader.shutdown(cancel_futures=True)
+        self.thread.shutdown(cancel_futures=True)
 
     def __call__(
         self, state: State, constants: Constants, epoch: Any
@@ -115,43 +116,44 @@ class StreamedEpochs(contextlib.AbstractContextManager):
             first = np.int64(chunk.first_batch)
             batches = self._take_batches()
             state, report = run_batches(
-                self.static, state, constants, batches, epoch, first
+                self.streamed, state, constants, batches, epoch, first
             )
             # Waits for the steps, so that no more than two chunks are in memory.
-            losses.append(_copy_to_host(chunk, report))
+            losses.append(_fetch_report(chunk, report))
 
         scores = []
         for chunk in self.validation_chunks:
             batches = self._take_batches()
-            report = score_batches(self.static, state.params, constants, batches)
-            scores.append(_copy_to_host(chunk, report))
+            report = score_batches(self.streamed, state.params, constants, batches)
+            scores.append(_fetch_report(chunk, report))
 
         return finish_streamed_epoch(
-            self.static, state, constants, _concatenate(losses), _concatenate(scores)
+            self.streamed, state, constants, _concatenate(losses), _concatenate(scores)
         )
 
     def _take_batches(self) -> Batches:
         """Return the next batches, and start to read those after them."""
-        batches = self.next_batches.result()
-        self.next_batches = self._start_reading()
+        batches = self.pending_batches.result()
+        self.pending_batches = self._start_reading()
         return batches
 
     def _start_reading(self) -> "Future[Any]":
-        return self.reader.submit(next, self.batches, None)
+        """Read the next batches in the thread; None after those of the last epoch."""
+        return self.thread.submit(next, self.batch_reader, None)
 
-    def _read_all(self, first_epoch: int) -> Iterator[Batches]:
+    def _read_all_batches(self, first_epoch: int) -> Iterator[Batches]:
         """Yield the batches of all epochs: those to train on, then those to score."""
         program = self.run.program
         constants = self.run.constants
-        n_scores = sum(chunk.n_batches for chunk in self.validation_chunks)
+        n_validation_batches = sum(chunk.n_batches for chunk in self.validation_chunks)
         for epoch in range(first_epoch, self.run.epochs):
-            keys = make_epoch_keys(program, constants, epoch, self.static.n_steps)
-            order = permute_rows(keys[-1], self.static.n_rows)
+            keys = make_epoch_keys(program, constants, epoch, self.streamed.n_steps)
+            order = permute_rows(keys[-1], self.streamed.n_rows)
             for chunk in self.chunks:
                 yield read_batches(program.mesh, constants.data, keys, chunk, order)
 
-            keys = make_validation_keys(program, constants, n_scores)
-            in_order = np.arange(self.static.n_validation_rows)
+            keys = make_validation_keys(program, constants, n_validation_batches)
+            in_order = np.arange(self.streamed.n_validation_rows)
             for chunk in self.validation_chunks:
                 yield read_batches(
                     program.mesh, constants.validation, keys, chunk, in_order
@@ -164,6 +166,7 @@ def permute_rows(key: jax.Array, n_rows: int) -> np.ndarray:
     JAX sorts by random 32-bit numbers, often enough that ties do not matter. Here each
     random number and its row are one 64-bit integer, which NumPy sorts fast.
     """
+    # The number of sorts is that of JAX, and has to be: it decides the order.
     n_sorts = int(np.ceil(3 * np.log(max(n_rows, 1)) / np.log(2**32 - 1)))
     order = np.arange(n_rows, dtype=np.uint32)
     for _ in range(n_sorts):
@@ -194,13 +197,13 @@ def read_batches(
     order : array of shape (n_rows,)
         Indices of all rows in the order of the epoch.
     """
-    # Beyond the last batch, any row will do.
+    # Batches beyond the last one are padding: they hold row 0.
     rows = np.zeros(chunk.capacity * chunk.batch_size, np.uint32)
     n_rows = chunk.n_batches * chunk.batch_size
     rows[:n_rows] = order[chunk.first_row : chunk.first_row + n_rows]
     rows = rows.reshape(chunk.capacity, chunk.batch_size)
 
-    def place(array: Any) -> jax.Array:
+    def read_and_place(array: Any) -> jax.Array:
         if mesh is None:
             return jnp.asarray(read_rows(array, rows))
 
@@ -214,7 +217,7 @@ def read_batches(
     key_data = np.asarray(jax.random.key_data(keys))
     indices = chunk.first_batch + np.arange(chunk.capacity)
     return Batches(
-        rows=jax.tree.map(place, tree),
+        rows=jax.tree.map(read_and_place, tree),
         key_data=key_data[np.minimum(indices, len(key_data) - 1)],
         n_batches=np.int32(chunk.n_batches),
     )
@@ -222,19 +225,19 @@ def read_batches(
 
 @functools.partial(Compiled, donate=0)
 def run_batches(
-    static: StreamedProgram,
+    streamed: StreamedProgram,
     state: State,
     constants: Constants,
     batches: Batches,
     epoch: Any,
     first_step: Any,
 ) -> tuple[State, tuple]:
-    """Take a step for each batch; return the state, losses and whether applied."""
-    program = static.program
+    """Take a step for each batch; return the state and (losses, applied)."""
+    program = streamed.program
 
     def step(state: State, i: Any) -> tuple[State, tuple]:
         batch, key = _pick_batch(program, batches, i)
-        t = training_progress(constants, state, epoch, first_step + i, static.n_steps)
+        t = compute_progress(constants, state, epoch, first_step + i, streamed.n_steps)
         return take_step(program, state, constants, batch, key, t)
 
     return _replicate(program, _loop_over_batches(step, state, batches))
@@ -242,10 +245,10 @@ def run_batches(
 
 @Compiled
 def score_batches(
-    static: StreamedProgram, params: Any, constants: Constants, batches: Batches
+    streamed: StreamedProgram, params: Any, constants: Constants, batches: Batches
 ) -> tuple:
-    """Return the loss of each batch (capacity,), alone in a tuple."""
-    program = static.program
+    """Return a tuple of one array, the loss of each batch, of shape (capacity,)."""
+    program = streamed.program
 
     def score(_: None, i: Any) -> tuple[None, tuple]:
         batch, key = _pick_batch(program, batches, i)
@@ -257,19 +260,20 @@ def score_batches(
 
 @functools.partial(Compiled, donate=0)
 def finish_streamed_epoch(
-    static: StreamedProgram,
+    streamed: StreamedProgram,
     state: State,
     constants: Constants,
     losses: tuple,
     scores: tuple,
 ) -> tuple[State, Metrics]:
     """Return the state and the metrics at the end of an epoch."""
-    program = static.program
-    parts = _group_by_size(static.n_rows, program.batch_size, losses)
+    program = streamed.program
+    parts = _group_by_size(streamed.n_rows, program.batch_size, losses)
     score_parts = None
-    if static.n_validation_rows:
-        size = validation_batch_size(program, static.n_validation_rows)
-        score_parts = _group_by_size(static.n_validation_rows, size, scores)
+    if streamed.n_validation_rows:
+        size = choose_validation_batch_size(program, streamed.n_validation_rows)
+        score_parts = _group_by_size(streamed.n_validation_rows, size, scores)
+    # The state before the epoch matters only for many models, which are not streamed.
     finished = finish_epoch(program, state, state, constants, parts, score_parts)
     return _replicate(program, finished)
 
@@ -286,7 +290,10 @@ def _group_by_size(n_rows: int, batch_size: int, reports: tuple) -> list[BatchLo
 
 
 def _loop_over_batches(step: Callable, carry: Any, batches: Batches) -> tuple:
-    """`jax.lax.scan` over as many batches as the chunk has, which is not static."""
+    """Apply `step` to each batch in turn, as `jax.lax.scan` does.
+
+    The number of batches is not static, so that chunks share a compiled program.
+    """
     report_types = jax.eval_shape(step, carry, 0)[1]
     capacity = len(batches.key_data)
     reports = jax.tree.map(
@@ -296,7 +303,7 @@ def _loop_over_batches(step: Callable, carry: Any, batches: Batches) -> tuple:
     def take_next(i: Any, carry_and_reports: tuple) -> tuple:
         carry, reports = carry_and_reports
         carry, report = step(carry, i)
-        reports = jax.tree.map(lambda all_, x: all_.at[i].set(x), reports, report)
+        reports = jax.tree.map(lambda stored, x: stored.at[i].set(x), reports, report)
         return carry, reports
 
     return jax.lax.fori_loop(0, batches.n_batches, take_next, (carry, reports))
@@ -311,24 +318,26 @@ def _pick_batch(program: Program, batches: Batches, i: Any) -> tuple[Any, jax.Ar
 
 
 def _replicate(program: Program, tree: Any) -> Any:
-    """Keep results on all devices."""
+    """Let each device have a copy of all arrays of a tree."""
     if program.mesh is None:
         return tree
     return jax.lax.with_sharding_constraint(tree, make_sharding(program.mesh))
 
 
-def _copy_thread_settings() -> Callable[[], None]:
+def _make_thread_initializer() -> Callable[[], None]:
     """Return a function that gives another thread the JAX settings of this one."""
     values = {name: getattr(jax.config, f"jax_{name}") for name in THREAD_SETTINGS}
 
     def apply_settings() -> None:
         for name, value in values.items():
+            # It is never left: the setting holds as long as the thread lives.
             getattr(jax, name)(value).__enter__()
 
     return apply_settings
 
 
-def _copy_to_host(chunk: Chunk, report: tuple) -> tuple:
+def _fetch_report(chunk: Chunk, report: tuple) -> tuple:
+    """Copy the report of a chunk to NumPy arrays, without its padding."""
     return tuple(to_host(x)[: chunk.n_batches] for x in report)
 
 

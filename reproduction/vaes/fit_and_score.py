@@ -39,8 +39,9 @@ class NegativeBound:
     """The loss: minus the mean bound of a batch.
 
     A batch is a pair of images and `Recipe.loss_levels`, repeated for each row. The
-    progress of training, t, rises from 0 to 1; at t = 1 the loss is that of validation,
-    without noise.
+    progress of training, t, rises from 0 to 1. Validation has t = 1, so there the loss
+    has no noise and, in place of the von Neumann term, the exact KL term. So does the
+    last training step.
 
     Parameters
     ----------
@@ -60,10 +61,10 @@ class NegativeBound:
         noise = levels[0, 0]
         noise_end = levels[0, 1]
         warm_up = levels[0, 2]
-        is_training = t < 1
+        is_before_end = t < 1
         noise_key, draws_key = jax.random.split(key)
 
-        noise_level = jnp.where(is_training, noise + (noise_end - noise) * t, 0)
+        noise_level = jnp.where(is_before_end, noise + (noise_end - noise) * t, 0)
         x = x + noise_level * jax.random.normal(noise_key, x.shape, x.dtype)
         kl_weight: Any = jnp.where(
             t < warm_up, t / jnp.where(warm_up > 0, warm_up, 1), 1
@@ -76,7 +77,7 @@ class NegativeBound:
             if self.kl == "von_neumann":
                 # This objective is no bound, so validation uses the exact KL term.
                 divergence = jnp.where(
-                    is_training, divergence, model.kl(model.encode(x))
+                    is_before_end, divergence, model.kl(model.encode(x))
                 )
             return kl_weight * divergence - likelihood
 
@@ -109,7 +110,7 @@ def fit_recipes(
     Parameters
     ----------
     recipes : list of Recipe
-        They may differ in learning rate, noise and warm-up only.
+        They may differ in learning rate, noise and warm-up only; this is not checked.
     splits : list of Split
     latent : int
         The number of latent variables.
@@ -188,7 +189,8 @@ def score_models(
 ) -> dict[str, np.ndarray]:
     """Return mean scores over a part of each split, in nats and units of pixels.
 
-    LL, KLD and ELBO are means over the same draws of q as IW; the KLD is exact.
+    LL is a mean over the same draws of q as IW. The KLD needs no draws, and
+    ELBO = LL - KLD.
 
     Parameters
     ----------

@@ -9,8 +9,8 @@ from reproduction.harness.claims import (
     judge_claim_by_cases,
 )
 
-# Groups of rows, in the order of the table. JOINT is our best network; the Cholesky
-# MLPs are its rivals. All groups but PAPER_RECIPE have recipes of ours.
+# Groups of rows, in the order of the table. JOINT is compared with its rivals, the
+# Cholesky MLPs and the simple densities.
 PAPER_RECIPE = "the paper's recipe"
 MATRIX = "matrix MLP"
 VON_NEUMANN = "matrix MLP, von Neumann objective"

@@ -124,7 +124,8 @@ class Recipe:
     noise_end : float, optional
         The noise at the end of training, reached linearly. By default it is constant.
     stopping : bool, default=False
-        Keep the epoch with the best validation bound.
+        Hold the validation images out and keep the epoch with the best validation
+        bound. Otherwise the model is trained on them, too, and its last epoch is kept.
     kl : {"exact", "sampled", "von_neumann"}, default="exact"
         The KL term of the loss.
     draws : int, default=1

@@ -58,6 +58,7 @@ def test_each_column_is_classified_once(
     assert classified == lines[0].split(",")[:-1]
 
 
+@pytest.mark.slow
 def test_an_estimator_of_numbers_asks_once_too(
     classified, tmp_path, monkeypatch, capsys
 ):

@@ -525,6 +525,7 @@ def test_a_target_that_is_constant_is_not_called_y(at, capsys):
     assert "the target is constant over the 30 rows" in err
 
 
+@pytest.mark.slow
 def test_durations_in_text_are_predicted_as_they_were_fitted(at, capsys):
     lines = [f"{i % 9} days {i % 24:02d}:30:00,{i % 5},{i}" for i in range(40)]
     (at / "t.csv").write_text("\n".join(["waited,a,u", *lines]))

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from small_estimators import DENSITY, REGRESSION, X
-from sweeps import sweep
 
 from mmlp import TraceOneGaussian, estimators, metrics
 from mmlp.estimators import (
@@ -104,7 +103,8 @@ def test_files_give_the_model_back_and_refuse_what_cannot_be(model, tmp_path):
         estimators.load(tmp_path / "model")
 
 
-@sweep(("most", "form"), [(4, "low_rank"), (5, "full")])
+@pytest.mark.slow
+@pytest.mark.parametrize(("most", "form"), [(4, "low_rank"), (5, "full")])
 def test_auto_is_full_up_to_a_number_of_targets(most, form, untrained, monkeypatch):
     monkeypatch.setattr(covariance, "MAX_TARGETS_FOR_FULL", most)
     options = {**LOW_RANK, "covariance": "auto", "rank": None}

@@ -99,6 +99,7 @@ OTHERS += [
 OTHERS += [{"value": "text"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["regressor", "spd", "density"])
 def test_whatever_a_header_holds_it_is_refused_or_the_estimator_predicts(
     name, request, tmp_path

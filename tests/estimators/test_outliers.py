@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
+from sweeps import sweep
 
 from mmlp import tables
 from mmlp.estimators import MatrixVAE, MultivariateRegressor, SPDRegressor
@@ -104,7 +105,7 @@ def data(estimator):
     return X, y[:, :, None] * np.eye(2) if isinstance(estimator, SPDRegressor) else y
 
 
-@each
+@sweep("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
 def test_a_bad_input_is_named_at_fit(estimator, monkeypatch):
     X, y = data(estimator)
     X[17, 1] = 1e6

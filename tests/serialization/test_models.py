@@ -38,8 +38,9 @@ def test_a_model_comes_back_bit_for_bit(name, dtype, tmp_path):
 
 
 def test_every_module_class_of_the_library_can_be_saved():
-    library = [*mmlp.distributions.__all__, *mmlp.spd.__all__]
-    entries = [getattr(mmlp, name) for name in library]
+    entries = []
+    for package in (mmlp.distributions, mmlp.spd):
+        entries += [getattr(package, name) for name in package.__all__]
     for module in (heads, kernels, networks):
         entries += [entry for _, entry in inspect.getmembers(module, inspect.isclass)]
     for entry in entries:

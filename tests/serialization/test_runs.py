@@ -40,6 +40,19 @@ def test_a_checkpoint_that_makes_no_sense_is_refused(change, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "name", ["state.step_scale", "state.good_params", "metrics.loss"]
+)
+def test_a_checkpoint_without_one_of_its_arrays_is_refused(name, tmp_path):
+    fit(tmp_path, epochs=2)
+    newest = checkpoints.RunDirectory(tmp_path, {}, writes=False).list_checkpoints()[0]
+    arrays, metadata = _files.read(newest)
+    del arrays[name]
+    _files.write(newest, arrays, metadata)
+    with pytest.raises(ValueError, match=f"without {name} of this run's shape"):
+        fit(tmp_path, epochs=2)
+
+
+@pytest.mark.parametrize(
     "options", [{}, {"validation": X[:9], "patience": 4, "optimizer": None}]
 )
 def test_an_interrupted_run_ends_as_an_undisturbed_one(options, tmp_path, each_epoch):

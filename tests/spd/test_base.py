@@ -195,7 +195,8 @@ class Flat(SPD):
         return self.logdet(), total / self.scale**2
 
 
-@sweep("name", ["stein one-sided", "quadratic", "kl"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["stein one-sided", "quadratic", "kl"])
 def test_a_compact_kind_needs_nothing_of_size_d_squared(name):
     """It is one class: neither divergences nor densities know of it."""
     d = 60
@@ -294,6 +295,7 @@ def test_a_sum_of_diagonals_has_right_second_derivatives(s, r):
     )
 
 
+@pytest.mark.slow
 def test_diagonals_at_the_edge_of_float32_are_not_squared_first():
     tiny, one = jnp.array([1e-20], "float32"), jnp.array([1.0], "float32")
     total = jax.grad(lambda s, r: (DiagonalGram(s) + DiagonalGram(r)).logdet())(

@@ -274,6 +274,18 @@ def test_a_summary_for_people():
     assert not needs_summary(encoded(a=[1, 2]))
 
 
+@pytest.mark.parametrize(
+    ("n_missing", "facts"),
+    [
+        (4, "2 levels; 1 rare ones pooled; 4 missing, pooled with the rare ones"),
+        (5, "3 levels; 5 missing, a level of their own"),
+    ],
+)
+def test_a_summary_tells_what_becomes_of_missing_text(n_missing, facts):
+    encoder = encoded(a=[*["x", "y"] * 6, *[""] * n_missing])
+    assert summarize_columns(encoder, ["a"]) == [f"text      a ({facts})"]
+
+
 ISO_DAYS = [f"2024-{month:02d}-{day:02d}" for month in (3, 4) for day in range(1, 29)]
 
 

@@ -9,7 +9,7 @@ import pytest
 from table_files import TABLE, read
 
 from mmlp import tables
-from mmlp.tables.text_files import find_faulty_names
+from mmlp.tables.text_files import find_name_faults
 
 ARFF = """% made by hand
 @RELATION t
@@ -267,7 +267,7 @@ def test_the_work_on_names_grows_like_their_number(tmp_path, monkeypatch):
     table = tables.Table(tmp_path, tuple(names), np.arange(4000.0).reshape(2, 2000))
     wanted = [Counted(name) for name in reversed(names)]  # equal, not the same
     assert table.select_columns(wanted)[0, 0] == 1999
-    assert find_faulty_names(names) == []
+    assert find_name_faults(names) == []
     assert table.list_other_names(wanted[:1999]) == ("x0",)
     assert Counted.comparisons < 10 * len(names)
 

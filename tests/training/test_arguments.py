@@ -44,7 +44,7 @@ def holed(row):
             "must hold numbers, got dtype datetime64",
         ),
         ({"data": (X, jax.random.split(KEY, 22))}, "must hold numbers, got dtype key"),
-        ({"data": (X, Y[:-1])}, r"as many rows .*22.*21"),
+        ({"data": (X, Y[:-1])}, r"same number of rows .*22.*21"),
         (
             {"data": (holed(17), Y)},
             r"`fit\(data=...\)\[0\]` must be finite, got nan in row 17",

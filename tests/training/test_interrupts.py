@@ -260,7 +260,7 @@ def test_sigterm_gives_its_status_where_nobody_reads_stderr(monkeypatch):
     with open(writing, "w", buffering=1) as stderr:
         monkeypatch.setattr(sys, "stderr", stderr)
         with pytest.raises(SystemExit) as info:
-            loop._stop(signal.SIGTERM, "Training stopped.\n")
+            loop._raise_for_signal(signal.SIGTERM, "Training stopped.\n")
         os.dup2(
             os.open(os.devnull, os.O_WRONLY), writing
         )  # to be closed without a complaint

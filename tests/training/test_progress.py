@@ -31,14 +31,14 @@ from mmlp.training.progress import (
 @pytest.fixture
 def at_once(monkeypatch):
     """No run is short, and no time passes between lines."""
-    monkeypatch.setattr(progress, "SECONDS_BEFORE_COMPILING", 1e9)
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_COMPILING_IS_SHOWN", 1e9)
     monkeypatch.setattr(progress, "SILENT_SECONDS", 0.0)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
 
 
 def test_short_runs_are_silent(capsys, monkeypatch):
     monkeypatch.setattr(progress, "SILENT_SECONDS", 1e9)  # seconds
-    monkeypatch.setattr(progress, "SECONDS_BEFORE_COMPILING", 1e9)
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_COMPILING_IS_SHOWN", 1e9)
     fit(model(), loss, (X, Y), progress=True)
     assert capsys.readouterr() == ("", "")
 
@@ -124,7 +124,7 @@ def test_progress_says_that_it_compiles_until_the_first_epoch_is_done(
         stderr = io.StringIO()
         stderr.isatty = lambda: on_terminal
         monkeypatch.setattr(sys, "stderr", stderr)
-        monkeypatch.setattr(progress, "SECONDS_BEFORE_COMPILING", seconds)
+        monkeypatch.setattr(progress, "SECONDS_BEFORE_COMPILING_IS_SHOWN", seconds)
         with Progress(9, 0, show=show) as bar:
             for _ in range(epochs):
                 bar.update(info)

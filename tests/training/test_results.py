@@ -76,7 +76,7 @@ def test_a_run_without_a_single_step_is_reported_and_its_progress_line_is_tidy(
     capsys, monkeypatch
 ):
     monkeypatch.setattr(progress, "SILENT_SECONDS", 0.0)
-    monkeypatch.setattr(progress, "SECONDS_BEFORE_COMPILING", 1e9)
+    monkeypatch.setattr(progress, "SECONDS_BEFORE_COMPILING_IS_SHOWN", 1e9)
     with pytest.warns(
         UserWarning,
         match="no step was finite, and none was applied; the model has its initial weights",

@@ -190,7 +190,7 @@ def test_wrong_files_are_named_before_anything_is_compiled(maps, tmp_path):
             (holed, Y),
             r"`fit\(data=...\)\[0\]` must be finite, got nan in row 17 \(index \(17, 1\)",
         ),
-        ((maps[0], Y[:-1]), r"as many rows .*22.*21"),
+        ((maps[0], Y[:-1]), r"same number of rows .*22.*21"),
     ):
         with pytest.raises(ValueError, match=message):
             fit(model(), loss, data)
