@@ -349,27 +349,31 @@ def test_a_new_estimator_is_known_to_every_command(here, capsys, monkeypatch):
     assert "(default: 7)" in text
 
 
+WORDS = (
+    "fit regression wind.csv --targets u,v --ignore station --epochs 300 --models 2"
+    " --test 0.2 --quiet --json"
+).split()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(folder, tmp_path_factory):
+    """The content of the model of a fit that nothing interrupts."""
+    path = tmp_path_factory.mktemp("undisturbed")
+    shutil.copy(folder[0] / "wind.csv", path)
+    process = start(path, *WORDS)
+    out, err = process.communicate(timeout=600)
+    assert (process.returncode, err) == (0, "")
+    assert json.loads(out)["test_rows"] == 8
+    return content(path / "wind.safetensors")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_interrupted_fit_goes_on_with_the_same_command(number, here, tmp_path):
+def test_an_interrupted_fit_goes_on_with_the_same_command(
+    number, here, tmp_path, undisturbed
+):
     shutil.copy(here / "wind.csv", tmp_path)
-    words = [
-        "fit",
-        "regression",
-        "wind.csv",
-        "--targets",
-        "u,v",
-        "--ignore",
-        "station",
-        "--epochs",
-        "300",
-    ]
-    words += ["--test", "0.2", "--quiet", "--json"]
-    calm = start(tmp_path, *words, "-o", "calm.safetensors")
-    out, err = calm.communicate(timeout=600)
-    assert (calm.returncode, err) == (0, "")
-    assert json.loads(out)["test_rows"] == 8
-    process = start(tmp_path, *words)
+    process = start(tmp_path, *WORDS)
     checkpoint = tmp_path / "wind.safetensors.checkpoint"
     while not list(checkpoint.glob("**/checkpoint-*")) and process.poll() is None:
         time.sleep(0.01)
@@ -383,13 +387,11 @@ def test_an_interrupted_fit_goes_on_with_the_same_command(number, here, tmp_path
     assert err.count("\n") == (0 if number == signal.SIGKILL else 1)
     assert checkpoint.exists()
     assert not (tmp_path / "wind.safetensors").exists()
-    again = start(tmp_path, *words)
+    again = start(tmp_path, *WORDS)
     assert again.communicate(timeout=600)[1] == ""
     assert again.returncode == 0
     assert not checkpoint.exists()
-    assert content(tmp_path / "wind.safetensors") == content(
-        tmp_path / "calm.safetensors"
-    )
+    assert content(tmp_path / "wind.safetensors") == undisturbed
 
 
 def content(path):
