@@ -63,7 +63,7 @@ TABLES = {
     "an impossible day": Hostile(
         table(a=x, d=lambda i: "31.02.2024" if i == 7 else f"{i % 28 + 1}.{i % 12 + 1}.2024"),
         error="line 9, column 'd': '31.02.2024' is not a date like the others"),
-    "a leak": Hostile(table(a=x, v2=lambda i: 2 * i + 1), said="column 'v2' predicts the target 'v'"),
+    "a leak": Hostile(table(a=x, v2=lambda i: 2 * i + 1), said="'v2' predicts the target 'v' almost"),
     "a word among numbers": Hostile(table(a=lambda i: "err" if i in (3, 4) else x(i)),
                                     error="line 5, column 'a': 'err' is not a number"),
     "infinite": Hostile(table(a=lambda i: "inf" if i == 3 else x(i)),
