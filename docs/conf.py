@@ -28,7 +28,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!mmlp).*"),
     (
         "py:.*",
-        r"mmlp\.(\w+\.)*(Kernel|Network|NetworkEstimator|Options|Output|Radius|registry\.T)",
+        r"mmlp\.(\w+\.)*(ColumnTable|Kernel|Network|NetworkEstimator|Options|Output|Radius|registry\.T)",
     ),
 ]
 
