@@ -56,9 +56,8 @@ def fitted():
         sizes.pop("n_models")
         yield estimators.MatrixVAE(hidden_dims=(3,), n_samples=2, **sizes).fit(X)
         sizes |= {"n_models": 2, "family": "gaussian"}
-        yield estimators.MultivariateRegressor(hidden_features=(3,), **sizes).fit(
-            X, X[:, :2]
-        )
+        sizes |= {"hidden_dims": (3,), "hidden_features": (3,)}
+        yield estimators.MultivariateRegressor(**sizes).fit(X, X[:, :2])
 
 
 def loss(model, batch, key, t):
