@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -44,6 +45,12 @@ jax.config.update("jax_compilation_cache_dir", PROGRAM_FOLDER)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 # JAX makes many objects that live long: look for garbage less often.
 gc.set_threshold(100_000, 50, 100)
+
+# `nohup` and shells that run tests in the background ignore these signals, and commands
+# that tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):  # not on Windows
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 collect_ignore = ["tests/support"]
 STATM = Path("/proc/self/statm")  # Linux only

@@ -8,6 +8,7 @@ decides the result: only the same run may resume from it.
 import contextlib
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -350,12 +351,27 @@ class RunDirectory(contextlib.AbstractContextManager):
 def _create_and_lock(folder: Path) -> int | None:
     """Lock a directory that other processes may remove; see `_open_lock`."""
     while True:
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            # `mkdir` raises this if there is a file instead of a directory, and also
+            # if another process removes the directory while `mkdir` looks at it.
+            if _is_directory_or_missing(folder):
+                continue
+            raise
         with contextlib.suppress(FileNotFoundError):  # removed since: create it again
             lock = _open_lock(folder)
             if lock is None or _is_file_at(folder / LOCK_FILE, lock):
                 return lock
             os.close(lock)
+
+
+def _is_directory_or_missing(path: Path) -> bool:
+    """Whether a directory could be created at `path`, or is there already."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return True
 
 
 def _is_file_at(path: Path, descriptor: int) -> bool:

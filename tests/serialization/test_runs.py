@@ -245,6 +245,37 @@ def test_a_locked_directory_is_refused_and_leaves_nothing_behind(tmp_path):
     assert [path.name for path in folder.iterdir()] == ["checkpoint"]
 
 
+def test_a_directory_that_is_removed_while_it_is_created_is_created_again(
+    tmp_path, monkeypatch
+):
+    folder = tmp_path / "model.checkpoint"
+    mkdir = type(folder).mkdir
+    failures = [FileExistsError(17, "File exists")]
+
+    def mkdir_once_too_late(path, *arguments, **options):
+        if failures:
+            raise failures.pop()
+        mkdir(path, *arguments, **options)
+
+    monkeypatch.setattr(type(folder), "mkdir", mkdir_once_too_late)
+    with checkpoints.lock_directory(folder):
+        assert folder.is_dir()
+
+
+@pytest.mark.parametrize("obstacle", ["file", "dangling link"])
+def test_a_file_in_place_of_the_directory_raises_an_error(obstacle, tmp_path):
+    folder = tmp_path / "model.checkpoint"
+    if obstacle == "file":
+        folder.write_text("")
+    else:
+        folder.symlink_to(tmp_path / "missing")
+    with (
+        pytest.raises(OSError, match="cannot write checkpoints"),
+        checkpoints.lock_directory(folder),
+    ):
+        pass
+
+
 def test_of_many_processes_one_at_a_time_holds_a_directory_that_comes_and_goes(
     tmp_path,
 ):
